@@ -5,7 +5,7 @@ Interpretation:       bytecode/ (decoded, normalised, assembled), attempt (one c
                       operators, subscripts, iteration, callables (the table: handlers/, C functions and effects, and autodiff/),
                       thread_locals, generators, standing_iterators,
                       class_statements, plain_methods, rewritten, tracebacks.
-The world outside:    world (reads under guards, buffered writes), bringing (the traced form of a value), whole_containers, set_orders,
+The world outside:    world (reads under guards, buffered writes; origins, fields), bringing (the traced form of a value), whole_containers, set_orders,
                       constant_items, structural_classes, nested_functions, made_again, inputs, identity, snapshots, settings, value_kinds, structures,
                       marked, twins.
 The graph:            recorder, torch_calls, torch_functions (C functions that may be called), regions, checkpointed, arrays,

@@ -19,6 +19,7 @@ from pliant.guards.parts import dict_of, root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, TypeSource
 
 if TYPE_CHECKING:
+    from pliant.capture.fields import Fields
     from pliant.capture.world import World
 
 _TPFLAGS_HEAPTYPE = 1 << 9
@@ -57,7 +58,7 @@ def know_by_parts(world: World, cls: type, source: Source) -> bool:
     return True
 
 
-def lookup(world: World, cls: type, name: str) -> Any:
+def lookup(world: Fields, cls: type, name: str) -> Any:
     """The first value along the bases of such a class."""
     found = cls.__dict__.get(name, MISSING)
     if found is MISSING:

@@ -2,6 +2,7 @@
 
 In:     raw objects and the sources they were read through (`bring`), stores into them.
 Out:    traced values (tensors become fake, numbers may become symbolic, the rest stays itself), guards, effects.
+Reads on: `origins.py` (sources and guards), `fields.py` (cells, slots, classes); containers are here.
 Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`_dict_changes`, `_cell_changes`),
         other containers are copied at first use that needs all of them (`adopt`), and the copy stands for the original.
 """
@@ -9,23 +10,19 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import functools
-import gc
-import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pliant.capture import structural_classes
 from pliant.capture.bringing import traced_form
 from pliant.capture.carried import Carried
 from pliant.capture.endings import check_let_go
+from pliant.capture.fields import Fields
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.identity import HookId, TracedId
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
-from pliant.capture.twins import Twins
 from pliant.capture.value_kinds import (
     DICT_TYPES,
     MUTABLE_CONTAINERS,
@@ -34,170 +31,36 @@ from pliant.capture.value_kinds import (
     is_symbolic,
 )
 from pliant.capture.whole_containers import base_in_c, copy_in, plain_key, refuse_own_reads
-from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf
+from pliant.graph.fake_tensor import is_fake
+from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import (
     AttributeSource,
-    CellSource,
     DictAttributeSource,
     ItemSource,
     ModuleMemberSource,
     Source,
-    held,
 )
 from pliant.guards.standard import IDENTITY_TYPES
 from pliant.source import SourceLocation
 
-# Kinds of which one value may have several guards.
-_SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
-_FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
-_TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
 
-class World:
+class World(Fields):
     """Reads and buffered writes of one capture. `symbols` makes tensors fake and numbers symbolic."""
 
     bring_carried: Callable[[Any, Source], Any]  # the traced form of a loop's iterator
 
     def __init__(self, inputs: Any, location: Callable[[], SourceLocation | None]) -> None:
-        self.inputs = inputs
-        self.location = location
-        self.guards: list[Guard] = []
-        self.origins: dict[int, tuple[Any, Source]] = {}
+        super().__init__(inputs, location)
         self.effects_in_order: list[Effect] = []
-        self._guarded: set[tuple[Any, ...]] = set()
-        self._memo: dict[Source, Any] = {}
         self._shadows: dict[int, tuple[Any, Any, Any]] = {}
         self._dict_changes: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
         self._moved: dict[int, dict[Any, None]] = {}  # keys of such dicts that were deleted and stored again, at the end
         self._added: dict[int, tuple[Any, list[Any]]] = {}
         self._contents: dict[int, tuple[Any, Any]] = {}  # of containers of the program's classes
-        self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
-        self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
-        self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
-        self.twins = Twins(lambda: self.inputs.policy)
-        self._differentiated: dict[int, FakeTensor] = {}  # by id: inputs whose gradients the trace computes
         self._owner_of_dict: dict[int, Any] = {}
-        self._lookups: dict[tuple[type, str], tuple[Any]] = {}
-        self.class_sources: dict[type, Source] = {}  # of classes that are known by what they hold
-        self.known_by_parts: dict[int, Any] = {}  # functions and partials
-        self.made: dict[int, Any] = {}  # classes and objects of C types that the trace itself made
-        # Functions that the trace defined, and what their cells hold, end when the program lets go of them.
-        self.functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-
-    # ---- guards
-    def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
-        """Add a guard once. Facts about held objects themselves are constant and skipped."""
-        if source is not None and source.is_held and kind in _FIXED_IF_HELD:
-            return
-        if kind is Kind.IDENTITY:
-            self.twins.check(expected)
-        key = (source, kind, expected if kind in _SEVERAL else None)
-        if kind is Kind.TYPE_LOOKUP:
-            key = (source, kind, expected[0])
-        if key in self._guarded:
-            return
-        self._guarded.add(key)
-        self.guards.append(Guard(source, kind, expected, self.location()))
-
-    def guard_distinct(self, left: Any, right: Any) -> None:
-        """Two objects from outside were found to be different ones."""
-        self.twins.check_different(left, right)
-        a, b = self.source_of(left), self.source_of(right)
-        if a is not None and b is not None and a != b:
-            self.guard(a, Kind.DISTINCT, ((a, b), ()))
-        self.inputs.same_if_shared(left, right)
-
-    def note_identity(self, value: Any) -> None:
-        """The trace tells the object from others by which one it is: by its `id`, as a key, by a weak reference."""
-        value = self.resolve(value)
-        if id(value) in self.origins:
-            self.twins.check(value)
-            self._told_apart[id(value)] = value
-            self.inputs.one_if_shared(value)
-
-    def note_differentiated(self, tensor: FakeTensor) -> None:
-        """The trace asks for the gradient of a tensor: all that flows into it, by whichever way it came in."""
-        if id(tensor) in self.origins:
-            self._differentiated[id(tensor)] = tensor
-            self.inputs.one_if_shared(tensor)
-
-    def is_told_apart(self, value: Any) -> bool:
-        if id(value) in self._told_apart or id(value) in self._differentiated:
-            return True
-        return any(id(value) == key for key, _ in self._slot_changes)
-
-    def guard_aliases(self, advanced: list[Any]) -> None:
-        """What the trace wrote, or advanced, is not also reached as another object: at the end."""
-        written = self._written() + advanced
-        self.twins.check(*written)
-        self._guard_apart(written, [obj for obj, s in self.origins.values() if not s.is_namespace])
-        self._guard_apart(list(self._told_apart.values()), [])
-        if self._differentiated:
-            tensors = [obj for obj, _ in self.origins.values() if is_fake(obj) and obj.requires_grad]
-            self._guard_apart(list(self._differentiated.values()), tensors)
-        self.inputs.guard_memory()
-
-    def check_shared(self) -> None:
-        """What the trace wrote, and read by several ways, was taken for one object."""
-        self.twins.check(*self._written())
-        self.inputs.check_shared()
-
-    def check_states(self) -> None:
-        """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
-        news = False
-        for mapping, changes in self._dict_changes.values():
-            for key, left in changes.items():
-                if type(key) is str:
-                    source = self.item_source(mapping, key)
-                    news |= self.inputs.learns_from(source, self._memo.get(source), left)
-        if news:
-            raise StartAgain
-
-    def _written(self) -> list[Any]:
-        written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]
-        written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
-        written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
-        written += [original for original, _, before in self._shadows.values() if before is not None]
-        return written + self._owners_of_tables(written)
-
-    def _owners_of_tables(self, written: list[Any]) -> list[Any]:
-        """The modules whose tables of members were written: such a table is not told from others, they are."""
-        owners = {s.base for obj in written if (s := self.source_of(obj)) is not None and s.is_members}
-        return [obj for obj, source in self.origins.values() if source in owners] if owners else []
-
-    def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
-        """Of each class: no object of the first is another of the first, or one of the others."""
-        for cls in dict.fromkeys(map(type, mine)):
-            first, second = (
-                dict.fromkeys(s for obj in objs if type(obj) is cls and (s := self.source_of(obj)) is not None)
-                for objs in (mine, others)
-            )
-            rest = tuple(s for s in second if s not in first)
-            if first and len(first) + len(rest) > 1:
-                self.guard(next(iter(first)), Kind.DISTINCT, (tuple(first), rest))
-
-    def source_of(self, value: Any) -> Source | None:
-        found = self.origins.get(id(value))
-        return found[1] if found is not None else None
-
-    def place_of(self, value: Any) -> Source:
-        """The same of an object that is known to come from outside."""
-        return self.origins[id(value)][1]
-
-    def is_foreign(self, value: Any) -> bool:
-        return id(value) in self.origins
-
-    def set_origin(self, value: Any, source: Source) -> None:
-        if not self.is_made(value):
-            self.origins.setdefault(id(value), (value, source))
-
-    def hold(self, value: Any, name: str = "") -> Any:
-        """The value, which the entry holds and reaches as itself; `name`: what texts call it."""
-        self.set_origin(value, held(value, name))
-        return value
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -218,26 +81,9 @@ class World:
             self._memo[source] = result
         return result
 
-    def is_of_module(self, source: Source) -> bool:
-        """Whether a module, or what it holds, leads there."""
-        while source.base is not None:
-            source = source.base
-            if isinstance(self._memo.get(source), torch.nn.Module):
-                return True
-        return False
-
-    def pin(self, value: Any) -> None:
-        """The identity of a function or a partial matters, not only what it does."""
-        if id(value) in self.known_by_parts:
-            self.guard(self.source_of(value), Kind.IDENTITY, value)
-
     def stand_for(self, value: Any, original: Any, shadow: Any) -> None:
         """Wherever `value` is met, `shadow` stands for it, which the trace does not change."""
         self._shadows[id(value)] = (original, shadow, None)
-
-    def is_made(self, value: Any) -> bool:
-        """Whether the trace itself defined the function or class."""
-        return id(value) in self.made or id(value) in self.functions
 
     def resolve(self, value: Any) -> Any:
         """The copy that stands for a foreign container once it was adopted; anything else is itself."""
@@ -466,128 +312,25 @@ class World:
             raise GraphBreak("unknown-object", "all of a dict of which an entry was deleted and stored again is used")
         return self._dict_changes.get(id(mapping), (mapping, {}))[1]
 
-    # ---- cells and slots
-    def bring_cell(self, cell: types.CellType, source: Source) -> types.CellType:
-        """A foreign function's cell, its origin known. Functions that are held keep the cells they share."""
-        if source not in self._memo:
-            known = self.source_of(cell)
-            if known is None:
-                self.twins.note_own(source)
-                self.set_origin(cell, source)
-            elif known != source and not (_is_of_held_function(known) and _is_of_held_function(source)):
-                cell = self.second_way(cell, source, known)
-            self._memo[source] = cell
-        found: types.CellType = self._memo[source]
-        return found
-
-    def second_way(self, value: Any, source: Source, known: Source) -> Any:
-        """An object that was met before: itself, under a guard that it is, or a new twin of it."""
-        twin = self.twins.of(value) if self.twins.may_be_apart(source, known) else None
-        if twin is None:
-            self.guard(source, Kind.SAME_AS, known)
-            self.twins.note_same(source, known)
-            return value
-        self.set_origin(twin, source)
-        return twin
-
-    def cell_get(self, cell: types.CellType) -> Any:
-        if id(cell) in self._cell_changes:
-            return self._cell_changes[id(cell)][1]
-        source = self.source_of(cell)
-        try:
-            raw = cell.cell_contents
-        except ValueError:
-            if source is not None:
-                self.guard(source, Kind.UNSET, types.CellType.cell_contents)
-            return MISSING
-        return raw if source is None else self.bring(raw, CellSource(source))
-
-    def cell_set(self, cell: types.CellType, value: Any) -> None:
-        """Store into a cell; MISSING empties it. Cells made by the trace are changed at once."""
-        if id(cell) in self.origins:
-            if id(cell) not in self._cell_changes:
-                check_let_go(gc.get_referents(cell))
-            self._cell_changes[id(cell)] = (cell, DELETED if value is MISSING else value)
-        elif value is MISSING:
-            del cell.cell_contents
-        else:
-            cell.cell_contents = value
-
-    def slot_get(self, obj: Any, name: str) -> Any:
-        found = self._slot_changes.get((id(obj), name))
-        return MISSING if found is None else found.value
-
-    def slot_set(self, obj: Any, name: str, value: Any, via: str) -> None:
-        """Store, or DELETED; MISSING forgets what was stored."""
-        if value is MISSING:
-            self._slot_changes.pop((id(obj), name), None)
-            return
-        self.inputs.one_if_shared(obj)
-        self._slot_changes[id(obj), name] = SetAttribute(obj, name, value, via)
-        if via == "type":
-            self.forget_lookups()
-
-    def has_stored(self, name: str) -> bool:
-        """Whether something was stored under the name, in any object."""
-        return any(stored == name for _, stored in self._slot_changes)
-
-    # ---- classes
-    def type_lookup(self, cls: type, name: str) -> Any:
-        """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard if the class can change."""
-        if cls in self.class_sources and not self._slot_changes:
-            return structural_classes.lookup(self, cls, name)
-        self.fix_class(cls)
-        found = self._lookups.get((cls, name))
-        if found is not None:
-            return found[0]
-        value: Any = MISSING
-        owner: Any = None
-        for base in cls.__mro__:
-            if name in base.__dict__:
-                value, owner = base.__dict__[name], base
-                break
-        stored = self._stored_in_class(cls, name, owner)
-        if not self.is_made(cls):  # stores into those are done at once
-            self._lookups[cls, name] = (value if stored is None else stored,)
-        if not self.is_made(cls) and any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
-            known = NumberOf(type(value)) if type(value) in (int, float) else value  # read under a guard of its own
-            self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, known))
-        if stored is not None:
-            return stored
-        known = owner is not None and not self.is_made(owner)
-        if known and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
-            self.hold(value, f"{owner.__qualname__}.{name}")
-        return value
-
-    def python_function(self, cls: type, name: str) -> types.FunctionType | None:
-        """What `type_lookup` finds, if it is written in Python."""
-        found = self.type_lookup(cls, name)
-        return found if isinstance(found, types.FunctionType) else None
-
-    def fix_class(self, cls: type) -> None:
-        """The class itself matters, not only what it holds."""
-        place = self.class_sources.pop(cls, None)
-        if place is not None:
-            self.guard(place, Kind.IDENTITY, cls)
-
-    def class_source(self, cls: type) -> Source:
-        return self.class_sources.get(cls) or held(cls, cls.__qualname__)
-
-    def _stored_in_class(self, cls: type, name: str, owner: type | None) -> Any:
-        """What the trace stored first along the MRO, before what `owner` has; None if it stored nothing there."""
-        for base in cls.__mro__ if self._slot_changes else ():
-            stored = self._slot_changes.get((id(base), name))
-            if stored is not None:
-                return MISSING if stored.value is DELETED else stored.value
-            if base is owner:
-                return None
-        return None
-
-    def forget_lookups(self) -> None:
-        """A class was changed."""
-        self._lookups.clear()
-
     # ---- the end
+    def check_states(self) -> None:
+        """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
+        news = False
+        for mapping, changes in self._dict_changes.values():
+            for key, left in changes.items():
+                if type(key) is str:
+                    source = self.item_source(mapping, key)
+                    news |= self.inputs.learns_from(source, self._memo.get(source), left)
+        if news:
+            raise StartAgain
+
+    def written(self) -> list[Any]:
+        written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]
+        written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
+        written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
+        written += [original for original, _, before in self._shadows.values() if before is not None]
+        return written
+
     def changes(self) -> list[tuple[Any, ...]]:
         """What the trace did to the world so far, in a form to compare with later."""
         found: list[tuple[Any, ...]] = [(len(self.effects_in_order),)]
@@ -615,10 +358,6 @@ class World:
             if before is not None and frozen(shadow) != before:
                 out.append(ReplaceContents(original, unowned_copy(shadow)))
         return out
-
-
-def _is_of_held_function(cell: Source) -> bool:
-    return cell.base is not None and cell.base.base is not None and cell.base.base.is_held
 
 
 def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:

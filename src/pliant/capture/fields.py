@@ -1,0 +1,152 @@
+"""What a trace reads and stores in cells, slots and classes from outside.
+
+In:     cells of functions, attributes that lie outside an object's `__dict__`, names that are looked up on classes.
+Out:    values under guards; stores, which are kept beside the objects until the entry replays them.
+Holds:  a class that can change is guarded name by name.
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+from typing import Any
+
+from pliant.capture import structural_classes
+from pliant.capture.endings import check_let_go
+from pliant.capture.origins import Origins
+from pliant.capture.trace import DELETED, SetAttribute
+from pliant.guards.kinds import MISSING, Kind, NumberOf
+from pliant.guards.sources import CellSource, Source, held
+
+_TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
+
+
+class Fields(Origins):
+    """Cells, slots and classes of one capture; `World` is the whole."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
+        self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
+        self._lookups: dict[tuple[type, str], tuple[Any]] = {}
+        self.class_sources: dict[type, Source] = {}  # of classes that are known by what they hold
+
+    def is_told_apart(self, value: Any) -> bool:
+        if id(value) in self._told_apart or id(value) in self._differentiated:
+            return True
+        return any(id(value) == key for key, _ in self._slot_changes)
+
+    # ---- cells and slots
+    def bring_cell(self, cell: types.CellType, source: Source) -> types.CellType:
+        """A foreign function's cell, its origin known. Functions that are held keep the cells they share."""
+        if source not in self._memo:
+            known = self.source_of(cell)
+            if known is None:
+                self.twins.note_own(source)
+                self.set_origin(cell, source)
+            elif known != source and not (_is_of_held_function(known) and _is_of_held_function(source)):
+                cell = self.second_way(cell, source, known)
+            self._memo[source] = cell
+        found: types.CellType = self._memo[source]
+        return found
+
+    def cell_get(self, cell: types.CellType) -> Any:
+        if id(cell) in self._cell_changes:
+            return self._cell_changes[id(cell)][1]
+        source = self.source_of(cell)
+        try:
+            raw = cell.cell_contents
+        except ValueError:
+            if source is not None:
+                self.guard(source, Kind.UNSET, types.CellType.cell_contents)
+            return MISSING
+        return raw if source is None else self.bring(raw, CellSource(source))
+
+    def cell_set(self, cell: types.CellType, value: Any) -> None:
+        """Store into a cell; MISSING empties it. Cells made by the trace are changed at once."""
+        if id(cell) in self.origins:
+            if id(cell) not in self._cell_changes:
+                check_let_go(gc.get_referents(cell))
+            self._cell_changes[id(cell)] = (cell, DELETED if value is MISSING else value)
+        elif value is MISSING:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = value
+
+    def slot_get(self, obj: Any, name: str) -> Any:
+        found = self._slot_changes.get((id(obj), name))
+        return MISSING if found is None else found.value
+
+    def slot_set(self, obj: Any, name: str, value: Any, via: str) -> None:
+        """Store, or DELETED; MISSING forgets what was stored."""
+        if value is MISSING:
+            self._slot_changes.pop((id(obj), name), None)
+            return
+        self.inputs.one_if_shared(obj)
+        self._slot_changes[id(obj), name] = SetAttribute(obj, name, value, via)
+        if via == "type":
+            self.forget_lookups()
+
+    def has_stored(self, name: str) -> bool:
+        """Whether something was stored under the name, in any object."""
+        return any(stored == name for _, stored in self._slot_changes)
+
+    # ---- classes
+    def type_lookup(self, cls: type, name: str) -> Any:
+        """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard if the class can change."""
+        if cls in self.class_sources and not self._slot_changes:
+            return structural_classes.lookup(self, cls, name)
+        self.fix_class(cls)
+        found = self._lookups.get((cls, name))
+        if found is not None:
+            return found[0]
+        value: Any = MISSING
+        owner: Any = None
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                value, owner = base.__dict__[name], base
+                break
+        stored = self._stored_in_class(cls, name, owner)
+        if not self.is_made(cls):  # stores into those are done at once
+            self._lookups[cls, name] = (value if stored is None else stored,)
+        if not self.is_made(cls) and any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
+            known = NumberOf(type(value)) if type(value) in (int, float) else value  # read under a guard of its own
+            self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, known))
+        if stored is not None:
+            return stored
+        known = owner is not None and not self.is_made(owner)
+        if known and isinstance(value, (types.FunctionType, property, classmethod, staticmethod)):
+            self.hold(value, f"{owner.__qualname__}.{name}")
+        return value
+
+    def python_function(self, cls: type, name: str) -> types.FunctionType | None:
+        """What `type_lookup` finds, if it is written in Python."""
+        found = self.type_lookup(cls, name)
+        return found if isinstance(found, types.FunctionType) else None
+
+    def fix_class(self, cls: type) -> None:
+        """The class itself matters, not only what it holds."""
+        place = self.class_sources.pop(cls, None)
+        if place is not None:
+            self.guard(place, Kind.IDENTITY, cls)
+
+    def class_source(self, cls: type) -> Source:
+        return self.class_sources.get(cls) or held(cls, cls.__qualname__)
+
+    def _stored_in_class(self, cls: type, name: str, owner: type | None) -> Any:
+        """What the trace stored first along the MRO, before what `owner` has; None if it stored nothing there."""
+        for base in cls.__mro__ if self._slot_changes else ():
+            stored = self._slot_changes.get((id(base), name))
+            if stored is not None:
+                return MISSING if stored.value is DELETED else stored.value
+            if base is owner:
+                return None
+        return None
+
+    def forget_lookups(self) -> None:
+        """A class was changed."""
+        self._lookups.clear()
+
+
+def _is_of_held_function(cell: Source) -> bool:
+    return cell.base is not None and cell.base.base is not None and cell.base.base.is_held

@@ -1,0 +1,177 @@
+"""What a trace knows of objects from outside: the source of each, its guards, and which of them are told apart.
+
+In:     raw objects, the sources they were read through, facts that the trace relies on.
+Out:    `guards`, `origins`; at the end the guards that what was written is not reached by another way.
+Holds:  a guard is added once; what the entry holds itself needs none for which object it is.
+"""
+
+from __future__ import annotations
+
+import abc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant.capture.twins import Twins
+from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.guards.kinds import Guard, Kind
+from pliant.guards.sources import Source, held
+from pliant.source import SourceLocation
+
+# Kinds of which one value may have several guards.
+_SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
+_FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
+
+
+class Origins(abc.ABC):
+    """Sources and guards of one capture; `World` is the whole."""
+
+    def __init__(self, inputs: Any, location: Callable[[], SourceLocation | None]) -> None:
+        self.inputs = inputs
+        self.location = location
+        self.guards: list[Guard] = []
+        self.origins: dict[int, tuple[Any, Source]] = {}
+        self._guarded: set[tuple[Any, ...]] = set()
+        self._memo: dict[Source, Any] = {}
+        self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
+        self.twins = Twins(lambda: self.inputs.policy)
+        self._differentiated: dict[int, FakeTensor] = {}  # by id: inputs whose gradients the trace computes
+        self.known_by_parts: dict[int, Any] = {}  # functions and partials
+        self.made: dict[int, Any] = {}  # classes and objects of C types that the trace itself made
+        # Functions that the trace defined, and what their cells hold, end when the program lets go of them.
+        self.functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    @abc.abstractmethod
+    def bring(self, value: Any, source: Source) -> Any:
+        """The traced form of `value`, which was just read through `source`."""
+
+    @abc.abstractmethod
+    def resolve(self, value: Any) -> Any:
+        """What stands for an object from outside in the trace; anything else is itself."""
+
+    # ---- guards
+    def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
+        """Add a guard once. Facts about held objects themselves are constant and skipped."""
+        if source is not None and source.is_held and kind in _FIXED_IF_HELD:
+            return
+        if kind is Kind.IDENTITY:
+            self.twins.check(expected)
+        key = (source, kind, expected if kind in _SEVERAL else None)
+        if kind is Kind.TYPE_LOOKUP:
+            key = (source, kind, expected[0])
+        if key in self._guarded:
+            return
+        self._guarded.add(key)
+        self.guards.append(Guard(source, kind, expected, self.location()))
+
+    def guard_distinct(self, left: Any, right: Any) -> None:
+        """Two objects from outside were found to be different ones."""
+        self.twins.check_different(left, right)
+        a, b = self.source_of(left), self.source_of(right)
+        if a is not None and b is not None and a != b:
+            self.guard(a, Kind.DISTINCT, ((a, b), ()))
+        self.inputs.same_if_shared(left, right)
+
+    def note_identity(self, value: Any) -> None:
+        """The trace tells the object from others by which one it is: by its `id`, as a key, by a weak reference."""
+        value = self.resolve(value)
+        if id(value) in self.origins:
+            self.twins.check(value)
+            self._told_apart[id(value)] = value
+            self.inputs.one_if_shared(value)
+
+    def note_differentiated(self, tensor: FakeTensor) -> None:
+        """The trace asks for the gradient of a tensor: all that flows into it, by whichever way it came in."""
+        if id(tensor) in self.origins:
+            self._differentiated[id(tensor)] = tensor
+            self.inputs.one_if_shared(tensor)
+
+    def guard_aliases(self, advanced: list[Any]) -> None:
+        """What the trace wrote, or advanced, is not also reached as another object: at the end."""
+        written = self._all_written() + advanced
+        self.twins.check(*written)
+        self._guard_apart(written, [obj for obj, s in self.origins.values() if not s.is_namespace])
+        self._guard_apart(list(self._told_apart.values()), [])
+        if self._differentiated:
+            tensors = [obj for obj, _ in self.origins.values() if is_fake(obj) and obj.requires_grad]
+            self._guard_apart(list(self._differentiated.values()), tensors)
+        self.inputs.guard_memory()
+
+    def check_shared(self) -> None:
+        """What the trace wrote, and read by several ways, was taken for one object."""
+        self.twins.check(*self._all_written())
+        self.inputs.check_shared()
+
+    @abc.abstractmethod
+    def written(self) -> list[Any]:
+        """What came from outside and the trace has written."""
+
+    def _all_written(self) -> list[Any]:
+        written = self.written()
+        return written + self._owners_of_tables(written)
+
+    def _owners_of_tables(self, written: list[Any]) -> list[Any]:
+        """The modules whose tables of members were written: such a table is not told from others, they are."""
+        owners = {s.base for obj in written if (s := self.source_of(obj)) is not None and s.is_members}
+        return [obj for obj, source in self.origins.values() if source in owners] if owners else []
+
+    def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
+        """Of each class: no object of the first is another of the first, or one of the others."""
+        for cls in dict.fromkeys(map(type, mine)):
+            first, second = (
+                dict.fromkeys(s for obj in objs if type(obj) is cls and (s := self.source_of(obj)) is not None)
+                for objs in (mine, others)
+            )
+            rest = tuple(s for s in second if s not in first)
+            if first and len(first) + len(rest) > 1:
+                self.guard(next(iter(first)), Kind.DISTINCT, (tuple(first), rest))
+
+    def source_of(self, value: Any) -> Source | None:
+        found = self.origins.get(id(value))
+        return found[1] if found is not None else None
+
+    def place_of(self, value: Any) -> Source:
+        """The same of an object that is known to come from outside."""
+        return self.origins[id(value)][1]
+
+    def is_foreign(self, value: Any) -> bool:
+        return id(value) in self.origins
+
+    def set_origin(self, value: Any, source: Source) -> None:
+        if not self.is_made(value):
+            self.origins.setdefault(id(value), (value, source))
+
+    def hold(self, value: Any, name: str = "") -> Any:
+        """The value, which the entry holds and reaches as itself; `name`: what texts call it."""
+        self.set_origin(value, held(value, name))
+        return value
+
+    # ---- objects
+    def is_made(self, value: Any) -> bool:
+        """Whether the trace itself defined the function or class."""
+        return id(value) in self.made or id(value) in self.functions
+
+    def is_of_module(self, source: Source) -> bool:
+        """Whether a module, or what it holds, leads there."""
+        while source.base is not None:
+            source = source.base
+            if isinstance(self._memo.get(source), torch.nn.Module):
+                return True
+        return False
+
+    def pin(self, value: Any) -> None:
+        """The identity of a function or a partial matters, not only what it does."""
+        if id(value) in self.known_by_parts:
+            self.guard(self.source_of(value), Kind.IDENTITY, value)
+
+    def second_way(self, value: Any, source: Source, known: Source) -> Any:
+        """An object that was met before: itself, under a guard that it is, or a new twin of it."""
+        twin = self.twins.of(value) if self.twins.may_be_apart(source, known) else None
+        if twin is None:
+            self.guard(source, Kind.SAME_AS, known)
+            self.twins.note_same(source, known)
+            return value
+        self.set_origin(twin, source)
+        return twin
