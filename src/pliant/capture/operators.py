@@ -21,7 +21,7 @@ from pliant.capture.arrays import beside_symbol, beside_tensor, is_array
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.number_domains import within_domain
-from pliant.capture.numpy_scalars import fixed, is_scalar, plain_number
+from pliant.capture.numpy_scalars import plain_number
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_members import own_member
 from pliant.capture.value_kinds import (
@@ -34,7 +34,7 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     plain_class,
 )
-from pliant.capture.varying_text import Text, percent
+from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
@@ -97,15 +97,13 @@ _TRUTH_TYPES = frozenset((bool, torch.SymBool))
 _OF_TRUTHS = {"&": operator.and_, "|": operator.or_, "^": operator.ne}  # their results are truths too
 
 
-def _shown(value: Any) -> Any:
-    return fixed(value) if is_scalar(value) else value
-
-
 @ending
 def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
     plain = symbol.removesuffix("=")
+    if plain == "%" and type(left) is str:
+        return TailCall(str.__mod__, (left, right))
     name, function, in_place = BINARY[plain]
     left, right = beside_symbol(t, left, right)
     if is_array(left) or is_array(right):
@@ -113,15 +111,10 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if inplace:
         function = in_place
     cls, other = type(left), type(right)
-    formats = symbol == "%" and cls is str
-    if formats:
-        right = tuple(map(_shown, right)) if other is tuple else _shown(right)
     if _is_plain(left) and _is_plain(right):
         if FakeTensor in (cls, other):
             t.world.type_lookup(torch.Tensor, f"__{name}__" if cls is FakeTensor else f"__r{name}__")
         if cls in (str, bytes) and other is not Text:
-            if formats and (text := percent(left, right)) is not None:
-                return text
             right = concrete(right)
         if plain in _OF_TRUTHS and _TRUTH_TYPES.issuperset((cls, other)):
             return t.native(_OF_TRUTHS[plain], left, right)

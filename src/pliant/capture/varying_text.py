@@ -21,7 +21,6 @@ from pliant.records import dataclass
 
 # Formats that every number of a type has, whatever its value.
 _FORMAT = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")
-_PERCENT = re.compile(r"%(?:\((?P<key>[^()]*)\))?[#0\- +]*\d*(?:\.\d+)?(?P<kind>[diouxXeEfFgGsra%])")
 _EXAMPLES = {torch.SymInt: 2, torch.SymFloat: 2.5, torch.SymBool: True}
 
 
@@ -118,38 +117,3 @@ def join(separator: str | Text, items: Sequence[Any]) -> Any:
         for one in (separator, item) if place else (item,):
             parts += one.parts if type(one) is Text else (one,)
     return Text(p for p in parts if not isinstance(p, str) or p)
-
-
-def percent(pattern: str, value: Any) -> Text | None:
-    """pattern % value, in which some of the values are symbolic numbers and the others plain; None if it is not that simple."""
-    given = list(value) if type(value) is tuple else [value]
-    by_name = type(value) is dict
-    parts: list[Any] = []
-    end = 0
-    for found in _PERCENT.finditer(pattern):
-        parts.append(pattern[end : found.start()])
-        end = found.end()
-        if found["kind"] == "%":
-            made: Any = "%"
-        elif (found["key"] is None) is by_name or not by_name and not given:
-            return None
-        else:
-            spec = found[0] if found["key"] is None else found[0].replace(f"({found['key']})", "", 1)
-            made = _formatted(spec, value.get(found["key"]) if by_name else given.pop(0))
-        parts.append(made)
-    parts.append(pattern[end:])
-    literal = "".join([pattern[end:], *(p for p in parts[::2] if isinstance(p, str))])
-    if any(p is None for p in parts) or "%" in literal or given and not by_name:
-        return None
-    return join("", parts)  # type: ignore[no-any-return]
-
-
-def _formatted(spec: str, value: Any) -> Any:
-    if type(value) in _EXAMPLES:
-        return text_of(value, spec, percent=True)
-    if type(value) is Text:
-        return value if spec == "%s" else None
-    try:
-        return spec % (value,) if type(value) in (int, float, str, bool, type(None)) else None
-    except (TypeError, ValueError, OverflowError):  # the program's error, which the whole pattern raises
-        return None

@@ -23,9 +23,10 @@ import torch
 from pliant.capture.arrays import call_numpy, call_ufunc_method, to_array
 from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.containers import TEXT_METHODS, call_container_method
+from pliant.capture.handlers.containers import call_container_method
 from pliant.capture.handlers.context_variables import call_context_variable
 from pliant.capture.handlers.effects import initial_seed, is_output, seed_generator, write_output
+from pliant.capture.handlers.formatting import TEXT_METHODS
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_method, fold, referent

@@ -5,12 +5,9 @@ Holds:  reads of dicts from outside are guarded one key at a time; everything el
 
 from __future__ import annotations
 
-import _string  # type: ignore[import-not-found]
 import collections
 import functools
 import itertools
-import operator
-import string
 import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -22,12 +19,9 @@ from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
-from pliant.capture.handlers.text_and_numbers import SIMPLE, shown
 from pliant.capture.iteration import hashables
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, is_numpy_scalar
-from pliant.capture.varying_text import Text, join, percent
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete
 from pliant.capture.whole_containers import base_in_c
-from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:
@@ -179,72 +173,3 @@ def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Arg
     if name == "get":
         return args[1] if len(args) > 1 else None
     raise Raised(KeyError(key))
-
-
-def _str_format(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
-    return _Formatter(t).vformat(receiver, args, kwargs)
-
-
-class _Formatter(string.Formatter):
-    """str.format: fields are looked up, converted and formatted by the interpreter."""
-
-    def __init__(self, t: Tracer) -> None:
-        self.t = t
-
-    def vformat(self, format_string: str, args: Any, kwargs: Any) -> Any:
-        self.texts: list[Text] = []
-        made = self.t.native(super().vformat, format_string, args, kwargs)
-        plain, *rest = made.split(_MARK)
-        if len(rest) != len(self.texts):  # the program's own text has such a mark
-            raise GraphBreak("unknown-call", "format() of a text with a character of no meaning")
-        return join("", [plain, *(one for pair in zip(self.texts, rest) for one in pair)])
-
-    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
-        if isinstance(key, int) and key >= len(args):
-            raise IndexError(f"Replacement index {key} out of range for positional args tuple")
-        return super().get_value(key, args, kwargs)
-
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-        first, rest = _string.formatter_field_name_split(field_name)
-        value = self.get_value(first, args, kwargs)
-        for is_attribute, key in rest:
-            value = self.t.get_attr(value, key) if is_attribute else self.t.subscript(value, key)
-        return value, first
-
-    def convert_field(self, value: Any, conversion: Any) -> Any:
-        return value if conversion is None else self.t.call(_CONVERSIONS[conversion], (value,), {})
-
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        made = self.t.call(format, (value, format_spec), {})
-        if type(made) is not Text:
-            return made
-        self.texts.append(made)
-        return _MARK
-
-
-_MARK = "\ufdd0"  # which Unicode keeps for such uses inside programs
-_CONVERSIONS = {"s": str, "r": repr, "a": ascii}
-
-
-def _str_mod(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
-    if (text := percent(receiver, t.internalize(args[0]))) is not None:
-        return text
-    value = t.concrete_tree(t.internalize(args[0]))
-    if isinstance(value, tuple):
-        value = tuple(_shown(t, v) for v in value)
-    elif isinstance(value, dict) and (type(value) is dict or "%(" in receiver):
-        t.refuse_opaque(value)
-        value = {k: _shown(t, v) for k, v in value.items()}
-    else:
-        value = _shown(t, value)
-    return t.native(operator.mod, receiver, value)
-
-
-def _shown(t: Tracer, value: Any) -> Any:
-    """What `%` formats: plain numbers and texts as they are, the rest shows as the program shows it."""
-    if isinstance(value, FakeTensor):
-        raise GraphBreak("data-dependent", "formatting a tensor")
-    return value if type(value) in SIMPLE or is_numpy_scalar(value) else shown(t, value)
-
-
-TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {"format": _str_format, "__mod__": _str_mod}

@@ -61,8 +61,8 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
         return value
     if is_symbolic(value) and (text := text_of(value, "")) is not None:
         return text
-    if isinstance(value, BaseException):
-        value = _plain_exception(t, value)
+    if isinstance(value, BaseException) and not isinstance(value, _OWN_TEXT):
+        return _exception_text(t, function, value)
     note_order(t, value)
     value = t.internalize(value)
     if not t.world.is_opaque(value):
@@ -189,6 +189,7 @@ _NAMED: dict[type, Callable[[Any, Any], list[Any]]] = {
     collections.defaultdict: lambda t, value: [
         "defaultdict(", t.call(repr, (value.default_factory,), {}), ", ", t.call(repr, (dict(value),), {}), ")"
     ],
+    collections.Counter: lambda t, value: [t.call(collections.Counter.__repr__, (value,), {})],  # written in Python
     functools.partial: _partial_text,
     types.SimpleNamespace: lambda t, value: [
         "namespace(", join(", ", _keywords(t, t.internalize(t.get_attr(value, "__dict__")))), ")"
@@ -200,52 +201,14 @@ _NAMED: dict[type, Callable[[Any, Any], list[Any]]] = {
 _OWN_TEXT = (OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)  # not from `args` alone
 
 
-def _plain_exception(t: Tracer, error: BaseException) -> BaseException:
-    """An exception with the same text, whose arguments are read under guards and concrete."""
-    arguments = t.plain(t.get_attr(error, "args"))
-    if isinstance(error, _OWN_TEXT):
-        if t.world.is_foreign(error):
-            raise GraphBreak("unknown-object", f"text of a {type(error).__name__} from outside")
-        return error
-    if any(map(is_fake, arguments)):
-        raise GraphBreak("data-dependent", "text of a tensor")
-    base = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
-    made: Any = base
-    if base is not type(error):
-        made = types.new_class(type(error).__name__, (base,))
-        made.__module__ = type(error).__module__
-    plain: BaseException = made.__new__(made)
-    plain.args = tuple(v if type(v) in SIMPLE else shown(t, v) for v in arguments)
-    return plain
-
-
-class Shown:
-    """Stands for a value in a text: shows as the program shows it."""
-
-    def __init__(self, t: Tracer, value: Any) -> None:
-        self.t = t
-        self.value = value
-
-    def __repr__(self) -> str:
-        return concrete(self.t.call(repr, (self.value,), {}))  # type: ignore[no-any-return]
-
-    def __str__(self) -> str:
-        return concrete(self.t.call(str, (self.value,), {}))  # type: ignore[no-any-return]
-
-    def __format__(self, spec: str) -> str:
-        return concrete(self.t.call(format, (self.value, spec), {}))  # type: ignore[no-any-return]
-
-
-def shown(t: Tracer, value: Any) -> Shown:
-    """A `Shown` of a class with the value's name, which converts to a number if the value does."""
-    cls = type(value)
-    numbers = {
-        special: lambda self, convert=convert: self.t.call(convert, (self.value,), {})
-        for special, convert in (("__int__", int), ("__float__", float), ("__index__", operator.index))
-        if operators.python_method(t, value, special) is not None
-    }
-    made: Shown = type(cls.__name__, (Shown,), numbers)(t, value)
-    return made
+def _exception_text(t: Tracer, function: Any, error: BaseException) -> Any:
+    """What most exceptions show: their arguments."""
+    arguments = t.get_attr(error, "args")
+    if function is str:
+        shown_by = repr if len(arguments) == 1 and isinstance(error, KeyError) else str
+        return t.call(shown_by, arguments if len(arguments) == 1 else (arguments,), {}) if arguments else ""
+    parts = [t.call(repr, (one,), {}) for one in arguments]
+    return join("", [type(error).__name__, "(", join(", ", parts), ")"])
 
 
 # Methods written in C show the address of their object.
@@ -260,7 +223,13 @@ def _refuse_address(value: Any) -> None:
 
 
 ROWS.each((str,), _to_text, "__str__")
-ROWS.each((repr, ascii), _to_text, "__repr__")
+ROWS.each((repr,), _to_text, "__repr__")
+
+
+@takes(ascii)
+def _ascii(t: Tracer, value: Any) -> str:
+    text: str = concrete(t.call(repr, (value,), {}))
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 @takes(format)

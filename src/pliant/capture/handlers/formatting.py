@@ -1,0 +1,143 @@
+"""Texts made by patterns, `%` and `str.format`: each field is found, converted and formatted by the program's own rules.
+
+In:     a pattern and traced values.
+Out:    a text, or a `Text` where numbers in it vary.
+Holds:  C code formats plain numbers and texts alone; everything else is first asked for its text, or for its number.
+Source: Python's library reference, "printf-style String Formatting" and "Format String Syntax"; `Objects/unicodeobject.c`.
+"""
+
+from __future__ import annotations
+
+import _string  # type: ignore[import-not-found]
+import operator
+import re
+import string
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.handlers.text_and_numbers import SIMPLE
+from pliant.capture.identity import HookId, TracedId
+from pliant.capture.numpy_scalars import fixed, is_scalar
+from pliant.capture.operators import python_method
+from pliant.capture.value_kinds import concrete, is_symbolic
+from pliant.capture.varying_text import Text, join, text_of
+from pliant.graph.fake_tensor import is_fake
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+
+# ---- pattern % value
+_FIELD = re.compile(r"%(?:\((?P<key>[^()]*)\))?(?P<flags>[#0\- +]*\d*(?:\.\d+)?)(?P<kind>[diouxXeEfFgGcrsa%])")
+_CONVERSIONS = {"s": str, "r": repr, "a": ascii}
+_NUMBERS: dict[str, Any] = {**dict.fromkeys("diu", int), **dict.fromkeys("oxX", operator.index), **dict.fromkeys("eEfFgG", float)}
+
+
+def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
+    """pattern % value"""
+    several = issubclass(type(value), tuple)
+    given = list(tuple.__iter__(value)) if several else [value]
+    if SIMPLE.issuperset(map(type, given)):
+        return t.native(str.__mod__, pattern, value)
+    pieces, end = [], 0
+    for found in _FIELD.finditer(pattern):
+        pieces.append(pattern[end : found.start()])
+        end = found.end()
+        if found["kind"] == "%":
+            pieces[-1] += "%"
+        elif found["key"] is None:
+            pieces.append(_field(t, found, _next(given)))
+        else:
+            pieces.append(_field(t, found, _named(t, value, found["key"])))
+    pieces.append(pattern[end:])
+    if "%" in _FIELD.sub("", pattern):  # a width that is an argument, or an error
+        raise GraphBreak("unknown-call", "a pattern with a field of another form")
+    named = not several and hasattr(type(value), "__getitem__") and not isinstance(value, (str, Text))
+    if given and not named:
+        raise Raised(TypeError("not all arguments converted during string formatting"))
+    return join("", [piece for piece in pieces if type(piece) is not str or piece])
+
+
+def _next(given: list[Any]) -> Any:
+    if not given:
+        raise Raised(TypeError("not enough arguments for format string"))
+    return given.pop(0)
+
+
+def _named(t: Tracer, value: Any, key: str) -> Any:
+    if issubclass(type(value), (tuple, str)) or not hasattr(type(value), "__getitem__"):
+        raise Raised(TypeError("format requires a mapping"))
+    return t.subscript(value, key)
+
+
+def _field(t: Tracer, found: re.Match[str], value: Any) -> Any:
+    """The text of a value as a field of a pattern shows it."""
+    flags, kind = found["flags"], found["kind"]
+    if is_fake(value):
+        raise GraphBreak("data-dependent", "formatting a tensor")
+    value = fixed(value) if is_scalar(value) else value
+    if is_symbolic(value) and kind != "c" and (text := text_of(value, f"%{flags}{kind}", percent=True)) is not None:
+        return text
+    if kind in _CONVERSIONS:
+        text = t.call(_CONVERSIONS[kind], (value,), {})
+        return f"%{flags}s" % concrete(text) if flags else text
+    if isinstance(value, (TracedId, HookId)):
+        raise GraphBreak("unknown-call", "the number of an object made here is used in a text")
+    if any(python_method(t, value, special) is not None for special in ("__int__", "__index__", "__float__")):
+        return _field(t, found, t.call(_NUMBERS.get(kind, operator.index), (value,), {}))
+    value = t.plain(value)
+    t.refuse_opaque(value)
+    return t.native(str.__mod__, f"%{flags}{kind}", (value,))
+
+
+# ---- pattern.format(...)
+def _str_format(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
+    return _Formatter(t).vformat(receiver, args, kwargs)
+
+
+class _Formatter(string.Formatter):
+    """str.format: fields are looked up, converted and formatted by the interpreter."""
+
+    def __init__(self, t: Tracer) -> None:
+        self.t = t
+
+    def vformat(self, format_string: str, args: Any, kwargs: Any) -> Any:
+        self.texts: list[Text] = []
+        made = self.t.native(super().vformat, format_string, args, kwargs)
+        plain, *rest = made.split(_MARK)
+        if len(rest) != len(self.texts):  # the program's own text has such a mark
+            raise GraphBreak("unknown-call", "format() of a text with a character of no meaning")
+        return join("", [plain, *(one for pair in zip(self.texts, rest) for one in pair)])
+
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        if isinstance(key, int) and key >= len(args):
+            raise IndexError(f"Replacement index {key} out of range for positional args tuple")
+        return super().get_value(key, args, kwargs)
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        first, rest = _string.formatter_field_name_split(field_name)
+        value = self.get_value(first, args, kwargs)
+        for is_attribute, key in rest:
+            value = self.t.get_attr(value, key) if is_attribute else self.t.subscript(value, key)
+        return value, first
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return value if conversion is None else self.t.call(_CONVERSIONS[conversion], (value,), {})
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        made = self.t.call(format, (value, format_spec), {})
+        if type(made) is not Text:
+            return made
+        self.texts.append(made)
+        return _MARK
+
+
+_MARK = "\ufdd0"  # which Unicode keeps for such uses inside programs
+
+
+TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {
+    "format": _str_format,
+    "__mod__": lambda t, pattern, args, kwargs: by_percent(t, pattern, *args),
+}
