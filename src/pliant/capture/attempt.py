@@ -18,15 +18,16 @@ from typing import Any
 from torch import fx
 
 from pliant import config
-from pliant.capture import carried, stand_ins
+from pliant.capture import stand_ins
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.frame import Frame, Yielded
-from pliant.capture.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.graph_breaks import CannotCapture, CastsKept, CastsMeet, GraphBreak, Raised, StartAgain, Stopped
-from pliant.capture.standing_iterators import step, use_up
+from pliant.capture.iterators import carried
+from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
+from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
 from pliant.dispatch.dynamic_policy import DynamicPolicy

@@ -21,9 +21,9 @@ import torch
 
 from pliant.capture import spelled_out
 from pliant.capture.arrays import array_attribute, class_of, is_array
-from pliant.capture.generators import TracedGenerator, own
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.identity import TracedId
+from pliant.capture.iterators.generators import TracedGenerator, own
 from pliant.capture.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.stand_ins import is_detached
 from pliant.capture.tail_calls import TailCall, ended, ending, steps_of

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.arrays import can_be_traced, real_tensor, wrap
-from pliant.capture.carried import Carried
 from pliant.capture.constant_items import bring_items
+from pliant.capture.iterators.carried import Carried
 from pliant.capture.made_again import MADE_AGAIN
 from pliant.capture.nested_functions import bring_function, is_made_per_call
 from pliant.capture.numpy_scalars import bring_scalar

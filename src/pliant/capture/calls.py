@@ -28,7 +28,6 @@ from pliant.capture import arrays, class_statements, marked, spelled_out, traceb
 from pliant.capture.attributes import bring_class
 from pliant.capture.cached_calls import call_cached
 from pliant.capture.frame import Frame
-from pliant.capture.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
@@ -38,6 +37,7 @@ from pliant.capture.handlers.standard_library import call_object, fold, make_ref
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
 from pliant.capture.iteration import advance, is_driven
+from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.tail_calls import TailCall, ended, ending
 from pliant.capture.torch_calls import call_torch, is_torch_leaf

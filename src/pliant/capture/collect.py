@@ -12,8 +12,8 @@ from typing import Any
 
 from pliant.capture.bytecode.cfg import ITERATOR, layouts, looks_at_locals
 from pliant.capture.bytecode.decode import Program, decode
-from pliant.capture.carried import Carry, can_be_carried
-from pliant.capture.generators import TracedGenerator
+from pliant.capture.iterators.carried import Carry, can_be_carried
+from pliant.capture.iterators.generators import TracedGenerator
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.trace import (
     DELETED,

@@ -25,12 +25,12 @@ from pliant.capture.bytecode.cfg import loop_variables
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, step_code
-from pliant.capture.carried import is_counted, stepped
 from pliant.capture.graph_breaks import told_of
+from pliant.capture.iterators.carried import is_counted, stepped
+from pliant.capture.iterators.standing_iterators import END
 from pliant.capture.reconstruct.contents import extended, item_store, replaced
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
-from pliant.capture.standing_iterators import END
 from pliant.capture.trace import (
     DELETED,
     NULL,

@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from pliant.capture import structural_classes
-from pliant.capture.endings import check_let_go
+from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.origins import Origins
 from pliant.capture.trace import DELETED, SetAttribute
 from pliant.guards.kinds import MISSING, Kind, NumberOf

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture import spelled_out, tracebacks
 from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.bytecode.ops import OPS, OpInfo
-from pliant.capture.endings import let_go
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.iterators.endings import let_go
 from pliant.capture.trace import TRACEBACK
 from pliant.records import dataclass
 from pliant.source import SourceLocation

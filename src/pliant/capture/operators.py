@@ -18,8 +18,8 @@ import torch
 
 from pliant.capture import spelled_out, stand_ins
 from pliant.capture.arrays import beside_symbol, beside_tensor, is_array
-from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.iterators.generators import OURS
 from pliant.capture.number_domains import within_domain
 from pliant.capture.numpy_scalars import plain_number
 from pliant.capture.tail_calls import TailCall, ending

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from pliant.capture.bringing import traced_form
-from pliant.capture.carried import Carried
-from pliant.capture.endings import check_let_go
 from pliant.capture.fields import Fields
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.identity import HookId, TracedId
+from pliant.capture.iterators.carried import Carried
+from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.snapshots import frozen, unowned_copy
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (

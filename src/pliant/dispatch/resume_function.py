@@ -18,7 +18,7 @@ from typing import Any
 
 from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
-from pliant.capture.carried import one_step, with_generators
+from pliant.capture.iterators.carried import one_step, with_generators
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Symbolic

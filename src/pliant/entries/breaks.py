@@ -23,14 +23,14 @@ from pliant.source import SourceLocation
 
 if TYPE_CHECKING:
     from pliant.capture.bytecode.resume import ResumePoint
-    from pliant.capture.carried import Place
+    from pliant.capture.iterators.carried import Place
 
 _NUMBERS: dict[str, type] = {"int": int, "float": float}
 
 
 def is_place(value: Any) -> bool:
     """Whether it is a place at which a generator of the program stands: made by capture, so its module is loaded."""
-    carried = sys.modules.get("pliant.capture.carried")
+    carried = sys.modules.get("pliant.capture.iterators.carried")
     return carried is not None and type(value) is carried.Place
 
 
@@ -93,7 +93,7 @@ def _step(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int | 
 
 
 def _place(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int, name: str) -> Any:
-    from pliant.capture.carried import Place
+    from pliant.capture.iterators.carried import Place
 
     return Place(_read_point(point, reader), reader.finder.find(space), name)
 

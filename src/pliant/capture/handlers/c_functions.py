@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.arrays import call_numpy, call_ufunc_method, to_array
-from pliant.capture.generators import OURS
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import call_container_method
 from pliant.capture.handlers.context_variables import call_context_variable
@@ -33,6 +32,7 @@ from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_m
 from pliant.capture.handlers.table import ALL, Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_lock_method, check_own
+from pliant.capture.iterators.generators import OURS
 from pliant.capture.operators import python_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.structures import leaves

@@ -10,9 +10,9 @@ from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
-from pliant.capture.generators import not_stop_iteration
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iteration import hashables, is_driven
+from pliant.capture.iterators.generators import not_stop_iteration
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.value_kinds import class_name
 from pliant.capture.varying_text import join

@@ -1,6 +1,6 @@
 """How generators, iterators that a loop still needs, and traced callables are made again.
 
-In:     the traced form (`capture.generators`, `capture.carried`) and the `Statements` it is for.
+In:     the traced form (`capture.iterators.generators`, `capture.iterators.carried`) and the `Statements` it is for.
 Out:    its expression; `RECIPES` by type.
 """
 
@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
-from pliant.capture.carried import (
+from pliant.capture.iterators.carried import (
     Carried,
     CarriedItems,
     Carry,
@@ -22,9 +22,9 @@ from pliant.capture.carried import (
     revive,
     turns_left,
 )
-from pliant.capture.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
+from pliant.capture.iterators.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
+from pliant.capture.iterators.standing_iterators import put_at
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
-from pliant.capture.standing_iterators import put_at
 from pliant.capture.trace import NULL
 from pliant.guards.sources import IteratorSource
 

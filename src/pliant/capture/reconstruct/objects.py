@@ -20,15 +20,12 @@ import torch
 
 from pliant.capture import set_orders
 from pliant.capture.arrays import is_array
-from pliant.capture.carried import DequeItems
-from pliant.capture.generators import OURS
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
-from pliant.capture.numpy_scalars import is_scalar
-from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
-from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
-from pliant.capture.standing_iterators import (
+from pliant.capture.iterators.carried import DequeItems
+from pliant.capture.iterators.generators import OURS
+from pliant.capture.iterators.standing_iterators import (
     OF_DEQUES,
     OF_DICTS,
     OF_LISTS,
@@ -39,6 +36,9 @@ from pliant.capture.standing_iterators import (
     of_changed,
     put_at,
 )
+from pliant.capture.numpy_scalars import is_scalar
+from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
+from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied
 from pliant.capture.value_kinds import LOCKS, SYMBOLIC_TYPES, times_held
 from pliant.capture.varying_text import Text

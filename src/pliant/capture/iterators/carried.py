@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.standing_iterators import (
+from pliant.capture.iterators.standing_iterators import (
     CHANGED,
     END,
     OF_DICTS,

@@ -17,11 +17,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
-from pliant.capture.carried import BRING, SHARED, TRACED, Place, StateSource, Suspended, end_of, shared, state_of
-from pliant.capture.endings import runs_code_at_end
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.identity import TracedId
-from pliant.capture.standing_iterators import ItsOwnIterator
+from pliant.capture.iterators.carried import (
+    BRING,
+    SHARED,
+    TRACED,
+    Place,
+    StateSource,
+    Suspended,
+    end_of,
+    shared,
+    state_of,
+)
+from pliant.capture.iterators.endings import runs_code_at_end
+from pliant.capture.iterators.standing_iterators import ItsOwnIterator
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import MISSING, Kind
