@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import pliant
-from pliant.capture.element_rules import RULES
+from pliant.capture.numbers.element_rules import RULES
 
 # What is done to `t` ([rows, 3], positive) and `k` (0-d, positive): the elements of what it gives decide branches.
 PROGRAMS = {

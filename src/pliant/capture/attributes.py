@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import spelled_out
-from pliant.capture.arrays import array_attribute, class_of, is_array
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.identity import TracedId
 from pliant.capture.iterators.generators import TracedGenerator, own
 from pliant.capture.module_attributes import asked_attribute, is_asked, namespace_of
+from pliant.capture.numbers.arrays import array_attribute, class_of, is_array
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.stand_ins import is_detached
 from pliant.capture.tail_calls import TailCall, ended, ending, steps_of
 from pliant.capture.tensor_members import grad_of_input, own_attribute, own_member
@@ -42,7 +43,6 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     plain_class,
 )
-from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of

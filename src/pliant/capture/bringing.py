@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.constant_items import bring_items
 from pliant.capture.iterators.carried import Carried
 from pliant.capture.made_again import MADE_AGAIN
 from pliant.capture.nested_functions import bring_function, is_made_per_call
-from pliant.capture.numpy_scalars import bring_scalar
+from pliant.capture.numbers.arrays import can_be_traced, real_tensor, wrap
+from pliant.capture.numbers.numpy_scalars import bring_scalar
 from pliant.capture.structural_classes import know_by_parts
 from pliant.capture.value_kinds import CONSTANT_TYPES, LOCKS, MUTABLE_CONTAINERS, concrete, is_numpy_scalar, tuple_of
 from pliant.guards.kinds import Kind

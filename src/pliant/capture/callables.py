@@ -4,8 +4,9 @@ In:     the `ROWS` of each theme.
 Out:    `handlers/table.py` finds them; the tables are filled when this module is imported, and by nothing else.
 """
 
-from pliant.capture import arrays, autodiff, handlers, settings
+from pliant.capture import autodiff, handlers, settings
 from pliant.capture.handlers.table import ALL
+from pliant.capture.numbers import arrays
 from pliant.torch_adapter import NUMPY
 
 for theme in (*handlers.THEMES, *autodiff.THEMES, settings):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import arrays, class_statements, marked, spelled_out, tracebacks
+from pliant.capture import class_statements, marked, spelled_out, tracebacks
 from pliant.capture.attributes import bring_class
 from pliant.capture.cached_calls import call_cached
 from pliant.capture.frame import Frame
@@ -38,11 +38,12 @@ from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
 from pliant.capture.iteration import advance, is_driven
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
+from pliant.capture.numbers import arrays
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.tail_calls import TailCall, ended, ending
 from pliant.capture.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, class_name, concrete, derives
-from pliant.capture.varying_text import Text
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind

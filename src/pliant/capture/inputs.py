@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.element_rules import MOST_ELEMENTS, READABLE
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
+from pliant.capture.numbers.element_rules import MOST_ELEMENTS, READABLE
 from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import spelled_out
-from pliant.capture.arrays import is_array
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.iterators.carried import DequeItems, own_items
 from pliant.capture.iterators.generators import OURS, TracedGenerator, TracedIterator, own
+from pliant.capture.numbers.arrays import is_array
 from pliant.capture.operators import python_method
 from pliant.capture.set_orders import HASH_ALIKE
 from pliant.capture.subscripts import subscript

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture import spelled_out, stand_ins
-from pliant.capture.arrays import beside_symbol, beside_tensor, is_array
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.generators import OURS
-from pliant.capture.number_domains import within_domain
-from pliant.capture.numpy_scalars import plain_number
+from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, is_array
+from pliant.capture.numbers.number_domains import within_domain
+from pliant.capture.numbers.numpy_scalars import plain_number
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.tensor_members import own_member
 from pliant.capture.value_kinds import (
@@ -34,7 +35,6 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     plain_class,
 )
-from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource

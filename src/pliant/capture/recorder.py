@@ -18,10 +18,11 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
-from pliant.capture import checkpointed, drawn_ranges
-from pliant.capture.elements import Elements
+from pliant.capture import checkpointed
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
+from pliant.capture.numbers import drawn_ranges
+from pliant.capture.numbers.elements import Elements
 from pliant.capture.overrides import Overrides
 from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.structures import is_several, leaves, several

@@ -35,9 +35,7 @@ from pliant.capture import (
     operators,
     subscripts,
 )
-from pliant.capture.arrays import unhashable
 from pliant.capture.bytecode.decode import Op, Program, per_program
-from pliant.capture.foreseen import foreseen_truth
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stopped, needs_value
 from pliant.capture.handlers.data_dependent import Message
@@ -45,7 +43,9 @@ from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.inputs import Inputs
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedCallable, TracedGenerator, ending_parts
-from pliant.capture.numpy_scalars import fixed, is_scalar
+from pliant.capture.numbers.arrays import unhashable
+from pliant.capture.numbers.foreseen import foreseen_truth
+from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recorder import Recorder

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import call_numpy, call_ufunc_method, to_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.containers import call_container_method
 from pliant.capture.handlers.context_variables import call_context_variable
@@ -33,6 +32,8 @@ from pliant.capture.handlers.table import ALL, Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
+from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method, to_array
+from pliant.capture.numbers.varying_text import Text, join
 from pliant.capture.operators import python_method
 from pliant.capture.overrides import enter_device
 from pliant.capture.structures import leaves
@@ -40,7 +41,6 @@ from pliant.capture.tail_calls import steps_of
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.torch_functions import all_functions
 from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, ByKind, concrete
-from pliant.capture.varying_text import Text, join
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
 from pliant.torch_adapter import TensorBase

@@ -16,13 +16,13 @@ import torch
 
 from pliant.capture.bytecode.cfg import can_end
 from pliant.capture.bytecode.decode import Op, Program
-from pliant.capture.foreseen import foreseen, place_of
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.numbers.foreseen import foreseen, place_of
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.tail_calls import steps_of
 from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic, plain_class
-from pliant.capture.varying_text import Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pliant import config
-from pliant.capture.arrays import constant_array, real_tensor, wrap
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.numpy_scalars import wrap_scalar
+from pliant.capture.numbers.arrays import constant_array, real_tensor, wrap
+from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.trace import Draw, DrawnState
 from pliant.capture.value_kinds import is_numpy_scalar
 from pliant.guards.sources import DrawSource, held

@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.arrays import is_array
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
-from pliant.capture.numpy_scalars import is_scalar, of_integers
+from pliant.capture.numbers.arrays import is_array
+from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource

@@ -13,9 +13,9 @@ from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iteration import hashables, is_driven
 from pliant.capture.iterators.generators import not_stop_iteration
+from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.value_kinds import class_name
-from pliant.capture.varying_text import join
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pliant.capture import selections
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.ops import call_pair
 from pliant.capture.frame import Frame, Handlers, Returned
 from pliant.capture.handlers.data_dependent import for_test
+from pliant.capture.numbers import selections
 from pliant.capture.operators import UNARY
 from pliant.capture.trace import NULL
 

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from pliant.capture import set_orders
-from pliant.capture.arrays import is_array
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
 from pliant.capture.identity import HookId, TracedId, take_hook_id
@@ -36,12 +35,13 @@ from pliant.capture.iterators.standing_iterators import (
     of_changed,
     put_at,
 )
-from pliant.capture.numpy_scalars import is_scalar
+from pliant.capture.numbers.arrays import is_array
+from pliant.capture.numbers.numpy_scalars import is_scalar
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied
 from pliant.capture.value_kinds import LOCKS, SYMBOLIC_TYPES, times_held
-from pliant.capture.varying_text import Text
 
 
 def atom(b: Statements, obj: Any) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture import drawn_ranges
-from pliant.capture.element_rules import Unknown
+from pliant.capture.numbers import drawn_ranges
+from pliant.capture.numbers.element_rules import Unknown
 from pliant.capture.regions import tensors_of
 from pliant.capture.structures import several
 from pliant.graph.contracts import name_of_target

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.node_values import NodeValues
+from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
+from pliant.capture.numbers.node_values import NodeValues
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.graph.unbacked import written

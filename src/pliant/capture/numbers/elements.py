@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.element_rules import (
+from pliant.capture.numbers.element_rules import (
     BITS,
     MOST_ELEMENTS,
     READABLE,
@@ -34,7 +34,7 @@ from pliant.capture.element_rules import (
     by_type,
     grid,
 )
-from pliant.capture.node_values import Constants
+from pliant.capture.numbers.node_values import Constants
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete
 from pliant.graph.contracts import name_of_target

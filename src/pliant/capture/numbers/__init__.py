@@ -1,0 +1,7 @@
+"""Numbers, arrays and small tensors whose elements are known, or vary.
+
+Symbolic numbers:     number_domains (where arithmetic raises), tensor_index, varying_text (texts that show them).
+NumPy:                arrays, numpy_scalars.
+Elements of tensors:  elements, element_rules (as numbers), node_values (calls run while capturing), drawn_ranges.
+Branches on them:     foreseen (one side, checked), selections (both sides).
+"""
