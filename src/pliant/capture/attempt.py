@@ -18,7 +18,6 @@ from typing import Any
 from torch import fx
 
 from pliant import config
-from pliant.capture import stand_ins
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
@@ -28,6 +27,7 @@ from pliant.capture.graph_breaks import CannotCapture, CastsKept, CastsMeet, Gra
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
+from pliant.capture.recording import stand_ins
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
 from pliant.dispatch.dynamic_policy import DynamicPolicy

@@ -40,9 +40,9 @@ from pliant.capture.iteration import advance, is_driven
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.numbers import arrays
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.rewritten import REWRITTEN
 from pliant.capture.tail_calls import TailCall, ended, ending
-from pliant.capture.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, class_name, concrete, derives
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts

@@ -22,7 +22,7 @@ from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, READABLE
-from pliant.capture.overrides import Overrides, has_own_dispatch, is_program_subclass
+from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
 from pliant.errors import Unsupported

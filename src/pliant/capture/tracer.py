@@ -46,13 +46,13 @@ from pliant.capture.iterators.generators import TracedCallable, TracedGenerator,
 from pliant.capture.numbers.arrays import unhashable
 from pliant.capture.numbers.foreseen import foreseen_truth
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
-from pliant.capture.overrides import Overrides, call_override
 from pliant.capture.plain_methods import computes_plainly
-from pliant.capture.recorder import Recorder
+from pliant.capture.recording.overrides import Overrides, call_override
+from pliant.capture.recording.recorder import Recorder
+from pliant.capture.recording.stand_ins import AssignedData, StandIn
+from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.settings import Casts
-from pliant.capture.stand_ins import AssignedData, StandIn
 from pliant.capture.structures import mapped
-from pliant.capture.tensor_errors import error_of_eager
 from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,

@@ -20,10 +20,10 @@ import torch
 import torch.utils.checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-from pliant.capture.checkpointed import Checkpointed
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import grad_recorded, tensors_in, versions, without_effects
+from pliant.capture.recording.checkpointed import Checkpointed
+from pliant.capture.recording.regions import grad_recorded, tensors_in, versions, without_effects
 from pliant.capture.trace import CallEffect
 from pliant.graph.fake_tensor import FakeTensor
 

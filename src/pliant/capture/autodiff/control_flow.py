@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from pliant.capture.autodiff.flex_attention import attend
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import (
+from pliant.capture.recording.regions import (
     Region,
     are_tensors,
     flat,

@@ -18,7 +18,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map, has_own_rule, mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import Region, are_tensors, record_module, tensors_in, tensors_of, without_effects
+from pliant.capture.recording.regions import Region, are_tensors, record_module, tensors_in, tensors_of, without_effects
 from pliant.capture.value_kinds import SYMBOLIC_TYPES
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
 from pliant.graph.fake_tensor import FakeTensor

@@ -15,7 +15,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import are_tensors, grad_recorded
+from pliant.capture.recording.regions import are_tensors, grad_recorded
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.gradients import gradients
 from pliant.guards.kinds import Kind

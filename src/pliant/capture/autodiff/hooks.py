@@ -15,7 +15,7 @@ from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import Region, record_module, without_effects
+from pliant.capture.recording.regions import Region, record_module, without_effects
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.tensor_hook import TensorHook
 from pliant.torch_adapter import set_grad_enabled

@@ -16,7 +16,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.regions import Region, Replay, are_tensors, flat, refilled, tensors_of, versions
+from pliant.capture.recording.regions import Region, Replay, are_tensors, flat, refilled, tensors_of, versions
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import OwnMapped, rule_function

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from pliant.capture.autodiff.own_rules import mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.regions import (
+from pliant.capture.recording.regions import (
     Region,
     Replay,
     are_tensors,

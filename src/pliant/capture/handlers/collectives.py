@@ -17,8 +17,8 @@ import torch.distributed as dist
 from pliant import torch_adapter
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.regions import tensors_in
-from pliant.capture.torch_calls import call_torch
+from pliant.capture.recording.regions import tensors_in
+from pliant.capture.recording.torch_calls import call_torch
 from pliant.graph import collectives
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind

@@ -14,7 +14,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.numbers.varying_text import Text, join
-from pliant.capture.torch_calls import call_torch
+from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import is_symbolic, tuple_of
 from pliant.graph import random_state

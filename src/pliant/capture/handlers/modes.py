@@ -19,8 +19,8 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.numbers.arrays import to_array
-from pliant.capture.overrides import default_override, pop_mode, push_mode, with_class
-from pliant.capture.stand_ins import memory_of
+from pliant.capture.recording.overrides import default_override, pop_mode, push_mode, with_class
+from pliant.capture.recording.stand_ins import memory_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource

@@ -28,8 +28,8 @@ from torch.optim.sgd import sgd
 
 from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.structures import is_several
-from pliant.capture.torch_calls import call_torch
 from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import (

@@ -14,7 +14,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.torch_calls import call_torch
+from pliant.capture.recording.torch_calls import call_torch
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction, below_python_dispatch, packed_layers
 

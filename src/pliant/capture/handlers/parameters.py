@@ -13,8 +13,8 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.regions import grad_recorded
-from pliant.capture.stand_ins import AssignedData
+from pliant.capture.recording.regions import grad_recorded
+from pliant.capture.recording.stand_ins import AssignedData
 from pliant.capture.structures import is_several
 from pliant.capture.trace import BreakReason
 from pliant.errors import Unsupported

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.regions import tensors_of
+from pliant.capture.recording.regions import tensors_of
+from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.structures import is_several
-from pliant.capture.torch_calls import call_torch
 from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import same_dim

@@ -19,9 +19,9 @@ from torch import Tensor, optim
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.rows import inline_by_rows
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.regions import tensors_of
+from pliant.capture.recording.regions import tensors_of
+from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.structures import is_several
-from pliant.capture.torch_calls import call_torch
 from pliant.torch_adapter import check_and_unscale, optimizer_hooks, scaler_step
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.torch_calls import call_torch, constant_answers
+from pliant.capture.recording.torch_calls import call_torch, constant_answers
 from pliant.guards.standard import standard_globals
 from pliant.tables import Table
 

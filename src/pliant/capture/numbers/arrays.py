@@ -19,7 +19,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
-from pliant.capture.stand_ins import StandIn, check_layout
+from pliant.capture.recording.stand_ins import StandIn, check_layout
 from pliant.capture.structures import leaves, mapped, parts_of_key
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic

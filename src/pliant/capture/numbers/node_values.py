@@ -15,7 +15,7 @@ from torch import fx
 
 from pliant.capture.numbers import drawn_ranges
 from pliant.capture.numbers.element_rules import Unknown
-from pliant.capture.regions import tensors_of
+from pliant.capture.recording.regions import tensors_of
 from pliant.capture.structures import several
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake, is_written

@@ -19,8 +19,8 @@ from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
-from pliant.capture.regions import tensors_of, without_effects
-from pliant.capture.stand_ins import StandIn, versions_of
+from pliant.capture.recording.regions import tensors_of, without_effects
+from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
 from pliant.graph.contracts import name_of_target

@@ -18,15 +18,15 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
-from pliant.capture import checkpointed
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.inputs import Inputs
 from pliant.capture.numbers import drawn_ranges
 from pliant.capture.numbers.elements import Elements
-from pliant.capture.overrides import Overrides
+from pliant.capture.recording import checkpointed
+from pliant.capture.recording.overrides import Overrides
+from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.structures import is_several, leaves, several
-from pliant.capture.symbol_nodes import SymbolNodes
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
@@ -39,7 +39,7 @@ from pliant.symbolic.shape_env import RuntimeAssert
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 if TYPE_CHECKING:
-    from pliant.capture.regions import Region
+    from pliant.capture.recording.regions import Region
 
 Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import CannotCapture
-from pliant.capture.regions import tensors_of
+from pliant.capture.recording.regions import tensors_of
 from pliant.capture.trace import BreakReason
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import DisableTorchFunction

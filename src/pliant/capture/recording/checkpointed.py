@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import fx
 
-from pliant.capture.stand_ins import memory_of
+from pliant.capture.recording.stand_ins import memory_of
 from pliant.graph.fake_tensor import FakeTensor
 
 

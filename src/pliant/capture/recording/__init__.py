@@ -1,0 +1,12 @@
+"""Calls of PyTorch as nodes of the torch-level graph.
+
+recorder              the torch function mode that records
+torch_calls           which functions record themselves, and how they are called
+torch_functions       functions in C that may be called at all
+regions               parts that are traced into graphs of their own
+checkpointed          what is computed again in backward
+overrides             `__torch_function__` of the program
+symbol_nodes          nodes that compute symbolic numbers
+stand_ins             new memory in place of views, as long as nobody can tell
+tensor_errors         errors of operators as eager words them
+"""
