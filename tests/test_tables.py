@@ -5,9 +5,10 @@ import ast
 import pytest
 
 import architecture
-from pliant.capture import autodiff, handlers, opcodes, settings
+from pliant.capture import autodiff, handlers, opcodes
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.outside import settings
 from pliant.graph import shape_rules
 from pliant.tables import Table, joined
 

@@ -21,11 +21,11 @@ from pliant.capture.iterators.carried import DequeItems, own_items
 from pliant.capture.iterators.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.operators import python_method
-from pliant.capture.set_orders import HASH_ALIKE
+from pliant.capture.outside.set_orders import HASH_ALIKE
+from pliant.capture.outside.whole_containers import loosely_ordered
 from pliant.capture.subscripts import subscript
 from pliant.capture.tail_calls import TailCall, ending
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
-from pliant.capture.whole_containers import loosely_ordered
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 

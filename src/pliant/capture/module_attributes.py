@@ -12,7 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.world import World
+from pliant.capture.outside.world import World
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, FailureSource, held
 

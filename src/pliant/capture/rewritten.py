@@ -53,7 +53,7 @@ def _disable_dynamo(fn: Callable[..., Any], recursive: bool) -> Callable[..., An
 
 def _init_handle(self: Any, hooks_dict: Any, *, extra_dict: Any = None) -> None:
     """A handle of a hook, whose key is another one in each call."""
-    from pliant.capture.identity import take_hook_id
+    from pliant.capture.outside.identity import take_hook_id
 
     self.hooks_dict_ref = weakref.ref(hooks_dict)
     self.id = take_hook_id()

@@ -40,18 +40,19 @@ from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stopped, needs_value
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
-from pliant.capture.inputs import Inputs
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedCallable, TracedGenerator, ending_parts
 from pliant.capture.numbers.arrays import unhashable
 from pliant.capture.numbers.foreseen import foreseen_truth
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
+from pliant.capture.outside.inputs import Inputs
+from pliant.capture.outside.settings import Casts
+from pliant.capture.outside.world import World
 from pliant.capture.plain_methods import computes_plainly
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.recording.tensor_errors import error_of_eager
-from pliant.capture.settings import Casts
 from pliant.capture.structures import mapped
 from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.value_kinds import (
@@ -63,7 +64,6 @@ from pliant.capture.value_kinds import (
     is_numpy_scalar,
     tuple_of,
 )
-from pliant.capture.world import World
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Answer

@@ -20,8 +20,8 @@ from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.iteration import hashables
 from pliant.capture.iterators.carried import own_items
+from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete
-from pliant.capture.whole_containers import base_in_c
 from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE
-from pliant.capture.identity import HookId, TracedId
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.varying_text import Text, join, text_of
 from pliant.capture.operators import python_method
+from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 

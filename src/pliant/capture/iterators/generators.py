@@ -18,7 +18,6 @@ import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
-from pliant.capture.identity import TracedId
 from pliant.capture.iterators.carried import (
     BRING,
     SHARED,
@@ -32,6 +31,7 @@ from pliant.capture.iterators.carried import (
 )
 from pliant.capture.iterators.endings import runs_code_at_end
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
+from pliant.capture.outside.identity import TracedId
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import MISSING, Kind

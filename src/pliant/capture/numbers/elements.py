@@ -43,7 +43,7 @@ from pliant.symbolic.expr import Expr, Symbol
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 if TYPE_CHECKING:
-    from pliant.capture.inputs import Inputs
+    from pliant.capture.outside.inputs import Inputs
     from pliant.capture.recording.symbol_nodes import SymbolNodes
 
 _LONGEST = 256  # calls between an input and what is asked for

@@ -25,8 +25,8 @@ from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
 if TYPE_CHECKING:
+    from pliant.capture.outside.world import World
     from pliant.capture.tracer import Tracer
-    from pliant.capture.world import World
 
 _FOLLOWED = frozenset(("int64", "int32", "int16", "int8", "uint8", "float64", "float32", "float16"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from pliant.capture import set_orders
+from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.instances import fills_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED

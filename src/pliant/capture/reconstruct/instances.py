@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pliant.capture import set_orders
+from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)

@@ -18,10 +18,8 @@ from typing import Any
 
 import torch
 
-from pliant.capture import set_orders
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
-from pliant.capture.identity import HookId, TracedId, take_hook_id
 from pliant.capture.iterators.carried import DequeItems
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.iterators.standing_iterators import (
@@ -38,6 +36,8 @@ from pliant.capture.iterators.standing_iterators import (
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.outside import set_orders
+from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied

@@ -19,9 +19,9 @@ from torch import fx
 from torch.overrides import TorchFunctionMode
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
-from pliant.capture.inputs import Inputs
 from pliant.capture.numbers import drawn_ranges
 from pliant.capture.numbers.elements import Elements
+from pliant.capture.outside.inputs import Inputs
 from pliant.capture.recording import checkpointed
 from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.symbol_nodes import SymbolNodes

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.inputs import Inputs
+from pliant.capture.outside.inputs import Inputs
 from pliant.capture.value_kinds import plain_class
 from pliant.graph.unbacked import Binding, math_function, select
 from pliant.symbolic.expr import Constant, Expr, Product, Sum, Symbol

@@ -11,9 +11,9 @@ import gc
 import types
 from typing import Any
 
-from pliant.capture import structural_classes
 from pliant.capture.iterators.endings import check_let_go
-from pliant.capture.origins import Origins
+from pliant.capture.outside import structural_classes
+from pliant.capture.outside.origins import Origins
 from pliant.capture.trace import DELETED, SetAttribute
 from pliant.guards.kinds import MISSING, Kind, NumberOf
 from pliant.guards.sources import CellSource, Source, held

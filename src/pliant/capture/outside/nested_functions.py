@@ -16,7 +16,7 @@ from pliant.guards.parts import root_of
 from pliant.guards.sources import AttributeSource, Source
 
 if TYPE_CHECKING:
-    from pliant.capture.world import World
+    from pliant.capture.outside.world import World
 
 _LOCAL = re.compile("<locals>|<lambda>")
 

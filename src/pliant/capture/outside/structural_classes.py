@@ -12,15 +12,15 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture.nested_functions import bring_function, is_defined_inside
+from pliant.capture.outside.nested_functions import bring_function, is_defined_inside
 from pliant.capture.value_kinds import CONSTANT_TYPES
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, TypeSource
 
 if TYPE_CHECKING:
-    from pliant.capture.fields import Fields
-    from pliant.capture.world import World
+    from pliant.capture.outside.fields import Fields
+    from pliant.capture.outside.world import World
 
 _TPFLAGS_HEAPTYPE = 1 << 9
 _MANY = 32  # names in a class that was made for an object

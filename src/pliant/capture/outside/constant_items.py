@@ -16,7 +16,7 @@ from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import Source
 
 if TYPE_CHECKING:
-    from pliant.capture.world import World
+    from pliant.capture.outside.world import World
 
 _FEW = 64  # which are guarded one by one
 _CONSTANTS = CONSTANT_TYPES | {int, float}

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.twins import Twins
+from pliant.capture.outside.twins import Twins
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import Source, held

@@ -47,7 +47,7 @@ from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction, as_in_memory, below_python_dispatch, lazy_views, plain_tensor
 
 if TYPE_CHECKING:
-    from pliant.capture.world import World
+    from pliant.capture.outside.world import World
     from pliant.dispatch.dynamic_policy import DynamicPolicy
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 
-from pliant.capture.bringing import traced_form
-from pliant.capture.fields import Fields
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
-from pliant.capture.identity import HookId, TracedId
 from pliant.capture.iterators.carried import Carried
 from pliant.capture.iterators.endings import check_let_go
-from pliant.capture.snapshots import frozen, unowned_copy
+from pliant.capture.outside.bringing import traced_form
+from pliant.capture.outside.fields import Fields
+from pliant.capture.outside.identity import HookId, TracedId
+from pliant.capture.outside.snapshots import frozen, unowned_copy
+from pliant.capture.outside.whole_containers import base_in_c, copy_in, plain_key, refuse_own_reads
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
     DICT_TYPES,
@@ -30,7 +31,6 @@ from pliant.capture.value_kinds import (
     is_hashed_by_identity,
     is_symbolic,
 )
-from pliant.capture.whole_containers import base_in_c, copy_in, plain_key, refuse_own_reads
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import (

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.set_orders import lost_items
+from pliant.capture.outside.set_orders import lost_items
 from pliant.capture.value_kinds import ByKind
 from pliant.cpython import state_of
 

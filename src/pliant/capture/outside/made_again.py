@@ -14,7 +14,7 @@ from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, MethodSource, Source
 
 if TYPE_CHECKING:
-    from pliant.capture.world import World
+    from pliant.capture.outside.world import World
 
 
 def _method(world: World, value: types.MethodType, source: Source) -> types.MethodType:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.constant_items import bring_items
 from pliant.capture.iterators.carried import Carried
-from pliant.capture.made_again import MADE_AGAIN
-from pliant.capture.nested_functions import bring_function, is_made_per_call
 from pliant.capture.numbers.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
-from pliant.capture.structural_classes import know_by_parts
+from pliant.capture.outside.constant_items import bring_items
+from pliant.capture.outside.made_again import MADE_AGAIN
+from pliant.capture.outside.nested_functions import bring_function, is_made_per_call
+from pliant.capture.outside.structural_classes import know_by_parts
 from pliant.capture.value_kinds import CONSTANT_TYPES, LOCKS, MUTABLE_CONTAINERS, concrete, is_numpy_scalar, tuple_of
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import (
@@ -31,7 +31,7 @@ from pliant.guards.sources import (
 from pliant.guards.standard import IDENTITY_TYPES
 
 if TYPE_CHECKING:
-    from pliant.capture.world import World
+    from pliant.capture.outside.world import World
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)

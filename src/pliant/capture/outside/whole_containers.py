@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import set_orders
-from pliant.capture.constant_items import bring_items
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.outside import set_orders
+from pliant.capture.outside.constant_items import bring_items
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES
 from pliant.cpython import table_of
@@ -34,7 +34,7 @@ from pliant.guards.sources import (
 from pliant.guards.standard import IDENTITY_TYPES
 
 if TYPE_CHECKING:
-    from pliant.capture.world import World
+    from pliant.capture.outside.world import World
 
 
 def copy_in(world: World, value: Any, source: Source) -> Any:
