@@ -6,7 +6,7 @@ import re
 import pytest
 
 import architecture
-from pliant.capture import calls
+from pliant.capture.protocols import calls
 
 PAGE = (architecture.SOURCE.parent / "docs" / "pipeline.md").read_text()
 ROWS = re.findall(r"^\| \d+ \|.*\| `([\w/.]+)`: `(\w+)` \|$", PAGE, re.M)

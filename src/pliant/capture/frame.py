@@ -11,11 +11,12 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import spelled_out, tracebacks
+from pliant.capture import tracebacks
 from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.bytecode.ops import OPS, OpInfo
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.endings import let_go
+from pliant.capture.protocols import spelled_out
 from pliant.capture.trace import TRACEBACK
 from pliant.records import dataclass
 from pliant.source import SourceLocation

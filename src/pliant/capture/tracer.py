@@ -24,17 +24,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from pliant import config
-from pliant.capture import (
-    attribute_stores,
-    attributes,
-    callables,
-    calls,
-    class_statements,
-    iteration,
-    opcodes,
-    operators,
-    subscripts,
-)
+from pliant.capture import callables, opcodes
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stopped, needs_value
@@ -48,7 +38,16 @@ from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.outside.settings import Casts
 from pliant.capture.outside.world import World
-from pliant.capture.plain_methods import computes_plainly
+from pliant.capture.protocols import (
+    attribute_stores,
+    attributes,
+    calls,
+    class_statements,
+    iteration,
+    operators,
+    subscripts,
+)
+from pliant.capture.protocols.plain_methods import computes_plainly
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn

@@ -16,9 +16,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
 from pliant.capture.iterators.carried import one_step, with_generators
+from pliant.capture.protocols import spelled_out
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Symbolic

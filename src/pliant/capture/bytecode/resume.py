@@ -54,7 +54,7 @@ class ResumePoint:
     are to be kept until the frame ends.
     `handled` is set in the body of an `except` or `finally` that handles an exception.
     `entered`: the operation has entered a function that broke. In place of its operands lies one callable, which ends
-    that function (`capture.tail_calls`): for FOR_ITER an iterator whose next item is the pair (item, iterator).
+    that function (`capture.protocols.tail_calls`): for FOR_ITER an iterator whose next item is the pair (item, iterator).
     """
 
     code: CodeType

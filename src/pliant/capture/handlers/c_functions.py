@@ -34,12 +34,12 @@ from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method, to_array
 from pliant.capture.numbers.varying_text import Text, join
-from pliant.capture.operators import python_method
+from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.overrides import enter_device
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.recording.torch_functions import all_functions
 from pliant.capture.structures import leaves
-from pliant.capture.tail_calls import steps_of
 from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, ByKind, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import iteration, operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.iterators import carried
+from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import class_name, concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake

@@ -12,15 +12,15 @@ import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import operators, subscripts
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.table import Args, Kwargs
-from pliant.capture.iteration import hashables
 from pliant.capture.iterators.carried import own_items
 from pliant.capture.outside.whole_containers import base_in_c
+from pliant.capture.protocols import operators, subscripts
+from pliant.capture.protocols.iteration import hashables
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete
 from pliant.guards.kinds import MISSING
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Rows
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
+from pliant.capture.protocols import operators
 from pliant.capture.value_kinds import CONSTANT_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING

@@ -20,8 +20,8 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.torch_calls import call_torch
-from pliant.capture.tail_calls import steps_of
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic, plain_class
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place

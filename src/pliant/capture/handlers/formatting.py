@@ -20,8 +20,8 @@ from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.varying_text import Text, join, text_of
-from pliant.capture.operators import python_method
 from pliant.capture.outside.identity import HookId, TracedId
+from pliant.capture.protocols.operators import python_method
 from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 

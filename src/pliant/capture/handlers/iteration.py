@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators, spelled_out
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.table import Args, Kwargs, Rows
-from pliant.capture.iteration import iterate, next_value
-from pliant.capture.tail_calls import TailCall, steps_of
+from pliant.capture.protocols import operators, spelled_out
+from pliant.capture.protocols.iteration import iterate, next_value
+from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.value_kinds import PLAIN_TYPES, SYMBOLIC_TYPES, concrete
 
 if TYPE_CHECKING:

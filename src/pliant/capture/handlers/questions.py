@@ -17,15 +17,15 @@ from torch.nn import TransformerEncoder
 from torch.utils.hooks import RemovableHandle
 
 from pliant import config
-from pliant.capture import attribute_stores, attributes, class_statements, operators, spelled_out
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows, spread
 from pliant.capture.iterators.generators import TracedGenerator
-from pliant.capture.module_attributes import namespace_of
 from pliant.capture.numbers.arrays import class_of, is_array, unhashable
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
-from pliant.capture.tail_calls import TailCall, ended, steps_of
+from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, spelled_out
+from pliant.capture.protocols.module_attributes import namespace_of
+from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, derives, is_numpy_scalar
 from pliant.debug import events

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import operators, spelled_out, subscripts
-from pliant.capture.attributes import bring_class
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
-from pliant.capture.iteration import note_order
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.numbers.number_domains import within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, shown_number
 from pliant.capture.numbers.varying_text import Text, join, text_of, text_of_tensor
+from pliant.capture.protocols import operators, spelled_out, subscripts
+from pliant.capture.protocols.attributes import bring_class
+from pliant.capture.protocols.iteration import note_order
+from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.structures import has_symbols
-from pliant.capture.tail_calls import TailCall, steps_of
 from pliant.capture.value_kinds import concrete, is_number, is_numpy_scalar, is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, math_function

@@ -17,7 +17,6 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import spelled_out
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.standing_iterators import (
@@ -36,6 +35,7 @@ from pliant.capture.iterators.standing_iterators import (
     peek,
     place,
 )
+from pliant.capture.protocols import spelled_out
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, LengthSource, Source, source_class

@@ -6,15 +6,15 @@ import collections.abc
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
-from pliant.capture.iteration import hashables, is_driven
 from pliant.capture.iterators.generators import not_stop_iteration
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
+from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.value_kinds import class_name
 
 if TYPE_CHECKING:

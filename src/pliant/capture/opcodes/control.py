@@ -5,14 +5,14 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from pliant.capture import iteration, operators, spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.iterators import carried
 from pliant.capture.numbers import selections
-from pliant.capture.tail_calls import TailCall, ended, steps_of
+from pliant.capture.protocols import iteration, operators, spelled_out
+from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.value_kinds import concrete
 
 ROWS = Handlers()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import spelled_out
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.protocols import spelled_out
 from pliant.capture.value_kinds import class_name, derives
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pliant.capture.bytecode.ops import call_pair
 from pliant.capture.frame import Frame, Handlers, Returned
 from pliant.capture.handlers.data_dependent import for_test
 from pliant.capture.numbers import selections
-from pliant.capture.operators import UNARY
+from pliant.capture.protocols.operators import UNARY
 from pliant.capture.trace import NULL
 
 ROWS = Handlers()

@@ -22,10 +22,10 @@ from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.numbers import drawn_ranges
 from pliant.capture.numbers.elements import Elements
 from pliant.capture.outside.inputs import Inputs
+from pliant.capture.protocols.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.recording import checkpointed
 from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.symbol_nodes import SymbolNodes
-from pliant.capture.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.structures import is_several, leaves, several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported

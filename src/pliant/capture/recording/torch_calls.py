@@ -18,11 +18,11 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import arrays
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text
-from pliant.capture.operators import python_method
+from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.subscripts import known_items, refuse_own_items
 from pliant.capture.value_kinds import concrete, is_numpy_scalar
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake

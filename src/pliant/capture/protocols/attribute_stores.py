@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.attributes import c_descriptor, get_attr, inside, is_data_descriptor
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.module_attributes import namespace_of
-from pliant.capture.tail_calls import TailCall, ending
+from pliant.capture.protocols.attributes import c_descriptor, get_attr, inside, is_data_descriptor
+from pliant.capture.protocols.module_attributes import namespace_of
+from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, class_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake

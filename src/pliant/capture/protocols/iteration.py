@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import spelled_out
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.iterators.carried import DequeItems, own_items
 from pliant.capture.iterators.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.numbers.arrays import is_array
-from pliant.capture.operators import python_method
 from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.outside.whole_containers import loosely_ordered
-from pliant.capture.subscripts import subscript
-from pliant.capture.tail_calls import TailCall, ending
+from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.subscripts import subscript
+from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor

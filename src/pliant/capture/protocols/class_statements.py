@@ -11,8 +11,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import attributes
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.protocols import attributes
 from pliant.guards.standard import standard_globals
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import spelled_out
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, is_array
 from pliant.capture.numbers.number_domains import within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.tail_calls import TailCall, ending
+from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
-from pliant.capture.tail_calls import TailCall, ending
-from pliant.capture.tensor_members import own_member
 from pliant.capture.value_kinds import (
     DICT_TYPES,
     MADE_ANEW,

@@ -24,9 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
-from pliant.capture import class_statements, marked, spelled_out, tracebacks
-from pliant.capture.attributes import bring_class
-from pliant.capture.cached_calls import call_cached
+from pliant.capture import tracebacks
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
@@ -36,13 +34,16 @@ from pliant.capture.handlers.random_numbers import draw, is_generator
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
-from pliant.capture.iteration import advance, is_driven
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.numbers import arrays
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.protocols import class_statements, marked, spelled_out
+from pliant.capture.protocols.attributes import bring_class
+from pliant.capture.protocols.cached_calls import call_cached
+from pliant.capture.protocols.iteration import advance, is_driven
+from pliant.capture.protocols.rewritten import REWRITTEN
+from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
-from pliant.capture.rewritten import REWRITTEN
-from pliant.capture.tail_calls import TailCall, ended, ending
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, class_name, concrete, derives
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts

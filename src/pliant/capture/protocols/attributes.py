@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture import spelled_out
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import TracedGenerator, own
-from pliant.capture.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.numbers.arrays import array_attribute, class_of, is_array
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
+from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
+from pliant.capture.protocols.tail_calls import TailCall, ended, ending, steps_of
+from pliant.capture.protocols.tensor_members import grad_of_input, own_attribute, own_member
+from pliant.capture.protocols.thread_locals import local_attribute
 from pliant.capture.recording.stand_ins import is_detached
-from pliant.capture.tail_calls import TailCall, ended, ending, steps_of
-from pliant.capture.tensor_members import grad_of_input, own_attribute, own_member
-from pliant.capture.thread_locals import local_attribute
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
 from pliant.capture.value_kinds import (

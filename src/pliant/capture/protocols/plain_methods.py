@@ -11,9 +11,9 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture import operators
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.graph_breaks import Raised
+from pliant.capture.protocols import operators
 from pliant.capture.value_kinds import CONSTANT_TYPES, concrete
 from pliant.guards.kinds import MISSING
 

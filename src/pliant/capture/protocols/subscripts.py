@@ -18,8 +18,8 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.arrays import key_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
-from pliant.capture.operators import python_method
-from pliant.capture.tail_calls import TailCall, ending
+from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name, concrete
 from pliant.graph.fake_tensor import FakeTensor, is_fake
