@@ -4,8 +4,8 @@ In:     the policy for dynamic sizes, the operations at which earlier attempts b
 Out:    a graph, guards and effects; `GraphBreak`, `Raised` or `Stopped`.
 Holds:  values are ordinary Python objects; only tensors are fake and varying numbers symbolic. So C code of Python itself can work on
         them; what it may not see are unguarded objects from outside. Nothing outside changes during a trace.
-Reads on: `attempt.py` (the capture), `frame.py` (the loop), `opcodes/`, `calls.py`, `handlers/` (tables), `attributes.py`,
-        `operators.py`, `world.py`, `inputs.py`, `recorder.py`.
+Reads on: `attempt.py` (the capture), `frame.py` (the loop), `opcodes/`, `protocols/` (what operations mean), `handlers/`
+        (the table of callables), `outside/`, `recording/`.
 """
 
 from __future__ import annotations
