@@ -31,6 +31,11 @@ class Number(Named):
         return len(self.name) + 1
 
 
+class Real(Named):
+    def __float__(self):
+        return 2.5
+
+
 class Fields(dict):
     def __getitem__(self, key):
         return f"{key}!"
@@ -61,6 +66,8 @@ CASES = {
     "no mapping": lambda n: "%(a)s" % [n],
     "no number": lambda n: "%d" % Named("a"),
     "no such field": lambda n: "%(b)s" % {"a": Named("a")},
+    "a float for an integer": lambda n: "%d" % Real("ab"),
+    "by name of a text": lambda n: "%(a)s" % f"{n}",
     "width given": lambda n: "%*d" % (5, n),
     "errors": lambda n: f"{ValueError(n, Named('a'))} {KeyError(Named('a'))!r} {KeyError('a')} {ValueError()!r}{ValueError()}",
     "ascii of an error": lambda n: ascii(ValueError("é", n)),

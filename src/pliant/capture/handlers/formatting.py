@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 # ---- pattern % value
 _FIELD = re.compile(r"%(?:\((?P<key>[^()]*)\))?(?P<flags>[#0\- +]*\d*(?:\.\d+)?)(?P<kind>[diouxXeEfFgGcrsa%])")
 _CONVERSIONS = {"s": str, "r": repr, "a": ascii}
-_NUMBERS: dict[str, Any] = {**dict.fromkeys("diu", int), **dict.fromkeys("oxX", operator.index), **dict.fromkeys("eEfFgG", float)}
+_NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {  # how an object becomes a number, and the methods that it has then
+    **dict.fromkeys("diu", (int, ("__int__", "__index__"))),
+    **dict.fromkeys("oxXc", (operator.index, ("__index__",))),
+    **dict.fromkeys("eEfFgG", (float, ("__float__", "__index__"))),
+}
 
 
 def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
@@ -67,7 +71,7 @@ def _next(given: list[Any]) -> Any:
 
 
 def _named(t: Tracer, value: Any, key: str) -> Any:
-    if issubclass(type(value), (tuple, str)) or not hasattr(type(value), "__getitem__"):
+    if issubclass(type(value), (tuple, str, Text)) or not hasattr(type(value), "__getitem__"):
         raise Raised(TypeError("format requires a mapping"))
     return t.subscript(value, key)
 
@@ -85,8 +89,9 @@ def _field(t: Tracer, found: re.Match[str], value: Any) -> Any:
         return f"%{flags}s" % concrete(text) if flags else text
     if isinstance(value, (TracedId, HookId)):
         raise GraphBreak("unknown-call", "the number of an object made here is used in a text")
-    if any(python_method(t, value, special) is not None for special in ("__int__", "__index__", "__float__")):
-        return _field(t, found, t.call(_NUMBERS.get(kind, operator.index), (value,), {}))
+    convert, methods = _NUMBERS[kind]
+    if any(python_method(t, value, special) is not None for special in methods):
+        return _field(t, found, t.call(convert, (value,), {}))
     value = t.plain(value)
     t.refuse_opaque(value)
     return t.native(str.__mod__, f"%{flags}{kind}", (value,))
