@@ -2,6 +2,9 @@
 
     python -m tests.codegen.fuzz_kernels 0 2000
     python -m tests.codegen.fuzz_kernels 117 --shown
+    python -m tests.codegen.fuzz_kernels 0 2000 --device cuda
+
+`--device shim`: kernels are CUDA C, run by a shim on the CPU.
 
 A statement whose result jumps (a comparison, a rounding) takes exact values only: inputs, and what moves or selects them.
 Each program is called at two sets of sizes; all statements are valid at both.
@@ -10,11 +13,13 @@ Each program is called at two sets of sizes; all statements are valid at both.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import re
 import sys
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -81,7 +86,10 @@ F.interpolate(X[None], scale_factor=2, mode='bilinear') if X.dim() == 3 else X
 F.pixel_shuffle(X.expand(4, *X.shape[-2:]), 2) if X.dim() == 2 else X
 F.conv1d(X, torch.linspace(-1, 1, X.shape[1] * 3, dtype=X.dtype).reshape(X.shape[1], 1, 3), padding=1, groups=X.shape[1]) if X.dim() == 3 else X
 torch.linspace(-1, 1, X.shape[-1], dtype=X.dtype) * X; torch.arange(X.shape[D]).sum() * X; X / X.shape[D]
-torch.full_like(X, .5) + X; X.new_ones(X.shape) - X
+torch.full_like(X, .5) + X; X.new_ones(X.shape) - X; torch.where(E > 0, torch.where(E < .5, E.exp(), -E), E * 2)
+X.slice_scatter(Y.narrow(D, 0, 1), D, 0, 1); X.select_scatter(Y.select(D, 0), D, -1); X.flip(D).slice_scatter(X[..., 1:], -1, 1)
+torch.cat([X, torch.cat([Y, X.sin()], D)], D).softmax(D); torch.where(B.isfinite(), torch.where(B > 0, X, X * 2), X + 1).softmax(D)
+X.tril().softmax(-1); F.pad(F.pad(X, (1, 0)), (0, 2), value=.5); X.index_fill(D, torch.arange(X.shape[D] // 2), .5)
 """
 ROWS = tuple(row.strip() for line in _ROWS.strip().splitlines() for row in line.split("; "))
 _ROUNDS = re.compile(r"bfloat16|half")
@@ -201,20 +209,23 @@ def _outcome(call: Any, inputs: Tensors, training: bool) -> list[torch.Tensor]:
     return found
 
 
-def disagreement(seed: int) -> str:
+def disagreement(seed: int, device: str = "cpu") -> str:
     """How the compiled program differs; "" if it is as good as eager."""
     made = program(seed)
     pliant.reset()
     compiled = pliant.compile(made.function(), dynamic=made.dynamic)
     for inputs in made.inputs:
+        given = tuple(one.to(device) for one in inputs)
         try:
             exact = _outcome(made.function(), tuple(map(_exactly, inputs)), made.training)
-            expected = _outcome(made.function(), inputs, made.training)
+            with _made_on(device):
+                expected = _outcome(made.function(), given, made.training)
         except RuntimeError as error:
             if "not implemented" not in str(error):
                 raise
             return ""  # this version of PyTorch has no such derivative
-        found = _outcome(compiled, inputs, made.training)
+        with _made_on(device):
+            found = _outcome(compiled, given, made.training)
         results = made.results
         for number, (ours, eager, reference) in enumerate(zip(found, expected, exact, strict=True)):
             difference = _difference(ours, eager, reference, bool(_ROUNDS.search(made.text)), number < results)
@@ -222,6 +233,11 @@ def disagreement(seed: int) -> str:
                 return f"value {number} of {len(found)}: {difference}"
     fallbacks = pliant.stats()["fallbacks"] + pliant.stats()["assumptions"]  # no program here raises
     return f"fallbacks: {fallbacks}" if fallbacks else ""
+
+
+def _made_on(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Where tensors are made that name no device."""
+    return contextlib.nullcontext() if device == "cpu" else torch.device(device)
 
 
 def _strides(value: torch.Tensor) -> list[int]:
@@ -233,6 +249,7 @@ def _difference(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, ro
     form, expected = [(one.dtype, one.shape, _strides(one) if with_layout else None) for one in (ours, eager)]
     if form != expected:
         return f"{form} for {expected}"
+    ours, eager, exact = ours.cpu(), eager.cpu(), exact.double()
     if not torch.equal(ours.isnan(), eager.isnan()):
         return "NaN at other places"
     off, allowed = [float((one.double() - exact).nan_to_num(0, 0, 0).abs().max()) for one in (ours, eager)]
@@ -246,13 +263,27 @@ def main() -> None:
     parser.add_argument("first", type=int)
     parser.add_argument("end", type=int, nargs="?")
     parser.add_argument("--shown", action="store_true", help="print the programs")
+    parser.add_argument("--device", choices=("cpu", "cuda", "shim"), default="cpu")
     arguments = parser.parse_args()
+    with _kernels_on_shim() if arguments.device == "shim" else contextlib.nullcontext():
+        _run(arguments)
+
+
+def _kernels_on_shim() -> contextlib.AbstractContextManager[None]:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from codegen.cuda.shim_backend import kernels_on_shim
+
+    return kernels_on_shim()
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    device = "cuda" if arguments.device == "cuda" else "cpu"
     end = arguments.end or arguments.first + 1
     warnings.simplefilter("ignore")
     wrong = 0
     for seed in range(arguments.first, end):
         try:
-            said = disagreement(seed)
+            said = disagreement(seed, device)
         except Exception as error:
             said = f"{type(error).__name__}: {str(error)[:300]}"
         wrong += bool(said)

@@ -33,6 +33,7 @@ PROGRAMS = {
     "gru cell": (_recurrent(nn.GRUCell) if torch.cuda.is_available() else None, [(3, 2, 8), (5, 2, 8)]),
     "lstm cell": (_recurrent(nn.LSTMCell) if torch.cuda.is_available() else None, [(3, 2, 8), (5, 2, 8)]),
     "grids": (lambda x: F.grid_sample(x, x[:, :2, :3, :2].tanh(), align_corners=True), [(2, 3, 6, 7), (3, 3, 6, 7)]),
+    "norms over sizes that vary": (lambda x: F.rms_norm(x, x.shape[-1:]) + F.layer_norm(x, x.shape[-1:]), [(3, 8), (4, 8), (4, 10), (5, 12)]),
     "log sigmoid": (F.logsigmoid, [(4, 5), (6, 5), (7, 9)]),
     "signals": (nn.Conv1d(6, 4, 3).cuda() if torch.cuda.is_available() else None, [(2, 6, 9), (3, 6, 9)]),
     "tensors made on the current GPU": (lambda x: x * torch.tensor([1.0, 2.0], device="cuda") + torch.arange(2, device="cuda"), [(3, 2), (4, 2)]),

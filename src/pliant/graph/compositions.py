@@ -176,6 +176,13 @@ _RESIZING: dict[tuple[str, int], Callable[..., Any]] = {
     )
     for rank in ranks
 }
+def _rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Any = None, eps: Any = None) -> Any:
+    """A GPU's operator takes plain sizes, and C++ gives it what symbols are in memory: they become numbers before."""
+    if not x.is_cuda or all(type(n) is int for n in normalized_shape):
+        return NotImplemented
+    return torch.rms_norm(x, [int(n) for n in normalized_shape], weight, eps)
+
+
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.kron: _kron,
     torch.block_diag: _block_diag,
@@ -185,6 +192,7 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.corrcoef: _corrcoef,
     torch.take_along_dim: _take_along_dim,
     F.interpolate: _resized,
+    torch.rms_norm: _rms_norm,
     torch.fft.fftfreq: _frequencies,
     torch.fft.rfftfreq: _half_frequencies,
     torch.hann_window: _window(0.5, 0.5),
