@@ -29,6 +29,13 @@ def same_layout(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
 
+def same_strides(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    """Fresh, in the first tensor's strides with their gaps; as `same_layout` where its elements share memory."""
+    if any(step == 0 for step in x.stride):
+        return same_layout(x)
+    return TensorSpec(x.size, x.stride, x.dtype, x.device)
+
+
 def between(x: TensorSpec, low: Any = -1, high: Any = 1) -> TensorSpec:
     """As `same_layout`, for dtypes that have the limits."""
     if x.dtype is torch.bool:
@@ -118,10 +125,10 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.normal_functional.default, _aten.exponential.default, _aten.geometric.default, _aten.log_normal.default,
         _aten.cauchy.default, _aten.flip.default, _aten.index_fill.int_Scalar,
         _aten.index_fill.int_Tensor, _aten.put.default, _aten.as_strided_scatter.default, _aten.index_put.default,
-        _aten._unsafe_index_put.default, _aten.slice_scatter.default, _aten.select_scatter.default,
-        _aten.diagonal_scatter.default, _aten._fake_quantize_learnable_per_tensor_affine.default,
+        _aten._unsafe_index_put.default, _aten._fake_quantize_learnable_per_tensor_affine.default,
         _aten._fake_quantize_learnable_per_channel_affine.default,
     ),
+    same_strides: (_aten.slice_scatter.default, _aten.select_scatter.default, _aten.diagonal_scatter.default),
     between: (_aten.hardtanh.default,),
     filled: (_aten.fill.Tensor,),
     same_size: (
