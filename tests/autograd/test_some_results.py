@@ -211,3 +211,22 @@ def test_a_result_whose_gradient_cannot_do_without_another_is_computed_by_the_pr
         return torch.autograd.grad(first, x, torch.ones(4, 3))
 
     torch.testing.assert_close(gradient(pliant.compile(program)), gradient(program))
+
+
+def test_what_saves_nothing_is_there_again():
+    """Eager frees what the functions of a result saved; those that save nothing give their gradients as often as asked."""
+
+    def program(x, p):
+        return x.exp(), p.mean(0) + x
+
+    seen = []
+    for f in (program, pliant.compile(program)):
+        x, p = torch.ones(3, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+        results = f(x, p)
+        results[0].sum().backward()
+        gradient = torch.autograd.grad(results[1].sum(), p, create_graph=True)[0]
+        results[1].sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="second time"):
+            torch.autograd.grad(results[0].sum(), x, create_graph=True)
+        seen.append([gradient, x.grad, p.grad])
+    torch.testing.assert_close(seen[1], seen[0])

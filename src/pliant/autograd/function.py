@@ -113,7 +113,7 @@ class Halves:
         self.layouts_vary = any(map(callable, self.layouts))
         self.saved, self.in_places = _saved(facts), _in_places(facts)
         self.saved_inputs = _saved_inputs(facts)
-        self.nothing_left, self.shares = _nothing_left(facts), any(facts.sharing)
+        self.nothing_left, self.frees_all = _nothing_left(facts), all(facts.sharing)
         self.given_tangents = _picker(facts.tangents)
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -181,7 +181,7 @@ class Halves:
         saved = ctx.saved_tensors
         ctx.used, ctx.rest = self.all, self.nothing_left
         ctx.maybe_clear_saved_tensors()
-        if self.shares:
+        if self.frees_all:
             ctx.inputs = ()
         return saved
 
@@ -267,10 +267,8 @@ class Halves:
         return saved
 
     def _is_freed(self, ctx: Any) -> bool:
-        """Whether eager has no further gradients: what it saved, if anything, is gone."""
-        rest = ctx.rest or ()
-        left = rest is not self.nothing_left and any(one is not None for one in rest)
-        return self.shares and not left and not torch_adapter.engine_keeps_graph()
+        """Whether eager has no further gradients: each result's functions saved something, which is gone."""
+        return all(bits & ctx.used for bits in self.sharing) and not torch_adapter.engine_keeps_graph()
 
     def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors; None for what was written since, if these tangents are not combined with it."""
