@@ -181,3 +181,15 @@ def test_partials_of_bound_methods():
     x = torch.ones(2)
     assert partials(x, *(functools.partial(Owner(2).times, by=3) for _ in range(4))) == 0
     assert partials(x, *(functools.partial(Owner(k).times, by=3) for k in (2, 3, 4, 5))) == 1
+
+
+def test_functions_of_pytorch_that_are_followed_are_known_by_their_code():
+    """The line search of an optimizer, for one, is given a function that each step defines."""
+    pliant.reset()
+    namespace = {"__name__": "torch.optim.searched"}
+    exec("def define(factor):\n    return lambda x: x * factor", namespace)
+    compiled = pliant.compile(lambda function, x: function(x) + 1, backend="eager", dynamic=False)
+    x = torch.randn(3)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(namespace["define"](2.0), x), x * 2 + 1)
+    assert pliant.stats()["recompiles"] == 0

@@ -45,9 +45,18 @@ def bring_function(world: World, value: types.FunctionType, source: Source) -> A
 
 def is_made_per_call(function: types.FunctionType, source: Source) -> bool:
     """Whether a function was defined inside another one and came as an argument."""
+    return root_of(source).is_given and is_defined_inside(function) and not _is_known(function)
+
+
+def _is_known(function: types.FunctionType) -> bool:
+    """Whether calls of it are not interpreted."""
+    from pliant.capture.handlers.table import find_special  # which needs what brings functions
+    from pliant.capture.recording.torch_calls import is_torch_leaf
+
     module = function.__globals__.get("__name__")
-    ours = isinstance(module, str) and module.partition(".")[0] in ("torch", "pliant")  # which are not interpreted
-    return not ours and root_of(source).is_given and is_defined_inside(function)
+    if isinstance(module, str) and module.partition(".")[0] == "pliant":
+        return True
+    return is_torch_leaf(function) or find_special(function) is not None
 
 
 def is_defined_inside(function: types.FunctionType) -> bool:
