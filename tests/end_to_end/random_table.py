@@ -50,7 +50,8 @@ D.RelaxedBernoulli(torch.tensor(0.5), x).rsample()|D.RelaxedOneHotCategorical(to
 D.Binomial(5, x).sample()|D.NegativeBinomial(5, x).sample()|D.ContinuousBernoulli(x).rsample()
 D.LowRankMultivariateNormal(x, torch.ones(4, 2), torch.ones(4)).rsample()
 D.Independent(D.Normal(x, 1.0), 1).rsample()|D.FisherSnedecor(x + 2, x + 3).sample()|D.InverseGamma(x, 1.0).sample()
-torch._standard_gamma(x)|torch._sample_dirichlet(x)"""
+torch._standard_gamma(x)|torch._sample_dirichlet(x)|D.Gamma(x, 1.0).rsample()|D.Beta(x, 2.0).rsample()|D.Dirichlet(x).rsample()|D.Chi2(x).rsample()
+D.StudentT(x + 3).rsample()|D.FisherSnedecor(x + 2, x + 3).rsample()|D.InverseGamma(x, 1.0).rsample()"""
 
 
 class _Packed(nn.Module):

@@ -96,6 +96,7 @@ _LINALG: dict[str, tuple[Inputs, Callable[..., Any]]] = {
     "pdist": (matrix, lambda x: F.pdist(x.detach()).sum() + x),
     "kron": (matrix, lambda x: torch.kron(x, x[:2, :2])),
     "block diagonal": (two, lambda x, y: torch.block_diag(x, y)),
+    "bilinear": (tall, lambda x: F.bilinear(x[:, :2], x[:, 1:3], x[:8, 0].view(2, 2, 2).detach(), x[0, :2])),
     "tensordot": (batch, lambda x: torch.tensordot(x, x, dims=([1, 2], [1, 2]))),
     "trapezoid": (matrix, lambda x: torch.trapezoid(x, dx=0.5) + torch.cumulative_trapezoid(x.mT).sum()),
     "renorm": (matrix, lambda x: torch.renorm(x, 2, 0, 1.0)),
@@ -264,13 +265,14 @@ _PYTHON: dict[str, tuple[Inputs, Callable[..., Any]]] = {
 
 # One compile a value: C++ reads these sizes, or loops over them; each is named by a record `specialize`.
 SPECIALIZED = frozenset(
-    ("lstsq", "pseudo inverse", "indices of triangles", "upper indices", "cumprod", "stft and back")
+    ("lstsq", "pseudo inverse", "cumprod", "stft and back")
 )
 # More graphs or breaks, at all or by size: orders of products, data that decides on sizes.
 BROKEN = frozenset(("covariance", "lstsq by driver", "hfft", "ctc", "repeats"))
 
 PROGRAMS = {**_LINALG, **_SIGNALS, **_MADE, **_PYTHON}
-MORE.update({"multi dot": 1, "floor division": 1})  # the order of products; whether a slice is all of a tensor
+# The order of products; whether a slice is all of a tensor; which side of a triangle is cut off.
+MORE.update({"multi dot": 1, "floor division": 1, "upper indices": 1})
 OTHERS.update({name: (function, inputs) for name, (inputs, function) in PROGRAMS.items()})
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def test_interpolation_is_trained_by_its_own_derivative(name):
 SPECIALIZING = {
     "a composition in C++ that reads sizes": lambda x: torch.kron(x[0, 0], x[0, 1]),
     "derivatives that read sizes": lambda x: torch.sgn(x.to(torch.complex64)).abs(),
-    "an operator without a rule for symbols": lambda x: F.bilinear(x, x, torch.ones(2, x.shape[3], x.shape[3])),
+    "an operator without a rule for symbols": lambda x: x * torch.linalg.pinv(x[0, 0].detach()).sum(),
     "a rule that resizes": lambda x: torch.linalg.solve_triangular(torch.eye(x.shape[2]), x, upper=True),
 }
 

@@ -127,6 +127,49 @@ def _take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Any:
     return x.gather(dim, indices) if fits and -x.dim() <= dim < x.dim() else NotImplemented
 
 
+def _bilinear(left: Tensor, right: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    given = (left, right, weight, *([] if bias is None else [bias]))
+    lead = left.shape[:-1]
+    if all(type(n) is int for n in lead) or len({one.dtype for one in given}) > 1 or weight.dim() != 3 or left.dim() < 1:
+        return NotImplemented
+    if torch.is_autocast_enabled(left.device.type) or left.dim() != right.dim() or lead != right.shape[:-1]:
+        return NotImplemented
+    many, wide, deep = weight.shape
+    if left.shape[-1] != wide or right.shape[-1] != deep:
+        return NotImplemented
+    rows = (left.reshape(-1, wide) @ weight.transpose(0, 1).reshape(wide, many * deep)).view(-1, many, deep)
+    found = (rows @ right.reshape(-1, deep, 1)).reshape(*lead, many)
+    return found if bias is None else found + bias
+
+
+def _triangle(lower: bool) -> Callable[..., Any]:
+    """The places of a triangle, row by row. How many there are follows from the sizes."""
+
+    def indices(row: Any, col: Any, offset: Any = 0, **options: Any) -> Any:
+        if not options.keys() <= _FACTORY or options.get("dtype") not in (None, torch.int64, torch.int32):
+            return NotImplemented
+        if all(type(n) is int for n in (row, col)) or type(offset) is not int or not (row > 0 and col > 0):
+            return NotImplemented
+        below = _size_of_lower(row, col, offset if lower else offset - 1)
+        inside = torch.arange(col, device=options.get("device")) - torch.arange(row, device=options.get("device"))[:, None]
+        inside = inside <= offset if lower else inside >= offset
+        places = torch.nonzero_static(inside, size=below if lower else row * col - below)
+        dtype = options.get("dtype") or torch.int64
+        return places.t().to(dtype, copy=True, memory_format=torch.contiguous_format)
+
+    return indices
+
+
+def _size_of_lower(row: Any, col: Any, offset: int) -> Any:
+    """How many places are in the lower triangle: its first rows grow by one each, those below it are full."""
+    first = min(col, 1 + offset) if offset > 0 else int(row + offset > 0)
+    last = max(0, min(col, row + offset))
+    rows = max(0, min(row, row + offset))
+    growing = last - first + 1
+    size = (first + last) * growing // 2
+    return size + (rows - growing) * col if rows > growing else size
+
+
 def _resized(
     x: Tensor,
     size: Any = None,
@@ -191,6 +234,9 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.cov: _cov,
     torch.corrcoef: _corrcoef,
     torch.take_along_dim: _take_along_dim,
+    torch.bilinear: _bilinear,
+    torch.tril_indices: _triangle(lower=True),
+    torch.triu_indices: _triangle(lower=False),
     F.interpolate: _resized,
     torch.rms_norm: _rms_norm,
     torch.fft.fftfreq: _frequencies,

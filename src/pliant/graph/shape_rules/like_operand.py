@@ -135,6 +135,8 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.roll.default, _aten.scatter.src,
         _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce, _aten.scatter.value_reduce,
         _aten.scatter_reduce.two, _aten.poisson.default, _aten._standard_gamma.default, _aten.rrelu_with_noise.default,
+        _aten._standard_gamma_grad.default, _aten._sample_dirichlet.default, _aten._dirichlet_grad.default,
+        _aten.binomial.default,
     ),
     with_noise: (_aten.rrelu_with_noise_functional.default,),
     with_mask: (
