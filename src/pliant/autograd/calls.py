@@ -14,6 +14,7 @@ import torch
 
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.refused import error_of
 from pliant.autograd.wanted import gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
@@ -81,7 +82,7 @@ class _Ending(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, tangent: Any) -> Any:
         if ctx.why and gets_somewhere(ctx.next_functions):
-            raise RuntimeError(ctx.why)
+            raise error_of(ctx.why)
         return (None,) * len(ctx.needs_input_grad)
 
 
@@ -102,7 +103,7 @@ def _with_ends(run: Runnable, ends: Ending) -> Runnable:
         given = list(inputs)
         results = list(run(inputs))
         for position, reached in ends.sources.items():
-            starts = [given[i] for i in reached] if ends.refused else [leaf]
+            starts = [given[i] for i in reached] if ends.refused and reached else [leaf]
             results[position] = ending(ends.refused, without_base(results[position]), *starts)
         return results
 

@@ -20,6 +20,7 @@ from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
+from pliant.autograd.refused import FREED, Refused
 from pliant.autograd.result_hooks import Spared, hooks_on_results
 from pliant.autograd.tangent_layouts import LAYOUTS, Layout, laid_out, layout_of_tangent, lies_as_traced
 from pliant.autograd.wanted import Edge, gets_somewhere
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph
     from pliant.autograd.partition.split import Partition
 
-_FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
 _WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
 
 
@@ -42,7 +42,8 @@ class HalvesFacts:
     `results`, `numbers`, `inputs`: how many. `saved`...`tangents`: as in `Partition`. `inner`: as in `OutputPlan`.
     `plain`: results that are tensors and have no gradient. `layouts`: of the tangents, or how to tell them from the result.
     `reached`: of each of `wanted` the tangents, as bits. `reads`: of each saved tensor the tangents that it is combined
-    with. `tensors`: the inputs that are tensors. `read_results`: results that eager's gradients read.
+    with. `tensors`: the inputs that are tensors. `read_results`: results that eager's gradients read. `refused`: the tangents
+    that are errors, if there are any.
     """
 
     results: int
@@ -62,6 +63,7 @@ class HalvesFacts:
     tensors: list[int]
     kept: KeptInputs
     read_results: list[int]
+    refused: Refused | None
 
     @classmethod
     def of(cls, joint: JointGraph, parts: Partition, reads: list[int], read_results: list[int]) -> HalvesFacts:
@@ -84,6 +86,7 @@ class HalvesFacts:
             tensors=[i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)],
             kept=KeptInputs.of(joint, parts),
             read_results=read_results,
+            refused=Refused(joint.refused, joint.reached_by) if joint.refused else None,
         )
 
 
@@ -106,7 +109,7 @@ class Halves:
         self.reached, self.reads = facts.reached, facts.reads
         self.all = (1 << len(facts.tangents)) - 1
         self.sharing, self.affine = facts.sharing, facts.affine
-        self.read_results = facts.read_results
+        self.read_results, self.refused = facts.read_results, facts.refused
         self.ordinal = {position: number for number, position in enumerate(facts.tensors)}
         # what each call would find out again:
         self.only_tensors = len(facts.plain) + len(facts.tangents) == facts.results
@@ -172,6 +175,8 @@ class Halves:
         for, and nobody looks on."""
         if ctx.rest is not None or ctx.watched or self.nothing_left is None or torch.is_grad_enabled():
             return False
+        if self.refused is not None:
+            return False
         if torch_adapter.count_dispatch_modes() or torch_adapter.engine_keeps_graph():
             return False
         return all(map(lies_as_traced, self.given_tangents(given), ctx.layouts))
@@ -187,6 +192,8 @@ class Halves:
 
     def _by_what_is_given(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
+        if self.refused is not None:
+            asked = self._without_refused(ctx, asked, self.refused)
         unreached = frozenset() if asked == self.all else self._unreached(ctx, asked)
         asked, saved = self._saved_for(ctx, asked, unreached)
         if not asked:
@@ -221,6 +228,15 @@ class Halves:
             values = [None if number in unreached else value for number, value in enumerate(values)]
         return self.in_places((None, *values))
 
+    def _without_refused(self, ctx: Any, asked: int, refused: Refused) -> int:
+        """The asked tangents. It is an error if one of them is refused and leads to what the engine wants."""
+        edges = ctx.next_functions
+        reached = [(i, bits & asked & refused.bits) for i, bits in enumerate(refused.leads_to)]
+        wanted = [bits for i, bits in reached if bits and gets_somewhere([edges[self.ordinal[i]]])]
+        if wanted:
+            raise refused.error(functools.reduce(operator.or_, wanted))
+        return asked & ~refused.bits
+
     def _placed(self, gradients: dict[int, Any]) -> tuple[Any, ...]:
         """What the engine takes: these gradients by the inputs' positions, None elsewhere."""
         return (None, None, *map(gradients.get, range(self.n_inputs)))
@@ -248,7 +264,7 @@ class Halves:
         if rest is None:
             saved = self._unpacked(ctx, asked)
         elif any(bits & used for n, bits in enumerate(self.sharing) if asked >> n & 1):
-            raise RuntimeError(_FREED)
+            raise RuntimeError(FREED)
         else:
             saved = [one if one is None else _unchanged(*one) for one in rest]
             if any(one is None and bits & asked for one, bits in zip(saved, self.reads)):
@@ -317,7 +333,7 @@ class Halves:
     def _with_numbers(self, ctx: Any, asked: int, compute: Callable[[list[Any]], tuple[Any, ...]]) -> tuple[Any, ...]:
         """`compute` of the inputs of a call, with the random numbers that it drew."""
         if len(ctx.inputs) < self.n_inputs:
-            raise RuntimeError(_FREED)
+            raise RuntimeError(FREED)
         if self.kept.changed(ctx.inputs, ctx.versions, asked) or self._written_unseen(ctx, asked):
             raise RuntimeError(f"{_WRITTEN} an input of a compiled function was written after the call")
         inputs = given_again(ctx.inputs)

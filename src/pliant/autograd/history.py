@@ -9,7 +9,7 @@ Holds:  a gradient reaches an input exactly where eager's engine would carry one
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -95,12 +95,12 @@ def sharing(results: Sequence[torch.Tensor]) -> list[int]:
     """
     found = [0] * len(results)
     for node, mine in _bits(results).items():
-        if any(mine & ~bits for n, bits in enumerate(found) if mine >> n & 1) and _saves(node):
+        if any(mine & ~bits for n, bits in enumerate(found) if mine >> n & 1) and saves(node):
             found = [bits | mine if mine >> n & 1 else bits for n, bits in enumerate(found)]
     return found
 
 
-def _saves(node: Node) -> bool:
+def saves(node: Node) -> bool:
     """Whether the function keeps a tensor; that of a write through a view keeps another function, which goes as they do."""
     return node.name().endswith("CopySlices") or any(_is_kept(node, name) for name in _names_of_saved(node.__class__))
 
@@ -122,13 +122,18 @@ def _is_kept(node: Node, name: str) -> bool:
 
 def spoilt_for_all(result: torch.Tensor, leaves: Sequence[Any]) -> bool:
     """Whether each of these leaves that the result leads to is behind a function whose saved tensor was written since."""
-    wanted, spoilt = set(map(id, leaves)), set[Node]()
+    return all_behind(result, leaves, lambda node: any(_is_spoilt(node, one) for one in _names_of_saved(node.__class__)))
+
+
+def all_behind(result: torch.Tensor, leaves: Sequence[Any], is_one: Callable[[Node], bool]) -> bool:
+    """Whether the result leads through such functions, and to each of these leaves, if to any, behind one."""
+    wanted, behind = set(map(id, leaves)), set[Node]()
     for node in functions_behind([result.grad_fn]):
-        if id(getattr(node, "variable", None)) in wanted and node not in spoilt:
+        if id(getattr(node, "variable", None)) in wanted and node not in behind:
             return False
-        if node in spoilt or any(_is_spoilt(node, name) for name in _names_of_saved(node.__class__)):
-            spoilt.update([following for following, _ in node.next_functions if following is not None])
-    return True
+        if node in behind or is_one(node):
+            behind.update([node, *[following for following, _ in node.next_functions if following is not None]])
+    return bool(behind)
 
 
 def _is_spoilt(node: Node, name: str) -> bool:
@@ -173,7 +178,7 @@ def freed_functions(outputs: Sequence[torch.Tensor], path: list[Node]) -> set[No
     found: set[Node] = set()
     for one in outputs:
         node = one.grad_fn
-        while node is not None and not _saves(node):
+        while node is not None and not saves(node):
             following = [next for next, _ in node.next_functions if next is not None]
             node = following[0] if len(following) == 1 else None
         if node is not None:

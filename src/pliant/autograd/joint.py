@@ -32,6 +32,7 @@ from pliant.autograd.history import (
     sharing,
     spoilt_for_all,
 )
+from pliant.autograd.refused import after_own_gradients, is_missing, without_derivative
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, WrittenViews, find_cuts, written_views
 from pliant.errors import Unsupported
@@ -60,6 +61,7 @@ class JointGraph:
     `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `refusal`: the error that asking for gradients is in eager too; "" if it is none.
+    `refused`: by tangent, the error that asking for its gradients is, where only some are.
     `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
     `read_first`: the inputs that are written when autograd has noted all that reads them.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
@@ -76,6 +78,7 @@ class JointGraph:
     roots: list[Root] = field(default_factory=list)
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
     refusal: str = ""
+    refused: dict[int, str] = field(default_factory=dict)
     hooked: list[int] = field(default_factory=list)
     affine: bool = False
     read_first: frozenset[int] = frozenset()
@@ -97,8 +100,8 @@ class JointGraph:
 class _Tracer:
     """One joint trace."""
 
-    def __init__(self, captured: CapturedGraph, refusal: str) -> None:
-        self.captured, self.refusal = captured, refusal
+    def __init__(self, captured: CapturedGraph, refusal: str, refused: dict[int, str]) -> None:
+        self.captured, self.refusal, self.refused = captured, refusal, refused
         self.graph = fx.Graph()
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
@@ -234,7 +237,8 @@ class _Tracer:
         wanted = [leaf for leaf in self.leaves if leaf is not None and not self.refusal]
         if not wanted or not tangents:
             return [None] * len(self.leaves)
-        roots = [plan.results[position] for position in plan.differentiable]
+        given = [n for n in range(len(tangents)) if n not in self.refused]
+        roots = [plan.results[plan.differentiable[n]] for n in given]
         self.mode.stage = "backward"
         env = self.captured.shape_env
         versions = self._versions()
@@ -242,7 +246,9 @@ class _Tracer:
         with as_numbers_wanted(), self.mode:
             env.lends = True
             try:
-                found = iter(_gradients(roots, wanted, tangents))
+                found = iter(_gradients(roots, wanted, [tangents[n] for n in given]))
+            except _Missing as error:
+                raise _Missing(error.what, {given[n]: why for n, why in error.refused.items()}) from None
             finally:
                 env.settle()
                 env.lends = False
@@ -340,6 +346,7 @@ class _Tracer:
         self.roots = find_roots(differentiable, outputs, self.inputs)
         self.reached_by = reached_by(differentiable, self.leaves)
         self.sharing = sharing(differentiable)
+        self._refuse(plan, differentiable)
         read_first = self._read_first(differentiable)
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
@@ -349,6 +356,14 @@ class _Tracer:
         joint = self._finish(plan, results, new_values, gradients)
         joint.ends, joint.read_first = (self.inputs, outputs), read_first
         return joint
+
+    def _refuse(self, plan: OutputPlan, differentiable: list[Any]) -> None:
+        """Find the results whose gradients are errors; where all are, no backward is traced."""
+        if self.refusal or not all(write.in_graph for write in plan.writes):
+            return
+        self.refused = after_own_gradients(differentiable, self.leaves, self.mode.freed) | self.refused
+        if self.refused and len(self.refused) == len(differentiable):
+            self.refusal = next(iter(self.refused.values()))
 
     def _read_first(self, results: list[Any]) -> frozenset[int]:
         written: dict[int, int] = {}
@@ -386,7 +401,8 @@ class _Tracer:
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
-            self.reached_by, self.sharing, self.roots, refusal=self.refusal, hooked=self.hooked, affine=affine,
+            self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, hooked=self.hooked,
+            affine=affine,
         )  # fmt: skip
 
 
@@ -410,12 +426,22 @@ def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tupl
         with torch_adapter.no_anomaly_mode():
             return torch_adapter.gradients(roots, leaves, tangents, retain_graph=True)
     except RuntimeError as error:
+        if is_missing(error):
+            raise _Missing(str(error), without_derivative(roots, leaves, tangents)) from None
         if _WRITTEN not in str(error):
             raise
         # Eager raises this if backward is called, and only then; never under hooks on saved tensors, which may keep copies.
         always = torch_adapter.saved_tensor_hooks(True) is None and all(map(_fails, roots, repeat(leaves), tangents))
         kind = SAVED_WRITTEN if always else "saved-tensor-written"
         raise UnsupportedAliasing(str(error).splitlines()[0], kind=kind) from None
+
+
+class _Missing(Unsupported):
+    """A function on the way has no derivative. `refused`: by tangent, those of which eager has none either."""
+
+    def __init__(self, why: str, refused: dict[int, str]) -> None:
+        super().__init__(why, kind="no-derivative")
+        self.refused = refused
 
 
 _WRITTEN = "modified by an inplace operation"
@@ -466,4 +492,9 @@ def _plain(fake: FakeTensor, mode: FunctionalMode) -> FakeTensor:
 
 def trace_joint(captured: CapturedGraph, *, refusal: str = "") -> JointGraph | Cuts:
     """The joint graph of a captured program, or where to cut it first. With a `refusal` no backward is traced."""
-    return _Tracer(captured, refusal).run()
+    try:
+        return _Tracer(captured, refusal, {}).run()
+    except _Missing as error:
+        if not error.refused:
+            raise
+        return _Tracer(captured, refusal, error.refused).run()

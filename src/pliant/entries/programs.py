@@ -46,7 +46,8 @@ RECORDS = {
     "Around": "autograd.trained", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls", "FromInput": "autograd.places",
     "FromResult": "autograd.places", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
     "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",
-    "Roles": "runtime.cuda.roles", "Root": "autograd.history", "SameAs": "autograd.places", "Saved": "autograd.places",
+    "Refused": "autograd.refused", "Roles": "runtime.cuda.roles", "Root": "autograd.history", "SameAs": "autograd.places",
+    "Saved": "autograd.places",
     "ViewOf": "autograd.places", "ViewStep": "autograd.aliases", "Watched": "autograd.trained",
 }  # fmt: skip
 _GRADIENT = {"GradientProgram": "autograd.higher_order"}

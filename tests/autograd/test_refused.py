@@ -1,0 +1,87 @@
+"""Results whose gradients eager has none of: the program is compiled, and asking for these gradients is eager's error."""
+
+import pytest
+import torch
+
+import pliant
+
+
+def _returned_after_its_own_backward(x):
+    y = x.exp()
+    y.sum().backward()
+    return y
+
+
+def _beside_others(x):
+    y = x.exp()
+    y.sum().backward()
+    return y[:2], x * 2, x + 1
+
+
+def _halves_of_integers(x):
+    return x // 2, x.sin()
+
+
+def _unique(x):
+    return x.round().unique() * 2, x.sin(), torch.heaviside(x, x)
+
+
+def _added(x):
+    return (x // 2).sum() + x.sum(), x.sin()
+
+
+PROGRAMS = (_returned_after_its_own_backward, _beside_others, _halves_of_integers, _unique, _added)
+
+
+def _asked(f, order, create_graph):
+    x = torch.full((3,), 1.5, requires_grad=True)
+    results = f(x)
+    results = results if isinstance(results, tuple) else (results,)
+    found = []
+    for place in [one for one in order if one < len(results)]:
+        x.grad = None
+        try:
+            results[place].sum().backward(create_graph=create_graph)
+            found.append(x.grad.detach())
+        except RuntimeError as error:
+            found.append("second time" if "second time" in str(error) else f"{type(error).__name__}: {error}")
+    return found
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_error_comes_where_a_gradient_is_asked(program, order, create_graph):
+    pliant.reset()
+    compiled = pliant.compile(program, backend="aot_eager", fullgraph=True)
+    for found, expected in zip(_asked(compiled, order, create_graph), _asked(program, order, create_graph), strict=True):
+        torch.testing.assert_close(found, expected) if isinstance(expected, torch.Tensor) else None
+        assert isinstance(found, torch.Tensor) == isinstance(expected, torch.Tensor)
+        assert isinstance(found, torch.Tensor) or found == expected
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_all_gradients_at_once_are_the_error_of_the_one():
+    def program(x):
+        return x // 2, x.sin()
+
+    for f in (program, pliant.compile(program)):
+        x = torch.rand(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="derivative for aten::floor_divide"):
+            torch.autograd.backward([one.sum() for one in f(x)])
+
+
+def test_gradients_of_a_part_are_left_to_eager():
+    """A result some of whose leaves have a gradient: eager's engine gets to these if only they are asked for."""
+
+    def program(x, y):
+        return (x // 2).sum() + (y * 2).sum()
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    x, y = torch.rand(3, requires_grad=True), torch.rand(3, requires_grad=True)
+    torch.testing.assert_close(torch.autograd.grad(compiled(x, y), y)[0], torch.full((3,), 2.0))
+    with pytest.raises(RuntimeError, match="derivative for"):
+        compiled(x, y).backward()
+    assert pliant.stats()["fallbacks"] == 2
