@@ -390,3 +390,42 @@ if __name__ == "__main__":
     for seed in range(*map(int, sys.argv[1:])):
         check_random_chain(seed)
         check_random_floats(seed)
+
+
+ENDS = {
+    "max": lambda x: torch.arange(x.shape[0]).max().item(),
+    "of positions": lambda x: int(torch.max(torch.arange(x.shape[0])[None].expand(2, -1)) + 1),
+    "min": lambda x: torch.arange(3, x.shape[0] + 3).view(1, -1).min().item(),
+    "amax": lambda x: torch.arange(x.shape[0] - 2, dtype=torch.long).unsqueeze(0).amax().item(),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends_of_ranges_are_told_by_their_length(name):
+    """However long the range is: positions of a model whose tables grow with them."""
+
+    def program(x):
+        end = ENDS[name](x)
+        return x * 2 if end < 5000 else x, x.new_zeros(end + 1)
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for size in (5, 6, 7, 800, 900):
+        x = torch.ones(size)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert pliant.stats()["graphs"] == 2
+
+
+def test_ends_of_what_was_a_range_or_is_empty():
+    def written(x):
+        positions = torch.arange(x.shape[0])
+        positions[1] = 100
+        return x + positions.max().item()
+
+    compiled = pliant.compile(written, backend="eager")
+    for size in (5, 6, 70):
+        torch.testing.assert_close(compiled(torch.ones(size)), written(torch.ones(size)))
+    empty = pliant.compile(lambda x: torch.arange(x.shape[0] - 3).max().item(), backend="eager", dynamic=True)
+    assert empty(torch.ones(6)) == 2
+    with pytest.raises(RuntimeError):
+        empty(torch.ones(3))

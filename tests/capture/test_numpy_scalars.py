@@ -132,6 +132,8 @@ def test_products_of_shapes_are_scalars_that_vary(use):
     lambda x: x[: np.int64(12) - x.shape[0] % np.int64(12)],
     lambda x: x * 2 if np.int64(3) * x.shape[0] + np.int64(1) > 3 else x,
     lambda x: (x, divmod(x.shape[0], np.int64(4)), x.shape[0] - np.int64(2)),
+    lambda x: x * 2 if x.shape[0] < np.int64(90) else x,
+    lambda x: x * 2 if np.int64(3) <= x.shape[0] != np.int64(90) else x,
 ])  # fmt: skip
 def test_sizes_beside_fixed_scalars_vary(use):
     pliant.reset()

@@ -76,6 +76,41 @@ def test_new_objects_are_no_recompile():
     assert pliant.stats()["recompiles"] == 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    rows: int
+    rest: tuple = ()
+
+
+class Named:
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __hash__(self):
+        return hash((self.parts, 1))
+
+    def __eq__(self, other):
+        return isinstance(other, Named) and self.parts == other.parts
+
+
+@pytest.mark.parametrize("kind", [Shape, Named])
+def test_objects_that_hold_sizes(kind):
+    """Keys of numbers, too, are compiled for each number."""
+
+    def program(x):
+        table = {kind(x.shape[0]): 1.5, kind(4): 2.0, kind(1, (x.shape[0], "a")): 3.0}
+        pliant.graph_break()
+        found = table.get(kind(x.shape[0] - 1), 5.0), table[kind(1, (x.shape[0], "a"))], kind(5) in {kind(x.shape[0])}
+        return x * found[0] + found[1] + found[2]
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for size in (4, 5, 6):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert not pliant.stats()["fallbacks"] and pliant.stats()["graph_breaks"] <= 3
+
+
 class Numbered:
     """Compares itself with its like alone."""
 

@@ -10,7 +10,6 @@ Reads on: `attempt.py` (the capture), `frame.py` (the loop), `opcodes/`, `protoc
 
 from __future__ import annotations
 
-import dataclasses
 import dis
 import functools
 import itertools
@@ -47,7 +46,7 @@ from pliant.capture.protocols import (
     operators,
     subscripts,
 )
-from pliant.capture.protocols.plain_methods import computes_plainly
+from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, generated_eq
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
@@ -368,15 +367,15 @@ class Tracer:
             raise Raised(unhashable(key))
         for name in ("__hash__", "__eq__"):
             method = operators.python_method(self, key, name)
-            if method is not None and not standard_globals(method.__globals__) and not _generated_eq(type(key)):
+            if method is not None and not standard_globals(method.__globals__) and not generated_eq(type(key)):
                 if computes_plainly(self, key):
                     break
                 raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
         if is_hashed_by_identity(key):
             self.world.note_identity(key)
-        elif self.world.is_foreign(key):
-            for name in _fields_compared(type(key)):
-                self.hashable(self.get_attr(key, name))
+        else:
+            for name in fields_compared(type(key)):
+                fixed_field(self, key, name)
         return key
 
     def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
@@ -421,7 +420,7 @@ class Tracer:
                 continue
             if self.world.is_opaque(value) and not _safe_outside(value):
                 raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
-            if operators.python_method(self, value, "__eq__") is not None and not _generated_eq(type(value)):
+            if operators.python_method(self, value, "__eq__") is not None and not generated_eq(type(value)):
                 raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
             if any(operators.python_method(self, value, name) is not None for name in ("__index__", "__float__")):
                 raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
@@ -474,17 +473,6 @@ _STAND_IN = re.compile(r"\b(Sym(Int|Float|Bool)|FakeTensor)\b")  # in the messag
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:
     raise GraphBreak("unsupported-opcode", f"the operation {op.name}")
-
-
-def _generated_eq(cls: type) -> bool:
-    """Comparison written by dataclasses or by PyTorch: reads only its own fields."""
-    return hasattr(cls, "__dataclass_fields__") or cls.__module__.partition(".")[0] in ("torch", "enum", "collections")
-
-
-def _fields_compared(cls: type) -> list[str]:
-    """What the hash and the comparison that a dataclass wrote read."""
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    return [one.name for one in fields if one.compare or one.hash]
 
 
 def _safe_outside(value: Any) -> bool:

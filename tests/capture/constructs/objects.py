@@ -218,6 +218,23 @@ def abstract_base(x, y):
 
 
 @program("objects")
+def metaclass_without_init(x, y):
+    class M(type):
+        def __new__(meta, name, bases, namespace, **options):
+            made = super().__new__(meta, name, bases, namespace)
+            made.options = options
+            return made
+
+    class B(metaclass=M):
+        pass
+
+    class C(B, gain=3):
+        pass
+
+    return x * C.options["gain"] + len(M("D", (C,), {"n": 2}).options)
+
+
+@program("objects")
 def metaclass_call(x, y):
     class M(type):
         def __call__(cls, *args):

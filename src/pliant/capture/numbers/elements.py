@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from pliant.capture.numbers.element_ranges import end_of_range, is_end_of_range
 from pliant.capture.numbers.element_rules import (
     BITS,
     MOST_ELEMENTS,
@@ -132,6 +133,8 @@ class Elements:
     def _is_computed(self, node: fx.Node, is_known: Callable[[FakeTensor], bool]) -> bool:
         if name_of_target(node) not in RULES:
             return False
+        if is_end_of_range(node):
+            return True
         for one in node.all_input_nodes:
             value = one.meta.get("val")
             if is_several(value):  # of an operator with several results
@@ -168,6 +171,8 @@ class Elements:
     def _result(self, node: Any) -> Any:
         if name_of_target(node) == "getitem" and is_several(node.args[0].meta["val"]):
             return self._result(node.args[0])[node.args[1]]
+        if (end := end_of_range(node)) is not None:
+            return grid([end], ())
         args, kwargs = by_type({fx.Node: self._argument}, (tuple(node.args), dict(node.kwargs)))
         rule = RULES[name_of_target(node)]
         try:

@@ -80,8 +80,13 @@ def to_symbol(t: Tracer, number: Any, scalar: Any) -> tuple[Any, Any]:
     name = scalar.dtype.name if hasattr(scalar, "dtype") else ""
     if name not in _FOLLOWED or type(number) is torch.SymBool or is_unbacked(number):
         return concrete(number), scalar
-    tensor = t.call(torch.tensor, (scalar.item(),), {"dtype": getattr(torch, name), "device": "cpu"})
-    return number, wrap_scalar(tensor, scalar.item())
+    if name == "int64" and type(number) is torch.SymInt:  # NumPy takes it in the scalar's type: it is no plain number for that
+        number = _in_graph(t, number, name)
+    return number, _in_graph(t, scalar.item(), name)
+
+
+def _in_graph(t: Tracer, number: Any, name: str) -> Any:
+    return wrap_scalar(t.call(torch.tensor, (number,), {"dtype": getattr(torch, name), "device": "cpu"}), number)
 
 
 _OF_INTEGERS: dict[str, Any] = {"prod": math.prod, "sum": sum, "max": max, "amax": max, "min": min, "amin": min}
@@ -98,7 +103,7 @@ def of_integers(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     number = t.call(by_python, (numbers,), {})
     if any(map(is_unbacked, numbers)) or not concrete(number < 2**63) or not concrete(number >= -(2**63)):
         return NotImplemented
-    return wrap_scalar(t.call(torch.tensor, (number,), {"dtype": torch.int64, "device": "cpu"}), number)
+    return _in_graph(t, number, "int64")
 
 
 def fixed(scalar: Any) -> Any:

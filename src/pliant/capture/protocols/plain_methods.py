@@ -7,6 +7,7 @@ Holds:  what such methods read of objects and globals from outside is guarded. A
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.protocols import operators
-from pliant.capture.value_kinds import CONSTANT_TYPES, concrete
+from pliant.capture.value_kinds import CONSTANT_TYPES, PLAIN_TYPES
 from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:
@@ -76,7 +77,27 @@ def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
         value = t.get_attr(obj, name)
     except Raised:
         return False
-    return _is_plain(concrete(value) if t.world.is_foreign(obj) else value)
+    return _is_plain(fixed_field(t, obj, name) if type(value) in (*PLAIN_TYPES, tuple) else value)
+
+
+def fixed_field(t: Tracer, obj: Any, name: str) -> Any:
+    """What C code reads to hash the object: a number that varies is concrete from now on."""
+    value = t.get_attr(obj, name)
+    fixed = t.hashable(value)
+    if fixed is not value and not t.world.is_foreign(obj):
+        object.__setattr__(obj, name, fixed)
+    return fixed
+
+
+def generated_eq(cls: type) -> bool:
+    """Comparison written by dataclasses or by PyTorch: reads only its own fields."""
+    return hasattr(cls, "__dataclass_fields__") or cls.__module__.partition(".")[0] in ("torch", "enum", "collections")
+
+
+def fields_compared(cls: type) -> list[str]:
+    """What the hash and the comparison that a dataclass wrote read."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return [one.name for one in fields if one.compare or one.hash]
 
 
 def _is_plain(value: Any) -> bool:

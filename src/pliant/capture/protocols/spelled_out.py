@@ -25,7 +25,7 @@ def instance(new: Method, cls: type, args: tuple[Any, ...], kwargs: dict[str, An
     obj = new(cls, *args, **kwargs)
     if isinstance(obj, cls):
         init: Any = type(obj).__init__
-        if init is not object.__init__:
+        if init is not object.__init__ and (init is not type.__init__ or len(args) != 3):  # neither does anything
             return initialized(init, obj, args, kwargs)
     return obj
 
