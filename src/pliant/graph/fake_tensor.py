@@ -522,6 +522,13 @@ def _with_originals(plan: CallPlan, outputs: Any, args: Sequence[Any], kwargs: d
     return tuple([one if where is None else argument(where, args, kwargs) for where, one in pairs])
 
 
+def is_own_parameter(cls: type) -> bool:
+    """Whether it is a program's class of parameters that are ordinary ones but for methods and attributes."""
+    derived = issubclass(cls, torch.nn.Parameter) and cls is not torch.nn.Parameter
+    plain = getattr(cls, "__torch_dispatch__", None) is torch_adapter.dispatch_of_tensor
+    return derived and plain and getattr(cls, "__torch_function__", None) is no_torch_function
+
+
 def check_supported(tensor: torch.Tensor) -> None:
     """Raise `UnsupportedTensor` for a tensor that a size, a stride and a dtype do not describe."""
     for reason, test in _REFUSED:
@@ -531,7 +538,7 @@ def check_supported(tensor: torch.Tensor) -> None:
 
 _REFUSED: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     ("fake", is_fake),
-    ("subclass", lambda t: type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)),
+    ("subclass", lambda t: type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not is_own_parameter(type(t))),
     ("nested", lambda t: t.is_nested),
     ("non-strided", lambda t: t.layout is not torch.strided),
     ("quantized", lambda t: t.is_quantized),

@@ -41,8 +41,8 @@ def _construct_parameter(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any
     data = given.get("data")
     if data is None:
         data = t.call(torch.empty, (0,), {})
-    if not is_fake(data):
-        raise GraphBreak("unsupported-tensor", f"a parameter made of a {type(data).__name__}")
+    if not is_fake(data) or data.subclass_ is not None:
+        raise GraphBreak("unsupported-tensor", f"a parameter made of a {data.__class__.__name__}")
     return new_leaf(t, data, bool(t.truth(given.get("requires_grad", True))), True)
 
 
@@ -103,6 +103,8 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
 
 def copied(t: Tracer, value: FakeTensor, shares_memory: bool) -> Any:
     """What `copy` and `deepcopy` make of a tensor."""
+    if value.subclass_ is not None:
+        raise GraphBreak("unknown-call", f"a copy of a {value.subclass_.__name__}")
     if value.requires_grad and not value.is_leaf:
         raise GraphBreak("unknown-call", "a copy of a tensor that requires grad and is no leaf")
     if not value.requires_grad and not value.is_parameter_ and not shares_memory:

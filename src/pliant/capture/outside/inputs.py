@@ -27,7 +27,7 @@ from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake, is_own_parameter
 from pliant.guards import facts
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
@@ -332,6 +332,7 @@ class Inputs:
             fake_sizes = tuple(self._size(sizes, d, source, i) for i, d in enumerate(dims))
             fake_strides = self._strides(sizes, strides, fake_sizes, source)
             fake = self.mode.from_real(value, sizes=fake_sizes, strides=fake_strides)
+            fake.subclass_ = type(value) if is_own_parameter(type(value)) else None
         except Unsupported as error:
             raise GraphBreak("unsupported-tensor", str(error)) from None
         self._guard(value, source, fake_sizes, fake_strides)
