@@ -72,6 +72,27 @@ def test_all_gradients_at_once_are_the_error_of_the_one():
             torch.autograd.backward([one.sum() for one in f(x)])
 
 
+@pytest.mark.parametrize("asked", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_gradients_are_errors_where_they_lead_through_what_is_gone(place, asked):
+    def program(x, w):
+        h = x.tanh()
+        (h * w).sum().backward()
+        return (h.detach() + w).sum(), (h + w).sum(), h.sum(), (x * w).sum()
+
+    seen = []
+    for f in (program, pliant.compile(program, backend="aot_eager", fullgraph=True)):
+        given = torch.full((3,), 0.5, requires_grad=True), torch.full((3,), 0.7, requires_grad=True)
+        result = f(*given)[place]
+        try:
+            found = torch.autograd.grad(result, [given[i] for i in asked], allow_unused=True)
+            seen.append([None if one is None else one.tolist() for one in found])
+        except RuntimeError as error:
+            assert "second time" in str(error)
+            seen.append("error")
+    assert seen[0] == seen[1]
+
+
 def test_gradients_of_a_part_are_left_to_eager():
     """A result some of whose leaves have a gradient: eager's engine gets to these if only they are asked for."""
 

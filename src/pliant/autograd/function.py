@@ -86,7 +86,7 @@ class HalvesFacts:
             tensors=[i for i, one in enumerate(joint.captured.inputs) if isinstance(one.fake, torch.Tensor)],
             kept=KeptInputs.of(joint, parts),
             read_results=read_results,
-            refused=Refused(joint.refused, joint.reached_by) if joint.refused else None,
+            refused=Refused.of(joint.refused, joint.reached_by, joint.freed),
         )
 
 
@@ -229,13 +229,13 @@ class Halves:
         return self.in_places((None, *values))
 
     def _without_refused(self, ctx: Any, asked: int, refused: Refused) -> int:
-        """The asked tangents. It is an error if one of them is refused and leads to what the engine wants."""
+        """The asked tangents that have gradients. It is an error if one that is refused is wanted by the engine."""
         edges = ctx.next_functions
-        reached = [(i, bits & asked & refused.bits) for i, bits in enumerate(refused.leads_to)]
+        reached = [(i, bits & asked) for i, bits in enumerate(refused.at)]
         wanted = [bits for i, bits in reached if bits and gets_somewhere([edges[self.ordinal[i]]])]
         if wanted:
             raise refused.error(functools.reduce(operator.or_, wanted))
-        return asked & ~refused.bits
+        return asked & ~refused.whole
 
     def _placed(self, gradients: dict[int, Any]) -> tuple[Any, ...]:
         """What the engine takes: these gradients by the inputs' positions, None elsewhere."""

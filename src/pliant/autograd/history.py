@@ -127,13 +127,20 @@ def spoilt_for_all(result: torch.Tensor, leaves: Sequence[Any]) -> bool:
 
 def all_behind(result: torch.Tensor, leaves: Sequence[Any], is_one: Callable[[Node], bool]) -> bool:
     """Whether the result leads through such functions, and to each of these leaves, if to any, behind one."""
-    wanted, behind = set(map(id, leaves)), set[Node]()
+    free, behind = leaves_behind(result, is_one)
+    return behind is not None and free.isdisjoint(map(id, leaves))
+
+
+def leaves_behind(result: torch.Tensor, is_one: Callable[[Node], bool]) -> tuple[set[int], set[int] | None]:
+    """The leaves, by id, to which no way leads through such a function, and the others; None if there is none such."""
+    free, found, behind = set[int](), set[int](), set[Node]()
     for node in functions_behind([result.grad_fn]):
-        if id(getattr(node, "variable", None)) in wanted and node not in behind:
-            return False
+        leaf = getattr(node, "variable", None)  # AccumulateGrad's
+        if leaf is not None:
+            (found if node in behind else free).add(id(leaf))
         if node in behind or is_one(node):
             behind.update([node, *[following for following, _ in node.next_functions if following is not None]])
-    return bool(behind)
+    return free, found if behind else None
 
 
 def _is_spoilt(node: Node, name: str) -> bool:

@@ -32,7 +32,7 @@ from pliant.autograd.history import (
     sharing,
     spoilt_for_all,
 )
-from pliant.autograd.refused import after_own_gradients, is_missing, without_derivative
+from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, without_derivative
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import Cuts, Timeline, WrittenViews, find_cuts, written_views
 from pliant.errors import Unsupported
@@ -61,7 +61,8 @@ class JointGraph:
     `roots`: where the results that have tangents are found among outputs and inputs when the program runs again.
     `ends`: the fakes of the inputs and of the outputs, as they were when the program had run.
     `refusal`: the error that asking for gradients is in eager too; "" if it is none.
-    `refused`: by tangent, the error that asking for its gradients is, where only some are.
+    `refused`: by tangent, the error that asking for its gradients is, where only some are. `freed`: for each input the
+    tangents, as bits, that lead there through functions which the program has run backward.
     `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
     `read_first`: the inputs that are written when autograd has noted all that reads them.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
@@ -79,6 +80,7 @@ class JointGraph:
     ends: tuple[list[Any], tuple[Any, ...]] = ([], ())
     refusal: str = ""
     refused: dict[int, str] = field(default_factory=dict)
+    freed: list[int] = field(default_factory=list)
     hooked: list[int] = field(default_factory=list)
     affine: bool = False
     read_first: frozenset[int] = frozenset()
@@ -102,6 +104,7 @@ class _Tracer:
 
     def __init__(self, captured: CapturedGraph, refusal: str, refused: dict[int, str]) -> None:
         self.captured, self.refusal, self.refused = captured, refusal, refused
+        self.freed = [0] * len(captured.inputs)
         self.graph = fx.Graph()
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
@@ -247,8 +250,8 @@ class _Tracer:
             env.lends = True
             try:
                 found = iter(_gradients(roots, wanted, [tangents[n] for n in given]))
-            except _Missing as error:
-                raise _Missing(error.what, {given[n]: why for n, why in error.refused.items()}) from None
+            except NoDerivative as error:
+                raise NoDerivative(error.what, {given[n]: why for n, why in error.refused.items()}) from None
             finally:
                 env.settle()
                 env.lends = False
@@ -361,7 +364,8 @@ class _Tracer:
         """Find the results whose gradients are errors; where all are, no backward is traced."""
         if self.refusal or not all(write.in_graph for write in plan.writes):
             return
-        self.refused = after_own_gradients(differentiable, self.leaves, self.mode.freed) | self.refused
+        refused, self.freed = after_own_gradients(differentiable, self.leaves, self.mode.freed)
+        self.refused = refused | self.refused
         if self.refused and len(self.refused) == len(differentiable):
             self.refusal = next(iter(self.refused.values()))
 
@@ -401,7 +405,7 @@ class _Tracer:
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
-            self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, hooked=self.hooked,
+            self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, freed=self.freed, hooked=self.hooked,
             affine=affine,
         )  # fmt: skip
 
@@ -427,21 +431,13 @@ def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tupl
             return torch_adapter.gradients(roots, leaves, tangents, retain_graph=True)
     except RuntimeError as error:
         if is_missing(error):
-            raise _Missing(str(error), without_derivative(roots, leaves, tangents)) from None
+            raise NoDerivative(str(error), without_derivative(roots, leaves, tangents)) from None
         if _WRITTEN not in str(error):
             raise
         # Eager raises this if backward is called, and only then; never under hooks on saved tensors, which may keep copies.
         always = torch_adapter.saved_tensor_hooks(True) is None and all(map(_fails, roots, repeat(leaves), tangents))
         kind = SAVED_WRITTEN if always else "saved-tensor-written"
         raise UnsupportedAliasing(str(error).splitlines()[0], kind=kind) from None
-
-
-class _Missing(Unsupported):
-    """A function on the way has no derivative. `refused`: by tangent, those of which eager has none either."""
-
-    def __init__(self, why: str, refused: dict[int, str]) -> None:
-        super().__init__(why, kind="no-derivative")
-        self.refused = refused
 
 
 _WRITTEN = "modified by an inplace operation"
@@ -494,7 +490,7 @@ def trace_joint(captured: CapturedGraph, *, refusal: str = "") -> JointGraph | C
     """The joint graph of a captured program, or where to cut it first. With a `refusal` no backward is traced."""
     try:
         return _Tracer(captured, refusal, {}).run()
-    except _Missing as error:
+    except NoDerivative as error:
         if not error.refused:
             raise
         return _Tracer(captured, refusal, error.refused).run()

@@ -1,9 +1,9 @@
 """Results of a program whose gradients are an error in eager too, if they are asked for, and only then.
 
 In:     the results as they are when the program ran on fakes, the leaves that gradients are asked for.
-Out:    the error of each, "" if it has gradients; which inputs they lead to.
-Holds:  a result counts as such if each of the leaves that it leads to is behind a function that fails: eager's engine
-        runs every function on the way to a leaf.
+Out:    the error of each that has one; which inputs they lead to.
+Holds:  a gradient is an error if a function that fails is on a way to the leaf: eager's engine runs all of these. A result
+        none of whose gradients is left is refused as a whole; no backward is traced for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.history import Node, all_behind, saves
+from pliant.autograd.history import Node, leaves_behind, saves
+from pliant.errors import Unsupported
 from pliant.records import dataclass
 
 FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
@@ -23,19 +24,26 @@ _MISSING = "is not implemented"  # in what PyTorch says of a function without a 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """`errors`: by tangent, of those that are refused. `leads_to`: for each input the tangents that lead there, as bits."""
+    """`errors`: by tangent, of those that are refused as a whole. `at`: for each input the tangents, as bits, whose gradient
+    of it is an error."""
 
     errors: dict[int, str]
-    leads_to: list[int]
+    at: list[int]
+
+    @classmethod
+    def of(cls, errors: dict[int, str], reached_by: list[int], freed: list[int]) -> Refused | None:
+        """`reached_by`: for each input the tangents that lead there; `freed`: those of them whose way there is freed."""
+        whole = sum([1 << number for number in errors])
+        at = [reached & whole | bits for reached, bits in zip(reached_by, freed)]
+        return cls(errors, at) if errors or any(at) else None
 
     @property
-    def bits(self) -> int:
+    def whole(self) -> int:
         return sum([1 << number for number in self.errors])
 
     def error(self, asked: int) -> RuntimeError:
-        """The error of the first of the tangents that are asked."""
-        why = next(why for number, why in self.errors.items() if asked >> number & 1)
-        return error_of(why)
+        """The error of the first of these tangents."""
+        return error_of(next((why for number, why in self.errors.items() if asked >> number & 1), FREED))
 
 
 def error_of(why: str) -> RuntimeError:
@@ -43,13 +51,28 @@ def error_of(why: str) -> RuntimeError:
     return NotImplementedError(why) if why.startswith("the derivative for") else RuntimeError(why)
 
 
-def after_own_gradients(results: Sequence[torch.Tensor], leaves: Sequence[Any], freed: set[Node]) -> dict[int, str]:
-    """The results whose gradients the program itself has asked for, without retaining the graph."""
-    gone = {node for node in freed if saves(node)}
-    if not gone:
-        return {}
-    wanted = [leaf for leaf in leaves if leaf is not None]
-    return {n: FREED for n, one in enumerate(results) if all_behind(one, wanted, gone.__contains__)}
+def after_own_gradients(
+    results: Sequence[torch.Tensor], leaves: Sequence[Any], freed: set[Node]
+) -> tuple[dict[int, str], list[int]]:
+    """The results whose gradients the program itself has asked for, without retaining the graph; for each leaf those, as
+    bits, that lead there through what is gone then."""
+    gone, whole, at = {node for node in freed if saves(node)}, dict[int, str](), [0] * len(leaves)
+    places = {id(leaf): place for place, leaf in enumerate(leaves) if leaf is not None}
+    for number, one in enumerate(results if gone else ()):
+        free, behind = leaves_behind(one, gone.__contains__)
+        if behind is not None and free.isdisjoint(places):
+            whole[number] = FREED
+        for leaf in (behind or set()) & places.keys():
+            at[places[leaf]] |= 1 << number
+    return whole, at
+
+
+class NoDerivative(Unsupported):
+    """A function on the way has no derivative. `refused`: by tangent, the results of which eager has none either."""
+
+    def __init__(self, why: str, refused: dict[int, str]) -> None:
+        super().__init__(why, kind="no-derivative")
+        self.refused = refused
 
 
 def is_missing(error: BaseException) -> bool:
