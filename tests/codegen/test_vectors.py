@@ -326,3 +326,26 @@ def test_floats_are_rounded_to_bfloat16_as_by_eager():
         assert torch.equal(found.isnan(), expected.isnan())
         number = ~expected.isnan()
         assert torch.equal(found.view(torch.int16)[number], expected.view(torch.int16)[number])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_signs_of_halves_are_changed_as_bits(dtype, options):
+    n = 101
+    p = Program()
+    a, b = p.tensor(n, dtype=dtype), p.tensor(n, dtype=dtype)
+
+    def signed(op, *of):
+        return lambda i: cast(apply(op, *[cast(get(x, i), torch.float32) for x in of]), dtype)
+
+    def both(i):
+        x, y = (cast(get(t, i), torch.float32) for t in (a, b))
+        return cast(apply("copysign", apply("neg", x), apply("abs", y)), dtype)
+
+    outs = [p.pointwise((n,), f) for f in (signed("abs", a), signed("neg", a), signed("copysign", a, b), both)]
+    x, y = values(torch.float32, n).to(dtype), values(torch.float32, n).flip(0).to(dtype)
+    compiled = compile_program(p.done(*outs), options)
+    for got, want in zip(compiled([x, y]), (x.abs(), -x, torch.copysign(x, y), torch.copysign(-x, y.abs())), strict=True):
+        assert torch.equal(got.isnan(), want.isnan())
+        number = ~want.isnan()
+        assert torch.equal(got.view(torch.int16)[number], want.view(torch.int16)[number])
+    assert "p_load16(" in compiled.source and "p_to_" not in compiled.source and "p_from_" not in compiled.source

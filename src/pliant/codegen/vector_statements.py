@@ -46,6 +46,8 @@ _STORES: dict[torch.dtype, tuple[str, str]] = {  # the function, what it stores
     torch.bfloat16: ("p_store16", "{0}"), torch.float16: ("p_store16", "{0}"), torch.int64: ("p_store64", "{0}"),
 }  # fmt: skip
 _HALVES = {torch.bfloat16: "bf16", torch.float16: "f16"}
+# operators whose results are halves where their arguments are, on the 16 bits: the sign is a bit
+_OF_HALVES = {"abs": "{0} & 0x7fff", "neg": "{0} ^ 0x8000", "copysign": "({0} & 0x7fff) | ({1} & 0x8000)"}
 _LANES_OF_INT = frozenset((torch.int32, torch.int64, torch.int8, torch.uint8))
 _RANGES = {torch.int8: Interval(-128, 127), torch.uint8: Interval(0, 255), torch.bool: Interval(0, 1)}
 _NARROW = Interval(-(2**31) + 1, 2**31 - 2)  # what int64 values in lanes of 32 bits may be; clamped numbers lie outside
@@ -100,6 +102,8 @@ class VectorStatements(Statements):
         match x:
             case Apply(op="where"):
                 return self._where(x, member)
+            case Apply(op="cast") if _computes_halves(x.args[0], x.dtype):
+                return self._of_halves(x.args[0], x.dtype, member)
             case Apply():
                 args = [self.value(a, member) for a in x.args]
                 if any(a in self.varying for a in args):
@@ -140,6 +144,14 @@ class VectorStatements(Statements):
         if template is None:
             raise NoVectorForm(f"`{x.op}` on {of}")
         return self._local(_TYPES[x.dtype], template.format(*(self.lanes(a, of) for a in args)))
+
+    def _of_halves(self, x: Scalar, dtype: torch.dtype, member: Member) -> str:
+        """A float32 value that is a half, as one: neither widened nor rounded."""
+        assert isinstance(x, Apply)
+        if x.op == "cast":
+            return self.lanes(self.value(x.args[0], member), dtype)
+        args = [self._of_halves(a, dtype, member) for a in x.args]
+        return self._local("p_vh", _OF_HALVES[x.op].format(*args))
 
     def lanes(self, text: str, dtype: torch.dtype) -> str:
         """A printed value as a vector."""
@@ -369,6 +381,17 @@ class VectorStatements(Statements):
             return self.value(x, member)
         finally:
             self.mask = before
+
+
+def _computes_halves(x: Scalar, dtype: torch.dtype) -> bool:
+    """Whether `x` only moves signs of values of this half dtype."""
+    if dtype not in _HALVES or not isinstance(x, Apply) or x.dtype is not torch.float32 or x.op not in _OF_HALVES:
+        return False
+    return all(_is_widened(a, dtype) or _computes_halves(a, dtype) for a in x.args)
+
+
+def _is_widened(x: Scalar, dtype: torch.dtype) -> bool:
+    return isinstance(x, Apply) and x.op == "cast" and x.dtype is torch.float32 and x.args[0].dtype is dtype
 
 
 def _type_of(dtype: torch.dtype) -> str:
