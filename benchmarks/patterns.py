@@ -125,7 +125,11 @@ def main() -> None:
                 name = pattern.name + (" (training)" if training else "")
                 if options.only and pattern.name not in options.only:
                     continue
-                seen = measure(pattern, training, size, getattr(torch, dtype), options)
+                try:
+                    seen = measure(pattern, training, size, getattr(torch, dtype), options)
+                except NotImplementedError:  # eager has none of this dtype
+                    print_row([name, size, dtype, "-"], WIDTHS)
+                    continue
                 ratios.append(seen["eager"] / seen["pliant"])
                 if ratios[-1] < 1:
                     slower.append(f"{name} {size} {dtype}")

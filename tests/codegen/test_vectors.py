@@ -349,3 +349,26 @@ def test_signs_of_halves_are_changed_as_bits(dtype, options):
         number = ~want.isnan()
         assert torch.equal(got.view(torch.int16)[number], want.view(torch.int16)[number])
     assert "p_load16(" in compiled.source and "p_to_" not in compiled.source and "p_from_" not in compiled.source
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("n", [17, 28, 41])
+def test_masked_elements_of_a_short_row_are_loaded_together(n, dtype, options):
+    """Each element twice, of which the first and last lanes have none: nothing beside the row is read."""
+    p = Program()
+    a = p.tensor(n // 2, dtype=dtype)
+    half = n // 2
+
+    def value(i):
+        inside = apply("bit_and", apply("ge", index_value(i, torch.int64), const(3, torch.int64)),
+                       apply("lt", index_value(i, torch.int64), const(3 + 2 * half, torch.int64)))  # fmt: skip
+        element = load(a, (i + 1) // 2 - 2)
+        if dtype is torch.int64:
+            return where(inside, apply("lt", element, const(3, torch.int64)), const(True, torch.bool))
+        return where(inside, element, const(7, dtype))
+
+    program = p.done(p.pointwise((n,), value))
+    given = torch.arange(half).to(dtype)
+    compiled = compile_program(program, options)
+    assert torch.equal(compiled([given])[0], run(program, [given])[0])
+    assert "_pairs_part(" in compiled.source

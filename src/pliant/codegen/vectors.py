@@ -15,6 +15,7 @@ import re
 
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.float_tables import TABLE_FUNCTIONS
+from pliant.codegen.spaced_vectors import SPACED
 from pliant.codegen.vector_remainders import REMAINDERS
 
 _VECTORS = """\
@@ -165,7 +166,7 @@ P_INLINE p_vf p_scalev(p_vf y, p_vf n) {
 }
 #endif
 P_INLINE p_vf p_load(const void* p) { p_vf r; __builtin_memcpy(&r, p, sizeof r); return r; }
-P_INLINE p_vh p_chooseh(p_vi c, p_vh a, p_vh b) { const p_vh m = p_to16(c); return (m & a) | (~m & b); }
+P_INLINE p_vh p_chooseh(p_vi c, p_vh a, p_vh b) { const p_vh m = p_to16(c & 0xffff); return (m & a) | (~m & b); }
 P_INLINE void p_store(void* p, p_vf x) { __builtin_memcpy(p, &x, sizeof x); }
 P_INLINE p_vh p_load16(const void* p) { p_vh r; __builtin_memcpy(&r, p, sizeof r); return r; }
 P_INLINE void p_store16(void* p, p_vh x) { __builtin_memcpy(p, &x, sizeof x); }
@@ -198,117 +199,15 @@ P_INLINE p_vh p_to_bf16v(p_vf x) {
 #endif
 #if !P_PLAIN && P_L == 8
 P_INLINE int32_t p_any_lane(p_vi x) { return __builtin_ia32_movmskps256((p_vf)x) != 0; }
+P_INLINE int32_t p_all_lanes(p_vi x) { return __builtin_ia32_movmskps256((p_vf)x) == 0xff; }
 #elif !P_PLAIN && P_L == 16
 P_INLINE int32_t p_any_lane(p_vi x) { return P_K(x) != 0; }
+P_INLINE int32_t p_all_lanes(p_vi x) { return P_K(x) == P_ALL; }
 #else
 P_INLINE int32_t p_any_lane(p_vi x) { int32_t r = 0; P_EACH r |= x[k]; return r != 0; }
-#endif
 P_INLINE int32_t p_all_lanes(p_vi x) { int32_t r = -1; P_EACH r &= x[k]; return r != 0; }
-// int64 elements, clamped to what a lane holds
-P_INLINE p_vi p_narrowed(p_vi low, p_vi high) { return p_choosei(high == (low >> 31), low, (high >> 31) ^ 0x7fffffff); }
-P_INLINE p_vi p_load64_part(const int64_t* p, p_vi m) { p_vi r = {}; P_EACH if (m[k]) r[k] = p_clamp(p[k]); return r; }
-P_INLINE void p_store64_part(int64_t* p, p_vi x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }
-P_INLINE p_vi p_load64_pairs_part(const int64_t* p, const int64_t* q, p_vi m) {
-  p_vi r = {};
-  P_EACH if (m[k]) r[k] = p_clamp((k % 2 ? q : p)[k / 2]);
-  return r;
-}
-// every second element (`_2`); each element twice, or `p` and `q` in turn (`_pairs`); from `p` back (`_back`)
-P_INLINE p_vf p_load_apart(const float* p, int64_t step) { p_vf r; P_EACH r[k] = p[step * k]; return r; }
-P_INLINE p_vf p_load_apart_part(const float* p, int64_t step, p_vi m) {
-  p_vf r = {};
-  P_EACH if (m[k]) r[k] = p[step * k];
-  return r;
-}
-P_INLINE void p_store_apart(float* p, int64_t step, p_vf x) { P_EACH p[step * k] = x[k]; }
-P_INLINE void p_store_apart_part(float* p, int64_t step, p_vf x, p_vi m) { P_EACH if (m[k]) p[step * k] = x[k]; }
-P_INLINE p_vf p_load_2_lanes(const float* p, p_vi m) { p_vf r = {}; P_EACH if (m[k]) r[k] = p[2 * k]; return r; }
-P_INLINE p_vh p_load16_2_lanes(const uint16_t* p, p_vi m) { p_vh r = {}; P_EACH if (m[k]) r[k] = p[2 * k]; return r; }
-P_INLINE p_vf p_load_pairs_lanes(const float* p, const float* q, p_vi m) {
-  p_vf r = {};
-  P_EACH if (m[k]) r[k] = (k % 2 ? q : p)[k / 2];
-  return r;
-}
-P_INLINE p_vh p_load16_pairs_lanes(const uint16_t* p, const uint16_t* q, p_vi m) {
-  p_vh r = {};
-  P_EACH if (m[k]) r[k] = (k % 2 ? q : p)[k / 2];
-  return r;
-}
-#if P_PLAIN
-P_INLINE p_vi p_load64(const int64_t* p) { p_vi r; P_EACH r[k] = p_clamp(p[k]); return r; }
-P_INLINE void p_store64(int64_t* p, p_vi x) { P_EACH p[k] = x[k]; }
-P_INLINE p_vi p_load64_pairs(const int64_t* p, const int64_t* q) { return p_load64_pairs_part(p, q, P_BI(-1)); }
-P_INLINE p_vf p_load_2(const float* p) { return p_load_2_lanes(p, P_BI(-1)); }
-P_INLINE p_vh p_load16_2(const uint16_t* p) { return p_load16_2_lanes(p, P_BI(-1)); }
-P_INLINE p_vf p_load_pairs(const float* p, const float* q) { return p_load_pairs_lanes(p, q, P_BI(-1)); }
-P_INLINE p_vh p_load16_pairs(const uint16_t* p, const uint16_t* q) { return p_load16_pairs_lanes(p, q, P_BI(-1)); }
-#else
-P_INLINE p_vi p_load64(const int64_t* p) {
-  const p_vi a = (p_vi)p_load(p), b = (p_vi)p_load(p + P_L / 2), even = p_lanes() * 2;
-  return p_narrowed(P_BOTH(a, b, even), P_BOTH(a, b, even + 1));
-}
-P_INLINE void p_store64(int64_t* p, p_vi x) {
-  p_vi low;
-  P_EACH low[k] = k / 2 + k % 2 * P_L;
-  p_store(p, (p_vf)P_BOTH(x, x >> 31, low));
-  p_store(p + P_L / 2, (p_vf)P_BOTH(x, x >> 31, low + P_L / 2));
-}
-P_INLINE p_vi p_load64_pairs(const int64_t* p, const int64_t* q) {
-  const p_vi a = (p_vi)p_load(p), b = (p_vi)p_load(q);
-  p_vi even;
-  P_EACH even[k] = k - k % 2 + k % 2 * P_L;
-  return p_narrowed(P_BOTH(a, b, even), P_BOTH(a, b, even + 1));
-}
-P_INLINE p_vf p_load_2(const float* p) {  // the second load ends with the last element that is wanted
-  const p_vf a = p_load(p), b = p_load(p + P_L - 1);
-  p_vi i;
-  P_EACH i[k] = 2 * k + (2 * k >= P_L);
-  return P_BOTH(a, b, i);
-}
-P_INLINE p_vh p_load16_2(const uint16_t* p) {
-  const p_vh a = p_load16(p), b = p_load16(p + P_L - 1);
-  p_vh i;
-  P_EACH i[k] = 2 * k + (2 * k >= P_L);
-  return P_BOTH(a, b, i);
-}
-P_INLINE p_vf p_load_pairs(const float* p, const float* q) {
-  const p_vf a = p_load_part(p, p_upto(P_L / 2)), b = p_load_part(q, p_upto(P_L / 2));
-  p_vi i;
-  P_EACH i[k] = k / 2 + k % 2 * P_L;
-  return P_BOTH(a, b, i);
-}
-#if P_L == 8 && defined(__AVX2__)
-P_INLINE p_vh p_load16_half(const void* p) { int64_t q; __builtin_memcpy(&q, p, 8); return (p_vh)(p_q2){q, 0}; }
-#else
-P_INLINE p_vh p_load16_half(const void* p) { return p_load16_part(p, p_upto(P_L / 2)); }
 #endif
-P_INLINE p_vh p_load16_pairs(const uint16_t* p, const uint16_t* q) {
-  const p_vh a = p_load16_half(p), b = p_load16_half(q);
-  p_vh i;
-  P_EACH i[k] = k / 2 + k % 2 * P_L;
-  return P_BOTH(a, b, i);
-}
-#endif
-P_INLINE p_vi p_backwards(p_vi x) { return P_BACK(x, P_L - 1 - p_lanes()); }
-P_INLINE p_vf p_load_back(const float* p) { return (p_vf)p_backwards((p_vi)p_load(p - (P_L - 1))); }
-P_INLINE p_vf p_load_back_part(const float* p, p_vi m) {
-  return (p_vf)p_backwards((p_vi)p_load_part(p - (P_L - 1), p_backwards(m)));
-}
-P_INLINE p_vh p_backwards16(p_vh x) { p_vh i; P_EACH i[k] = P_L - 1 - k; return P_BACK(x, i); }
-P_INLINE p_vh p_load16_back(const uint16_t* p) { return p_backwards16(p_load16(p - (P_L - 1))); }
-P_INLINE p_vh p_load16_back_part(const uint16_t* p, p_vi m) {
-  return p_backwards16(p_load16_part(p - (P_L - 1), p_backwards(m)));
-}
-P_INLINE p_vf p_load_2_part(const float* p, p_vi m) { return p_all_lanes(m) ? p_load_2(p) : p_load_2_lanes(p, m); }
-P_INLINE p_vh p_load16_2_part(const uint16_t* p, p_vi m) {
-  return p_all_lanes(m) ? p_load16_2(p) : p_load16_2_lanes(p, m);
-}
-P_INLINE p_vf p_load_pairs_part(const float* p, const float* q, p_vi m) {
-  return p_all_lanes(m) ? p_load_pairs(p, q) : p_load_pairs_lanes(p, q, m);
-}
-P_INLINE p_vh p_load16_pairs_part(const uint16_t* p, const uint16_t* q, p_vi m) {
-  return p_all_lanes(m) ? p_load16_pairs(p, q) : p_load16_pairs_lanes(p, q, m);
-}
+P_SPACED
 P_TRANSPOSES
 #define P_FMAv(a, b, c) p_fmav(P_B(a), P_B(b), P_B(c))
 #define P_LESSv(a, b) p_lessv(P_B(a), P_B(b))
@@ -396,7 +295,7 @@ def _transposes() -> str:
     )
 
 
-_VECTORS = _VECTORS.replace("P_TRANSPOSES\n", _transposes())
+_VECTORS = _VECTORS.replace("P_SPACED\n", SPACED).replace("P_TRANSPOSES\n", _transposes())
 _PIECES = re.split(r"^(?=P_INLINE|#|typedef|//)", _VECTORS, flags=re.M)
 _DEFINED = re.compile(r"P_INLINE \w+ (p_\w+)\(")
 _NAME = re.compile(r"\b[pP]_\w+")
