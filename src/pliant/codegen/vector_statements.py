@@ -57,6 +57,7 @@ _SPACED: dict[str, frozenset[torch.dtype]] = {  # element types that have loads 
     "_2": frozenset((torch.float32, torch.bfloat16, torch.float16)),
     "_pairs": frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int64)),
 }
+_ONE_SIDE = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int32))  # any value of these is one of a lane
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 
 
@@ -335,7 +336,7 @@ class VectorStatements(Statements):
                 return self.define(f"{condition} ? {texts[0]} : {texts[1]}", x.dtype, False)
             a, b = (self.lanes(t, x.dtype) for t in texts)
             return self._local(_type_of(x.dtype), f"{condition} ? {a} : {b}")
-        elif x.dtype is torch.float32 and not any(may_fail(s) for a in x.args[1:] for s in walk(a)):
+        elif x.dtype in _ONE_SIDE and not any(may_fail(s) for a in x.args[1:] for s in walk(a)):
             return self._one_side(x, condition, member)
         else:
             chosen = self._local("p_vi", self.lanes(condition, torch.bool))
@@ -356,7 +357,7 @@ class VectorStatements(Statements):
         """A choice that is the same for all lanes: only that side is executed, and its locals are gone after it."""
         found = f"t{self.counter[0]}"
         self.counter[0] += 1
-        self.body.append(f"p_vf {found};")
+        self.body.append(f"{_TYPES[x.dtype]} {found};")
         self.one_side += 1
         for head, side in ((f"if ({condition}) {{", x.args[1]), ("} else {", x.args[2])):
             values, masked, names, start = dict(self.values), dict(self.masked), dict(self.indirect_names), len(self.body)
