@@ -372,3 +372,23 @@ def test_masked_elements_of_a_short_row_are_loaded_together(n, dtype, options):
     compiled = compile_program(program, options)
     assert torch.equal(compiled([given])[0], run(program, [given])[0])
     assert "_pairs_part(" in compiled.source
+
+
+def test_rows_that_are_shorter_than_a_vector():
+    """They are one vector under a mask, and rows of few vectors are summed in one, of which little goes under a mask."""
+    softmax = pliant.compile(lambda x: x.softmax(-1))
+    for columns in (4, 7, 12):
+        x = torch.randn(64, columns)
+        torch.testing.assert_close(softmax(x), x.softmax(-1))
+    for columns, vectors in ((49, 1), (100, 2), (200, 4)):
+        p = Program()
+        x = p.tensor(64, columns)
+        out = p.reduce("sum", (64,), (columns,), lambda i, r: get(x, i, r))
+        compiled = compile_program(p.done(out))
+        given = torch.randn(64, columns)
+        torch.testing.assert_close(compiled([given])[0], given.sum(1))
+        assert f"vacc0[{vectors}]" in compiled.source
+    p = Program()
+    x = p.tensor(64, 7)
+    source = compile_program(p.done(p.pointwise((64, 5), lambda i, j: apply("exp", get(x, i, j + 1))))).source
+    assert "p_expv(" in source and "p_load_part(" in source

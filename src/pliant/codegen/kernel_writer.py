@@ -26,7 +26,7 @@ from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient
 
-SHORTEST = 16  # points of a loop that is worth writing with vectors
+SHORTEST = 4  # points of a loop that is worth writing with vectors: most lanes may be masked, the others take no longer
 DEAR = 12  # additions that an operator costs for which lanes are read and written one by one
 
 Fill = Callable[[Statements], None]  # write the body of a loop
@@ -240,12 +240,11 @@ class KernelWriter(Body):
     # -- loops on vectors --------------------------------------------------------------------------------------------
 
     def _vector_loop(
-        self, fill: Fill, fill_rest: Fill, vector: Axis, bounds: tuple[str, str] | None, unroll: int = 1,
-        shortest: int = SHORTEST,
-    ) -> bool:  # fmt: skip
+        self, fill: Fill, fill_rest: Fill, vector: Axis, bounds: tuple[str, str] | None, unroll: int = 1
+    ) -> bool:
         """The innermost loop on vectors: whole ones, `unroll` at a time, then what is left under a mask. False, and
-        nothing written, if something has no vector form, or the loop has fewer points than `shortest`."""
-        if not self._takes_vectors(vector, shortest):
+        nothing written, if something has no vector form, or the loop has fewer points than `SHORTEST`."""
+        if not self._takes_vectors(vector):
             return False
         bounds = bounds or ("0", self.names.text(vector.extent))
         names, counter = self.names.copy(), self.counter[0]
@@ -262,9 +261,9 @@ class KernelWriter(Body):
         self._emit_vectors(main, rest, vector, bounds, unroll)
         return True
 
-    def _takes_vectors(self, vector: Axis, shortest: int = SHORTEST) -> bool:
+    def _takes_vectors(self, vector: Axis) -> bool:
         extent = vector.extent.as_int()
-        short = extent is not None and extent < shortest
+        short = extent is not None and extent < SHORTEST
         return not (short or self.plan.kind == "ordered")
 
     def _vector_statements(self, vector: Axis, mask: str | None, shared: VectorStatements | None) -> VectorStatements:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from pliant.codegen.expressions import Names, Statements
-from pliant.codegen.kernel_writer import SHORTEST, KernelWriter
+from pliant.codegen.kernel_writer import KernelWriter
 from pliant.codegen.loops import flat_position
 from pliant.codegen.vector_reductions import (
     VectorAccumulator,
@@ -36,7 +36,6 @@ COLUMN_TERMS = 32  # rows that a lane sums before they are added to its column's
 WIDE_TERMS = 8  # the same where rows are long: so many of them are read side by side
 LONG_ROW = 256
 HELD_TERMS = 4096  # terms of several rows that lanes sum before they are added to the total
-SHORTEST_HELD = 4  # points of such a row that are worth a vector
 
 Loop = tuple[Axis, tuple[str, str]]  # with its bounds
 
@@ -54,7 +53,8 @@ class VectorPasses(KernelWriter):
         `held` around it, the first of which is the outermost."""
         assert self.plan.vector is not None
         reductions = _reductions(members)
-        count = vectors_in_turn(sum(map(cost_of, members)), len(reductions)) if reductions else 1
+        points = None if held else self.plan.vector.extent.as_int()
+        count = vectors_in_turn(sum(map(cost_of, members)), len(reductions), points) if reductions else 1
         found = self._vector_accumulators(members, count)
         if found is None:
             return False
@@ -63,9 +63,8 @@ class VectorPasses(KernelWriter):
         for axis, around in held:
             self.loop(axis, *around)
         done = self._vector_loop(
-            lambda s: fill(s, in_turn(count)), lambda s: fill(s, "[0]"), self.plan.vector, bounds, count,
-            SHORTEST_HELD if held else SHORTEST,
-        )  # fmt: skip
+            lambda s: fill(s, in_turn(count)), lambda s: fill(s, "[0]"), self.plan.vector, bounds, count
+        )
         for _ in held:
             self.end()
         written, self.lines = self.lines, lines

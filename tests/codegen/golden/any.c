@@ -4,13 +4,13 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   for (int64_t t = begin; t < end; t++) {
     const int64_t i0 = t;
     int32_t acc0 = 0;
-    p_vi vacc0[4];
-    for (int u = 0; u < 4; u++) vacc0[u] = P_BI(0);
+    p_vi vacc0[2];
+    for (int u = 0; u < 2; u++) vacc0[u] = P_BI(0);
     {
       int64_t ji1 = 0;
-      for (; ji1 + 4 * P_L <= 96; ji1 += 4 * P_L) {
-        #pragma GCC unroll 4
-        for (int u = 0; u < 4; u++) {
+      for (; ji1 + 2 * P_L <= 96; ji1 += 2 * P_L) {
+        #pragma GCC unroll 2
+        for (int u = 0; u < 2; u++) {
           const int64_t i1 = ji1 + u * P_L;
           const p_vf t0 = p_load(&a0[96*i0 + i1]);
           const p_vi t1 = t0 > P_B(0.0f);
@@ -18,18 +18,8 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0[u] = vacc0[u] | xacc0;
         }
       }
-#if P_L >= 16
-      for (; ji1 < 96; ji1 += P_L) {
-        const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t2 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vi t3 = t2 > P_B(0.0f);
-        const p_vi xacc0 = p_choosei(m, t3, P_BI(0));
-        vacc0[0] = vacc0[0] | xacc0;
-      }
-#endif
     }
-    acc0 |= p_any_lane(((vacc0[0] | vacc0[1]) | (vacc0[2] | vacc0[3])));
+    acc0 |= p_any_lane((vacc0[0] | vacc0[1]));
     const _Bool r0 = acc0;
     a1[i0] = r0;
   }

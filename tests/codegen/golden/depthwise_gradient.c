@@ -9,15 +9,35 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     _Bool t1 = t0 >= 1; P_OPAQUE(t1);
     _Bool t2 = t0 < 13; P_OPAQUE(t2);
     _Bool t3 = t1 & t2; P_OPAQUE(t3);
-    #pragma omp simd
-    for (int64_t i2 = 0; i2 < 14; i2++) {
-      const int64_t t4 = (int64_t)(i2);
-      const _Bool t5 = t4 >= 1;
-      const _Bool t6 = t3 & t5;
-      const _Bool t7 = t4 < 13;
-      const _Bool t8 = t6 & t7;
-      const float t9 = t8 ? a0[12*i1 + i2 + 144*i0 - 13] : 0.0f;
-      a1[14*i1 + i2 + 196*i0] = t9;
+    {
+      int64_t ji2 = 0;
+#if P_L <= 8
+      for (; ji2 + 1 * P_L <= 14; ji2 += 1 * P_L) {
+        const int64_t i2 = ji2;
+        const p_vi t4 = P_BI((int32_t)(i2)) + p_lanes();
+        const p_vi t5 = t4 >= P_BI(p_clamp(1));
+        const p_vi t6 = P_MASK(t3) & t5;
+        const p_vi t7 = t4 < P_BI(p_clamp(13));
+        const p_vi t8 = t6 & t7;
+        const p_vi t9 = t8;
+        const p_vf t10 = p_load_part(&a0[12*i1 + i2 + 144*i0 - 13], t9);
+        const p_vf t11 = p_choosev(t8, t10, P_B(0.0f));
+        p_store((void*)&a1[14*i1 + i2 + 196*i0], t11);
+      }
+#endif
+      for (; ji2 < 14; ji2 += P_L) {
+        const int64_t i2 = ji2;
+        const p_vi m = p_upto(14 - i2);
+        const p_vi t12 = P_BI((int32_t)(i2)) + p_lanes();
+        const p_vi t13 = t12 >= P_BI(p_clamp(1));
+        const p_vi t14 = P_MASK(t3) & t13;
+        const p_vi t15 = t12 < P_BI(p_clamp(13));
+        const p_vi t16 = t14 & t15;
+        const p_vi t17 = m & t16;
+        const p_vf t18 = p_load_part(&a0[12*i1 + i2 + 144*i0 - 13], t17);
+        const p_vf t19 = p_choosev(t16, t18, P_B(0.0f));
+        p_store_part((void*)&a1[14*i1 + i2 + 196*i0], t19, m);
+      }
     }
   }
 }

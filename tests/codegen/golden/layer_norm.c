@@ -6,79 +6,59 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   for (int64_t t = begin; t < end; t++) {
     const int64_t i0 = t;
     float acc0 = 0;
-    p_vf vacc0[4];
-    for (int u = 0; u < 4; u++) vacc0[u] = P_B(0.0f);
+    p_vf vacc0[2];
+    for (int u = 0; u < 2; u++) vacc0[u] = P_B(0.0f);
     {
       int64_t ji1 = 0;
-      for (; ji1 + 4 * P_L <= 96; ji1 += 4 * P_L) {
-        #pragma GCC unroll 4
-        for (int u = 0; u < 4; u++) {
+      for (; ji1 + 2 * P_L <= 96; ji1 += 2 * P_L) {
+        #pragma GCC unroll 2
+        for (int u = 0; u < 2; u++) {
           const int64_t i1 = ji1 + u * P_L;
           const p_vf t0 = p_load(&a0[96*i0 + i1]);
           const p_vf xacc0 = t0;
           vacc0[u] = vacc0[u] + xacc0;
         }
       }
-#if P_L >= 16
-      for (; ji1 < 96; ji1 += P_L) {
-        const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t1 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vf xacc0 = p_choosev(m, t1, P_B(0.0f));
-        vacc0[0] = vacc0[0] + xacc0;
-      }
-#endif
     }
-    acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
+    acc0 += p_sum_lanes((vacc0[0] + vacc0[1]));
     const float r0 = acc0;
-    const float t2 = r0 / 96.0f;
-    const float r1 = t2;
+    const float t1 = r0 / 96.0f;
+    const float r1 = t1;
     float acc1 = 0;
-    p_vf vacc1[4];
-    for (int u = 0; u < 4; u++) vacc1[u] = P_B(0.0f);
+    p_vf vacc1[2];
+    for (int u = 0; u < 2; u++) vacc1[u] = P_B(0.0f);
     {
       int64_t ji1 = 0;
-      for (; ji1 + 4 * P_L <= 96; ji1 += 4 * P_L) {
-        #pragma GCC unroll 4
-        for (int u = 0; u < 4; u++) {
+      for (; ji1 + 2 * P_L <= 96; ji1 += 2 * P_L) {
+        #pragma GCC unroll 2
+        for (int u = 0; u < 2; u++) {
           const int64_t i1 = ji1 + u * P_L;
-          const p_vf t3 = p_load(&a0[96*i0 + i1]);
-          const p_vf t4 = t3 - P_B(r1);
-          const p_vf t5 = t4 * t4;
-          const p_vf xacc1 = t5;
+          const p_vf t2 = p_load(&a0[96*i0 + i1]);
+          const p_vf t3 = t2 - P_B(r1);
+          const p_vf t4 = t3 * t3;
+          const p_vf xacc1 = t4;
           vacc1[u] = vacc1[u] + xacc1;
         }
       }
-#if P_L >= 16
-      for (; ji1 < 96; ji1 += P_L) {
-        const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t6 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vf t7 = t6 - P_B(r1);
-        const p_vf t8 = t7 * t7;
-        const p_vf xacc1 = p_choosev(m, t8, P_B(0.0f));
-        vacc1[0] = vacc1[0] + xacc1;
-      }
-#endif
     }
-    acc1 += p_sum_lanes(((vacc1[0] + vacc1[1]) + (vacc1[2] + vacc1[3])));
+    acc1 += p_sum_lanes((vacc1[0] + vacc1[1]));
     const float r2 = acc1;
-    const float t9 = r2 / 96.0f;
-    const float t10 = t9 + 9.999999747378752e-06f;
-    const float t11 = 1.0f / sqrtf(t10);
-    const float r3 = t11;
+    const float t5 = r2 / 96.0f;
+    const float t6 = t5 + 9.999999747378752e-06f;
+    const float t7 = 1.0f / sqrtf(t6);
+    const float r3 = t7;
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
         const int64_t i1 = ji1;
-        const p_vf t12 = p_load(&a0[96*i0 + i1]);
-        const p_vf t13 = t12 - P_B(r1);
-        const p_vf t14 = t13 * P_B(r3);
-        const p_vf t15 = p_load(&a1[i1]);
-        const p_vf t16 = t14 * t15;
-        const p_vf t17 = p_load(&a2[i1]);
-        const p_vf t18 = t16 + t17;
-        p_store((void*)&a3[96*i0 + i1], t18);
+        const p_vf t8 = p_load(&a0[96*i0 + i1]);
+        const p_vf t9 = t8 - P_B(r1);
+        const p_vf t10 = t9 * P_B(r3);
+        const p_vf t11 = p_load(&a1[i1]);
+        const p_vf t12 = t10 * t11;
+        const p_vf t13 = p_load(&a2[i1]);
+        const p_vf t14 = t12 + t13;
+        p_store((void*)&a3[96*i0 + i1], t14);
       }
     }
   }

@@ -5,13 +5,13 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   for (int64_t t = begin; t < end; t++) {
     const int64_t i0 = t;
     float acc0 = 0;
-    p_vf vacc0[4];
-    for (int u = 0; u < 4; u++) vacc0[u] = P_B(0.0f);
+    p_vf vacc0[2];
+    for (int u = 0; u < 2; u++) vacc0[u] = P_B(0.0f);
     {
       int64_t ji1 = 0;
-      for (; ji1 + 4 * P_L <= 96; ji1 += 4 * P_L) {
-        #pragma GCC unroll 4
-        for (int u = 0; u < 4; u++) {
+      for (; ji1 + 2 * P_L <= 96; ji1 += 2 * P_L) {
+        #pragma GCC unroll 2
+        for (int u = 0; u < 2; u++) {
           const int64_t i1 = ji1 + u * P_L;
           const p_vf t0 = p_load(&a0[96*i0 + i1]);
           const p_vf t1 = t0 * t0;
@@ -19,32 +19,22 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
           vacc0[u] = vacc0[u] + xacc0;
         }
       }
-#if P_L >= 16
-      for (; ji1 < 96; ji1 += P_L) {
-        const int64_t i1 = ji1;
-        const p_vi m = p_upto(96 - i1);
-        const p_vf t2 = p_load_part(&a0[96*i0 + i1], m);
-        const p_vf t3 = t2 * t2;
-        const p_vf xacc0 = p_choosev(m, t3, P_B(0.0f));
-        vacc0[0] = vacc0[0] + xacc0;
-      }
-#endif
     }
-    acc0 += p_sum_lanes(((vacc0[0] + vacc0[1]) + (vacc0[2] + vacc0[3])));
+    acc0 += p_sum_lanes((vacc0[0] + vacc0[1]));
     const float r0 = acc0;
-    const float t4 = r0 / 96.0f;
-    const float t5 = t4 + 9.999999974752427e-07f;
-    const float t6 = 1.0f / sqrtf(t5);
-    const float r1 = t6;
+    const float t2 = r0 / 96.0f;
+    const float t3 = t2 + 9.999999974752427e-07f;
+    const float t4 = 1.0f / sqrtf(t3);
+    const float r1 = t4;
     {
       int64_t ji1 = 0;
       for (; ji1 + 1 * P_L <= 96; ji1 += 1 * P_L) {
         const int64_t i1 = ji1;
-        const p_vf t7 = p_load(&a0[96*i0 + i1]);
-        const p_vf t8 = t7 * P_B(r1);
-        const p_vf t9 = p_load(&a1[i1]);
-        const p_vf t10 = t8 * t9;
-        p_store((void*)&a2[96*i0 + i1], t10);
+        const p_vf t5 = p_load(&a0[96*i0 + i1]);
+        const p_vf t6 = t5 * P_B(r1);
+        const p_vf t7 = p_load(&a1[i1]);
+        const p_vf t8 = t6 * t7;
+        p_store((void*)&a2[96*i0 + i1], t8);
       }
     }
   }
