@@ -22,7 +22,7 @@ from pliant.codegen.whole_vectors import Around, Points, around_rest, around_who
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Load, walk
-from pliant.schedule.kernel import Member, loads_of
+from pliant.schedule.kernel import Kernel, Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient
 
@@ -47,6 +47,7 @@ class KernelWriter(Body):
         self.accumulators: dict[int, Accumulator] = {}
         self.finished = 0  # values of the outer loops that have names
         self.open: Statements | None = None
+        self.far = _bytes_read(plan.kernel) > self.target.cache_bytes
         self.columns = bool(plan.kernel.reduced) and plan.vector in plan.kernel.outer
         for k, axis in enumerate(dict.fromkeys([a for a, _ in plan.parallel] + plan.inner)):
             self.names.symbols[axis.symbol] = f"i{k}"
@@ -269,8 +270,8 @@ class KernelWriter(Body):
     def _vector_statements(self, vector: Axis, mask: str | None, shared: VectorStatements | None) -> VectorStatements:
         self.known = {}
         self.open = VectorStatements(
-            self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared, self._is_dear()
-        )
+            self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared, self._is_dear(), self.far
+        )  # fmt: skip
         return self.open
 
     def _is_dear(self) -> bool:
@@ -454,3 +455,10 @@ class KernelWriter(Body):
         sign = ">" if loops.accumulate == "max" else "<"
         nan = f"{value} != {value} || " if dtype.is_floating_point else ""
         s.body.append(f"if ({nan}{value} {sign} {element}) {element} = {value};")
+
+
+def _bytes_read(kernel: Kernel) -> int:
+    """How much memory a kernel reads, as far as that is known."""
+    made = {m.loops.out for m in kernel.members}
+    sizes = {b: [n.as_int() for n in b.shape] for m in kernel.members for b in (x.buffer for x in loads_of(m.loops))}
+    return sum(math.prod(n or 0 for n in shape) * b.dtype.itemsize for b, shape in sizes.items() if b not in made)

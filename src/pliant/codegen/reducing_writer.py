@@ -39,6 +39,7 @@ class ReducingWriter(VectorPasses):
             members = [m for m in self.kernel.members if m.inner and m.phase == phase]
             if members:
                 self._pass(members)
+                self.far = False  # the row is in the cache from now on
         self.end()
         for name in self.allocated:
             self.line(f"free({name});")

@@ -45,6 +45,7 @@ _STORES: dict[torch.dtype, tuple[str, str]] = {  # the function, what it stores
     torch.float32: ("p_store", "{0}"), torch.int32: ("p_store", "(p_vf)({0})"), torch.bool: ("p_store8", "p_to8({0} & 1)"),
     torch.bfloat16: ("p_store16", "{0}"), torch.float16: ("p_store16", "{0}"), torch.int64: ("p_store64", "{0}"),
 }  # fmt: skip
+_WHOLE = frozenset((torch.float32, torch.int32))  # of which a vector in memory is as wide as one in a register
 _HALVES = {torch.bfloat16: "bf16", torch.float16: "f16"}
 # operators whose results are halves where their arguments are, on the 16 bits: the sign is a bit
 _OF_HALVES = {"abs": "{0} & 0x7fff", "neg": "{0} ^ 0x8000", "copysign": "({0} & 0x7fff) | ({1} & 0x8000)"}
@@ -64,6 +65,7 @@ _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 class VectorStatements(Statements):
     """Statements of one loop body on vectors. `shared`: another copy of the same body, whose scalar values it may use.
     `apart`: lanes may be read and written one by one where they are far apart, since what is computed of them is dear.
+    `far`: what is loaded lies in no cache.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class VectorStatements(Statements):
         mask: str | None = None,
         shared: VectorStatements | None = None,
         apart: bool = False,
+        far: bool = False,
     ) -> None:
         super().__init__(names, vector, axes, resolve, counter)
+        self.far = far
         self.apart = apart
         self.mask = self.base = mask
         self.one_side = 0  # how many branches around what is being written only one side of which is executed
@@ -297,6 +301,8 @@ class VectorStatements(Statements):
         if template is None:
             raise NoVectorForm(f"{dtype} in memory")
         part, masked = (how, "") if self.mask is None else (f"{how}_part", f", {self.mask}")
+        if self.far and not part and dtype in _WHOLE:
+            part = "_far"
         return template.format(part=part, at=at, masked=masked)
 
     def _fresh(self, ctype: str, text: str) -> str:

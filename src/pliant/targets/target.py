@@ -25,6 +25,7 @@ class Target:
         inside is shared by up to `parts` threads (or blocks).
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
     grain: work, in additions, that is worth a thread.
+    cache_bytes: what a core's own cache holds; what a kernel reads beyond that comes from memory.
     column_block, row_block, split_columns, point_block, tile: points that one thread takes at a time (see `codegen/loops.py`).
     widest_columns: columns of which a thread keeps all accumulators.
     scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
@@ -58,6 +59,7 @@ class Target:
     parts: int = 64
     splits_programs: bool = False
     grain: int = 1 << 17
+    cache_bytes: int = 1 << 20
     column_block: int = 64
     split_columns: int = 256
     widest_columns: int = 4096
