@@ -121,13 +121,14 @@ P_INLINE @F p_log10@(@F x) {
   return p_log_edges@(x, P_FMA@(f, 0.434294492f, k * 0.301025391f) + r);
 }
 """,
+    # the logarithm of 1 + x, and what that sum left out as a part of it: added before the last rounding
     "p_log1p@": """\
 P_INLINE @F p_log1p@(@F x) {
-  const @F u = 1.0f + x;
-  const @F c = x - (u - 1.0f);
-  const @F l = p_log@(u);
-  const @F r = P_CHOOSE@(x == 0.0f, x, l + c / u);
-  return P_CHOOSE@((u > 0.0f) & (x < P_INF), r, l);
+  const @F u = 1.0f + x, c = x - (u - 1.0f);
+  @F f;
+  const @F k = p_log_split@(u, &f), left = P_CHOOSE@((u > 0.0f) & (x < P_INF), c / u, 0.0f);
+  const @F r = (P_FMA@(k, 1.42860677e-6f, p_log_tail@(f)) + left) + f;
+  return P_CHOOSE@(x == 0.0f, x, p_log_edges@(u, P_FMA@(k, 0.693145752f, r)));
 }
 """,
     # Below 0.7 tanh(x) = x + x^3 * P(x^2), above it 1 - 2 / (exp(2 x) + 1), where exp(2 x) + 1 = (2^n + 1) + 2^n * p is
