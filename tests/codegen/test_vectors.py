@@ -15,6 +15,7 @@ from pliant.ir.interpret import run
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import apply, cast, const, index_value, load, where
 from pliant.runtime.compile_program import compile_program
+from pliant.symbolic.expr import symbol
 
 WIDTHS = {
     "native": ("-march=native",),
@@ -392,3 +393,32 @@ def test_rows_that_are_shorter_than_a_vector():
     x = p.tensor(64, 7)
     source = compile_program(p.done(p.pointwise((64, 5), lambda i, j: apply("exp", get(x, i, j + 1))))).source
     assert "p_expv(" in source and "p_load_part(" in source
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_lanes_look_up_an_element_each(dtype, options):
+    """Negative places count from the end; where a choice takes the other side, nothing is looked up."""
+    n, size = 37, 11
+
+    def looked_up(places, name):
+        def value(i):
+            place = apply("check_index", get(places, i), const(size, torch.int64))
+            return cast(load(x, symbol(name), ((symbol(name), place),)), torch.float32)
+
+        return value
+
+    def either(i):
+        return apply("neg", where(get(chosen, i), looked_up(outside, "j1")(i), const(5.0, torch.float32)))
+
+    p = Program()
+    x, places, outside = p.tensor(size, dtype=dtype), p.tensor(n, dtype=torch.int64), p.tensor(n, dtype=torch.int64)
+    chosen = p.tensor(n, dtype=torch.bool)
+    doubled = p.pointwise((n,), lambda i: apply("mul", looked_up(places, "j0")(i), const(2.0, torch.float32)))
+    compiled = compile_program(p.done(doubled, p.pointwise((n,), either)), options)
+    given, at, mask = torch.arange(size).to(dtype), torch.randint(-size, size, (n,)), torch.rand(n) > 0.5
+    want = given[at].float()
+    got = compiled([given, at, torch.where(mask, at, 99), mask])
+    assert torch.equal(got[0], want * 2) and torch.equal(got[1], -torch.where(mask, want, torch.tensor(5.0)))
+    assert "const p_vf" in compiled.source
+    with pytest.raises(IndexError):
+        compiled([given, at, torch.where(mask, at, 99), torch.ones(n, dtype=torch.bool)])

@@ -476,9 +476,12 @@ class Statements:
         known = self.resolve(x, member)
         if known is not None:
             return known
+        return self._element(x, self._nested_index(x, member))
+
+    def _nested_index(self, x: Load, member: Member) -> str:
+        """A load's index as one expression without locals."""
         extra = {s: f"({self._nested(looked_up, member)})" for s, looked_up in x.indirect}
-        text = self.names.text(member.at(x.index), {**self.indirect_names, **extra})
-        return self._element(x, text)
+        return self.names.text(member.at(x.index), {**self.indirect_names, **extra})
 
 
 _TRAPS = frozenset(("floordiv", "truncdiv", "remainder", "fmod", "div"))

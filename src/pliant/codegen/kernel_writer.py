@@ -21,12 +21,13 @@ from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.codegen.whole_vectors import Around, Points, around_rest, around_whole
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.ir.ops import OPS
-from pliant.ir.scalar import Apply, Load, walk
+from pliant.ir.scalar import Apply, Load, Scalar, walk
 from pliant.schedule.kernel import Kernel, Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient
 
 SHORTEST = 4  # points of a loop that is worth writing with vectors: most lanes may be masked, the others take no longer
+LOOKUPS = 8  # elements that are moved one behind the other: a loop's turn takes as long as moving one of them
 DEAR = 12  # additions that an operator costs for which lanes are read and written one by one
 
 Fill = Callable[[Statements], None]  # write the body of a loop
@@ -270,7 +271,8 @@ class KernelWriter(Body):
     def _vector_statements(self, vector: Axis, mask: str | None, shared: VectorStatements | None) -> VectorStatements:
         self.known = {}
         self.open = VectorStatements(
-            self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared, self._is_dear(), self.far
+            self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared, self._is_dear(), self.far,
+            self._computes(),
         )  # fmt: skip
         return self.open
 
@@ -278,6 +280,14 @@ class KernelWriter(Body):
         """Whether a point costs so much that vectors pay even if their lanes are read and written one by one."""
         values = (m.loops.value for m in self.kernel.members)
         return any(OPS[one.op].cost >= DEAR for value in values for one in walk(value) if isinstance(one, Apply))
+
+    def _computes(self) -> bool:
+        """Whether something becomes of what is loaded, for which looked-up elements are worth to be brought into lanes."""
+
+        def computes(x: Scalar) -> bool:
+            return isinstance(x, Apply) and (x.op not in ("cast", "where") or any(map(computes, x.args)))
+
+        return any(isinstance(m.loops, Reduction) or computes(m.loops.value) for m in self.kernel.members)
 
     def _emit_vectors(
         self, main: VectorStatements, rest: VectorStatements | None, vector: Axis, bounds: tuple[str, str], unroll: int
@@ -353,6 +363,8 @@ class KernelWriter(Body):
     def _simd(self, members: list[Member], vector: Axis | None) -> str:
         if vector is not None and reads_far_apart(members, vector):
             return ""
+        if any(load.indirect for m in members for load in loads_of(m.loops)):
+            return f"#pragma GCC unroll {LOOKUPS}"
         ordered = self.plan.kind == "ordered" and self.plan.vector is None
         arg = any(isinstance(m.loops, Reduction) and m.loops.op.startswith("arg") for m in members) and not self.columns
         return "" if ordered or arg else "#pragma omp simd"

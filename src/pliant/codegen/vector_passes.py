@@ -35,6 +35,7 @@ from pliant.schedule.kernel import Member
 COLUMN_TERMS = 32  # rows that a lane sums before they are added to its column's total
 WIDE_TERMS = 8  # the same where rows are long: so many of them are read side by side
 LONG_ROW = 256
+LOOKUP = 10  # additions that an element costs which is looked up
 HELD_TERMS = 4096  # terms of several rows that lanes sum before they are added to the total
 
 Loop = tuple[Axis, tuple[str, str]]  # with its bounds
@@ -42,7 +43,9 @@ Loop = tuple[Axis, tuple[str, str]]  # with its bounds
 
 def cost_of(m: Member) -> int:
     """What a point of a computation costs, in additions."""
-    return sum(OPS[s.op].cost for s in walk(m.loops.value) if isinstance(s, Apply))
+    nodes = list(walk(m.loops.value))
+    looked_up = sum(isinstance(s, Load) and bool(s.indirect) for s in nodes)
+    return LOOKUP * looked_up + sum(OPS[s.op].cost for s in nodes if isinstance(s, Apply))
 
 
 class VectorPasses(KernelWriter):

@@ -59,13 +59,14 @@ _SPACED: dict[str, frozenset[torch.dtype]] = {  # element types that have loads 
     "_pairs": frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int64)),
 }
 _ONE_SIDE = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int32))  # any value of these is one of a lane
+_LOOKED_UP = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int32))
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 
 
 class VectorStatements(Statements):
     """Statements of one loop body on vectors. `shared`: another copy of the same body, whose scalar values it may use.
     `apart`: lanes may be read and written one by one where they are far apart, since what is computed of them is dear.
-    `far`: what is loaded lies in no cache.
+    `far`: what is loaded lies in no cache. `lookups`: lanes may look up an element each.
     """
 
     def __init__(
@@ -79,9 +80,11 @@ class VectorStatements(Statements):
         shared: VectorStatements | None = None,
         apart: bool = False,
         far: bool = False,
+        lookups: bool = False,
     ) -> None:
         super().__init__(names, vector, axes, resolve, counter)
         self.far = far
+        self.lookups = lookups
         self.apart = apart
         self.mask = self.base = mask
         self.one_side = 0  # how many branches around what is being written only one side of which is executed
@@ -245,6 +248,8 @@ class VectorStatements(Statements):
         known = self.resolve(x, member)
         if known is not None:
             return known
+        if any(self._varies(looked_up, member) for _, looked_up in x.indirect):
+            return self._looked_up(x, member)
         text = self.index(x.index, x.indirect, member)
         e = member.at(x.index)
         if self._depends(e):
@@ -252,6 +257,31 @@ class VectorStatements(Statements):
         if self.guarded and not self.in_range(x, member):
             raise NoVectorForm("one element for all lanes, where it may not be read")
         return self.define(self._element(x, text), x.dtype, False)
+
+    def _varies(self, x: Scalar, member: Member) -> bool:
+        """Whether what is looked up may differ from lane to lane."""
+        indices = [s.index if isinstance(s, Load) else s.expr for s in walk(x) if isinstance(s, (Load, IndexValue))]
+        return any(self.vector in member.at(e).free for e in indices)
+
+    def _looked_up(self, x: Load, member: Member) -> str:
+        """Elements that each lane looks up by itself: read one by one, straight into their lanes."""
+        loads = [s for s in walk(x) if isinstance(s, Load)]
+        known = any(self.resolve(s, member) is not None for s in loads)
+        if not self.lookups or known or x.dtype not in _LOOKED_UP:
+            raise NoVectorForm("elements that are not neighbours")
+        assert self.vector is not None
+        lanes, point, here = f"t{self.counter[0]}", self.names.symbols[self.vector], f"t{self.counter[0] + 1}"
+        self.counter[0] += 2
+        element = f"{self.names.buffer(x.buffer)}[{self._nested_index(x, member)}]"
+        inside = "" if self.mask is None else f"if ({self.mask}[k]) "
+        self.body += [
+            f"{_TYPES[x.dtype]} {lanes} = {{}};",
+            f"const int64_t {here} = {point};",
+            "#pragma GCC unroll 16",
+            f"P_EACH {inside}{{ const int64_t {point} = {here} + k; {lanes}[k] = {element}; }}",
+        ]
+        self.varying.add(lanes)
+        return lanes
 
     def _neighbours(self, x: Load, e: Expr, index: str) -> str:
         """Elements that lie side by side, in either order, are every second one, or are read by two lanes each (`i // 2`)."""
@@ -376,11 +406,18 @@ class VectorStatements(Statements):
         self.varying.add(found)
         return found
 
+    def _may_fail(self, x: Scalar, member: Member) -> bool:
+        """Whether vectors of `x` may fail where a lane is not chosen: not what lanes look up by themselves."""
+        if isinstance(x, Load) and any(self._varies(looked_up, member) for _, looked_up in x.indirect):
+            return False
+        parts = x.args if isinstance(x, Apply) else [s for _, s in x.indirect] if isinstance(x, Load) else []
+        return may_fail(x) or any(self._may_fail(part, member) for part in parts)
+
     def _branch(self, x: Scalar, member: Member, chosen: str) -> str:
         """One side of a choice; what may lie outside its buffer is loaded only where it is chosen."""
         if self._is_safe(x, member):
             return self.value(x, member)
-        if any(map(may_fail, walk(x))):
+        if self._may_fail(x, member):
             raise NoVectorForm("a choice of what may fail")
         before = self.mask
         self.mask = self._local("p_vi", chosen if before is None else f"{before} & {chosen}")
