@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import pliant
 from loop_programs import Program, gelu, get, layer_norm, softmax
 from pliant.ir.interpret import run
 from pliant.ir.loops import Axis, Buffer, LoopProgram, Pointwise
@@ -326,3 +327,24 @@ def test_strides_of_one_element_say_nothing():
     data, more = torch.randn(1, 4), torch.randn(5)
     (found,) = compile_program(program)([data.as_strided((1, 4), (3, 1)), more])
     torch.testing.assert_close(found, data[0, 2] + more)
+
+
+@pytest.mark.parametrize("shape", [(4, 300), (40, 37), (9000,), (3, 9000)])
+def test_rows_that_are_put_together_have_a_loop_for_each_part(shape):
+    """Also where threads take pieces of a row."""
+
+    def moved(a, b):
+        return a.roll(3, -1), torch.cat([a, b], -1), torch.nn.functional.pad(a, (5, 2)), a.roll(-3, -1) * 2
+
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        a, b = (torch.randint(-99, 99, shape).to(dtype) for _ in range(2))
+        for got, want in zip(pliant.compile(moved)(a, b), moved(a, b), strict=True):
+            assert torch.equal(got, want)
+    p = Program()
+    x = p.tensor(4, 300)
+
+    def rolled(i, j):
+        return where(apply("lt", index_value(j, torch.int64), const(3, torch.int64)), get(x, i, j + 297), get(x, i, j - 3))
+
+    source = compile_program(p.done(p.pointwise((4, 300), rolled))).source
+    assert "int64_t ji1 = 3;" in source and "choose" not in source

@@ -81,9 +81,3 @@ def test_halves_that_are_moved_are_not_converted():
     for function in (lambda a: F.pad(a, (3, 5)), lambda a: torch.cat([a, a.flip(0)]), lambda a: a.roll(3, 0)):
         found, expected = pliant.compile(function)(special), function(special)
         assert torch.equal(found.view(torch.int16), expected.view(torch.int16))
-
-
-def test_a_loop_for_each_part_of_a_long_row_that_is_moved():
-    loops = lowered(lambda a: a.roll(3, 1), torch.randn(4, 300)).computations
-    assert len(loops) == 2
-    assert len(lowered(lambda a: a.roll(3, 1) * 2, torch.randn(4, 300)).computations) == 1

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
 from pliant.codegen.expressions import MEMORY_TYPES, Body, Statements, cast_text, register_type
-from pliant.codegen.loops import LoopPlan, reads_far_apart, step_along
+from pliant.codegen.loops import LoopPlan, bytes_read, reads_far_apart, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.codegen.whole_vectors import Around, Points, around_rest, around_whole
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Load, Scalar, walk
-from pliant.schedule.kernel import Kernel, Member, loads_of
+from pliant.lowering.seams import chosen, is_only_moved, ranges_of
+from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient
 
@@ -48,7 +50,8 @@ class KernelWriter(Body):
         self.accumulators: dict[int, Accumulator] = {}
         self.finished = 0  # values of the outer loops that have names
         self.open: Statements | None = None
-        self.far = _bytes_read(plan.kernel) > self.target.cache_bytes
+        self.divided: list[Member] = []  # they live as long as the names that are given to their values
+        self.far = bytes_read(plan.kernel) > self.target.cache_bytes
         self.columns = bool(plan.kernel.reduced) and plan.vector in plan.kernel.outer
         for k, axis in enumerate(dict.fromkeys([a for a, _ in plan.parallel] + plan.inner)):
             self.names.symbols[axis.symbol] = f"i{k}"
@@ -119,7 +122,7 @@ class KernelWriter(Body):
             self._section(self.kernel.members, None, None)
             return
         if self._is_direct():
-            self._section(self.kernel.members, self.plan.vector, ("begin", "end"))
+            self._parts_of_row(self.plan.vector, ("begin", "end"))
             return
         self._decompose()
         blocked = {axis for axis, block in self.plan.parallel if block is not None}
@@ -131,9 +134,30 @@ class KernelWriter(Body):
             opened += 1
         name = self.names.symbols[self.plan.vector.symbol]
         bounds = (f"{name}b", f"{name}e") if self.plan.vector in blocked else None
-        self._section(self.kernel.members, self.plan.vector, bounds)
+        self._parts_of_row(self.plan.vector, bounds)
         for _ in range(opened):
             self.end()
+
+    def _parts_of_row(self, vector: Axis, bounds: tuple[str, str] | None) -> None:
+        """The innermost loop, or one for each part of a row that is only put together."""
+        first, *others = self.kernel.members
+        extent, value = vector.extent.as_int(), first.loops.value
+        own = next((s for s, e in first.place.items() if e is vector.symbol), None)
+        if own is None or extent is None or others or self.staged or not is_only_moved(value):
+            self._section(self.kernel.members, vector, bounds)
+            return
+        ranges = ranges_of(value, own, extent)
+        if len(ranges) == 1:
+            self._section(self.kernel.members, vector, bounds)
+            return
+        for begin, end in ranges:
+            part = Member(replace(first.loops, value=chosen(value, own, begin)), first.place, True, 0)
+            self.order[id(part)] = 0
+            self.divided.append(part)
+            limits = (str(begin), str(end))
+            if bounds is not None:
+                limits = (f"p_max({bounds[0]}, {begin})", f"p_min({bounds[1]}, {end})")
+            self._section([part], vector, limits)
 
     def _stage_transposed(self, tiled: Axis, vector: Axis) -> None:
         """Copy tiles of what runs along `tiled` into small arrays that run along `vector`."""
@@ -336,8 +360,9 @@ class KernelWriter(Body):
         extent, name = vector.extent.as_int(), self.names.symbols[vector.symbol]
         if extent is None:
             return Points()
-        if bounds == ("0", str(extent)):
-            return Points(extent, extent)
+        if bounds[0].isdigit() and bounds[1].isdigit():
+            points = int(bounds[1]) - int(bounds[0])
+            return Points(points, points)
         if bounds != (f"{name}b", f"{name}e"):
             return Points(most=extent)
         block = next(block for axis, block in self.plan.parallel if axis is vector) or extent
@@ -467,10 +492,3 @@ class KernelWriter(Body):
         sign = ">" if loops.accumulate == "max" else "<"
         nan = f"{value} != {value} || " if dtype.is_floating_point else ""
         s.body.append(f"if ({nan}{value} {sign} {element}) {element} = {value};")
-
-
-def _bytes_read(kernel: Kernel) -> int:
-    """How much memory a kernel reads, as far as that is known."""
-    made = {m.loops.out for m in kernel.members}
-    sizes = {b: [n.as_int() for n in b.shape] for m in kernel.members for b in (x.buffer for x in loads_of(m.loops))}
-    return sum(math.prod(n or 0 for n in shape) * b.dtype.itemsize for b, shape in sizes.items() if b not in made)

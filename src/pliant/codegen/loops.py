@@ -14,6 +14,7 @@ Holds:  merging keeps every index expression's value; the choice affects speed o
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -242,6 +243,13 @@ def reads_far_apart(members: Sequence[Member], vector: Axis) -> bool:
             e = m.at(load.index)
             far[load.buffer, step_along(e, vector)].add(e)
     return any(FAR <= step < _IRREGULAR and len(indices) > 1 for (_, step), indices in far.items())
+
+
+def bytes_read(kernel: Kernel) -> int:
+    """How much memory a kernel reads, as far as that is known."""
+    made = {m.loops.out for m in kernel.members}
+    sizes = {b: [n.as_int() for n in b.shape] for m in kernel.members for b in (x.buffer for x in loads_of(m.loops))}
+    return sum(math.prod(n or 0 for n in shape) * b.dtype.itemsize for b, shape in sizes.items() if b not in made)
 
 
 def _largest_stride(weighted: list[tuple[Expr, int]], axis: Axis) -> int:

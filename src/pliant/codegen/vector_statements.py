@@ -267,7 +267,7 @@ class VectorStatements(Statements):
         """Elements that each lane looks up by itself: read one by one, straight into their lanes."""
         loads = [s for s in walk(x) if isinstance(s, Load)]
         known = any(self.resolve(s, member) is not None for s in loads)
-        if not self.lookups or known or x.dtype not in _LOOKED_UP:
+        if not self.lookups or known or any(s.indirect for s in loads if s is not x) or x.dtype not in _LOOKED_UP:
             raise NoVectorForm("elements that are not neighbours")
         assert self.vector is not None
         lanes, point, here = f"t{self.counter[0]}", self.names.symbols[self.vector], f"t{self.counter[0] + 1}"

@@ -4,8 +4,8 @@ In:     a loop: its axes, where it stores (a flat index), the value that it stor
 Out:    `parts`: the loop as it is, or several over ranges of its innermost axis, none of which chooses between parts.
 Holds:  a loop is divided only where a part is read with a step along that axis, as a transposed one is, or is dear to compute.
         The first would go element by element, with all that is computed from the parts, and of the second all parts would be
-        computed for each element. Long rows that are only moved are divided as well: a copy has no time for choices. Otherwise
-        one loop with a choice is as fast.
+        computed for each element. Otherwise one loop with a choice is as fast, but where elements are only moved: a copy has no
+        time for choices, and its writer goes through the parts of each row in turn (`ranges_of`, `chosen`), as memory lies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pliant.symbolic.traverse import linear_coefficient
 from pliant.symbolic.traverse import substitute as replaced
 
 _LEAST = 32  # elements along the axis that are worth a loop
-_LONG = 256  # elements along the axis that are only moved, some of which may be a short part
 _MOST = 4  # parts
 _MOVING = frozenset(("where", "cast", "lt", "ge", "bit_and"))
 _DEAR = 12  # additions that one element of a part costs, as an exponential does
@@ -34,11 +33,16 @@ def parts(axes: tuple[Axis, ...], flat: Expr, value: Scalar) -> list[Loop]:
     extent = None if inner is None else inner.extent.as_int()
     if inner is None or extent is None:
         return [(axes, flat, value)]
-    ends = [*sorted(_seams(value, inner.symbol, extent)), extent]
-    ranges = list(zip([0, *ends], ends))
-    if not 1 < len(ranges) <= _MOST or not _pays(value, inner.symbol, ranges):
+    ranges = ranges_of(value, inner.symbol, extent)
+    if len(ranges) == 1 or not _pays(value, inner.symbol, ranges):
         return [(axes, flat, value)]
     return [_over(axes, flat, value, inner, begin, end) for begin, end in ranges]
+
+
+def ranges_of(value: Scalar, symbol: Symbol, extent: int) -> list[tuple[int, int]]:
+    """The parts of an axis between which no condition on the place along it changes; all of it if there are too many."""
+    ends = [*sorted(_seams(value, symbol, extent)), extent]
+    return list(zip([0, *ends], ends)) if len(ends) <= _MOST else [(0, extent)]
 
 
 def _step(index: Expr, symbol: Symbol) -> int | None:
@@ -67,9 +71,7 @@ def _seams(value: Scalar, symbol: Symbol, extent: int) -> set[int]:
 
 
 def _pays(value: Scalar, symbol: Symbol, ranges: list[tuple[int, int]]) -> bool:
-    """Whether what is chosen from by the place along the axis is read with a step along it, dear, or only moved."""
-    if _is_only_moved(value):
-        return ranges[-1][1] >= _LONG
+    """Whether what is chosen from by the place along the axis is read with a step along it, or dear."""
     if any(end - begin < _LEAST for begin, end in ranges):
         return False
     choices = (n for n in walk(value) if type(n) is Apply and n.op == "where" and _bound(n.args[0], symbol) is not None)
@@ -77,7 +79,8 @@ def _pays(value: Scalar, symbol: Symbol, ranges: list[tuple[int, int]]) -> bool:
     return any(_is_dear(part) or any(_is_stepped(one, symbol) for one in loads(part)) for part in parts)
 
 
-def _is_only_moved(value: Scalar) -> bool:
+def is_only_moved(value: Scalar) -> bool:
+    """Whether nothing is computed but what is chosen."""
     return all(n.op in _MOVING for n in walk(value) if type(n) is Apply)
 
 
@@ -93,10 +96,10 @@ def _over(axes: tuple[Axis, ...], flat: Expr, value: Scalar, inner: Axis, begin:
     """The loop over the points from `begin` to `end` of an axis."""
     place: Mapping[Symbol, Expr] = {inner.symbol: inner.symbol + begin}
     ranged = tuple([Axis(a.symbol, Integer(end - begin)) if a is inner else a for a in axes])
-    return ranged, replaced(flat, place), substitute(_chosen(value, inner.symbol, begin), place)
+    return ranged, replaced(flat, place), substitute(chosen(value, inner.symbol, begin), place)
 
 
-def _chosen(value: Scalar, symbol: Symbol, begin: int) -> Scalar:
+def chosen(value: Scalar, symbol: Symbol, begin: int) -> Scalar:
     """The value where conditions on the place along the axis are as at `begin`; what is not chosen is left out."""
     made: dict[Scalar, Scalar] = {}
 

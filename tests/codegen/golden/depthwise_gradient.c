@@ -1,42 +1,58 @@
 static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64_t slot, int32_t* p_error) {
-  const float* const a0 = p[0];
-  float* const a1 = p[1];
+  float* const a0 = p[0];
+  const float* const a1 = p[1];
   for (int64_t t = begin; t < end; t++) {
     const int64_t i1 = t % (14);
     const int64_t q1 = t / (14);
     const int64_t i0 = q1;
+    {
+      int64_t ji2 = 0;
+      for (; ji2 < 1; ji2 += P_L) {
+        const int64_t i2 = ji2;
+        const p_vi m = p_upto(1 - i2);
+        p_store_part((void*)&a0[14*i1 + i2 + 196*i0], P_B(0.0f), m);
+      }
+    }
     const int64_t t0 = (int64_t)(i1);
     _Bool t1 = t0 >= 1; P_OPAQUE(t1);
     _Bool t2 = t0 < 13; P_OPAQUE(t2);
     _Bool t3 = t1 & t2; P_OPAQUE(t3);
     {
-      int64_t ji2 = 0;
+      int64_t ji2 = 1;
 #if P_L <= 8
-      for (; ji2 + 1 * P_L <= 14; ji2 += 1 * P_L) {
+      for (; ji2 + 1 * P_L <= 13; ji2 += 1 * P_L) {
         const int64_t i2 = ji2;
-        const p_vi t4 = P_BI((int32_t)(i2)) + p_lanes();
-        const p_vi t5 = t4 >= P_BI(p_clamp(1));
-        const p_vi t6 = P_MASK(t3) & t5;
-        const p_vi t7 = t4 < P_BI(p_clamp(13));
-        const p_vi t8 = t6 & t7;
-        const p_vi t9 = t8;
-        const p_vf t10 = p_load_part(&a0[12*i1 + i2 + 144*i0 - 13], t9);
-        const p_vf t11 = p_choosev(t8, t10, P_B(0.0f));
-        p_store((void*)&a1[14*i1 + i2 + 196*i0], t11);
+        p_vf t4;
+        if (t3) {
+          const p_vf t5 = p_load(&a1[12*i1 + i2 + 144*i0 - 13]);
+          t4 = t5;
+        } else {
+          t4 = P_B(0.0f);
+        }
+        p_store((void*)&a0[14*i1 + i2 + 196*i0], t4);
       }
 #endif
+#if P_L >= 8
+      for (; ji2 < 13; ji2 += P_L) {
+        const int64_t i2 = ji2;
+        const p_vi m = p_upto(13 - i2);
+        p_vf t6;
+        if (t3) {
+          const p_vf t7 = p_load_part(&a1[12*i1 + i2 + 144*i0 - 13], m);
+          t6 = t7;
+        } else {
+          t6 = P_B(0.0f);
+        }
+        p_store_part((void*)&a0[14*i1 + i2 + 196*i0], t6, m);
+      }
+#endif
+    }
+    {
+      int64_t ji2 = 13;
       for (; ji2 < 14; ji2 += P_L) {
         const int64_t i2 = ji2;
         const p_vi m = p_upto(14 - i2);
-        const p_vi t12 = P_BI((int32_t)(i2)) + p_lanes();
-        const p_vi t13 = t12 >= P_BI(p_clamp(1));
-        const p_vi t14 = P_MASK(t3) & t13;
-        const p_vi t15 = t12 < P_BI(p_clamp(13));
-        const p_vi t16 = t14 & t15;
-        const p_vi t17 = m & t16;
-        const p_vf t18 = p_load_part(&a0[12*i1 + i2 + 144*i0 - 13], t17);
-        const p_vf t19 = p_choosev(t16, t18, P_B(0.0f));
-        p_store_part((void*)&a1[14*i1 + i2 + 196*i0], t19, m);
+        p_store_part((void*)&a0[14*i1 + i2 + 196*i0], P_B(0.0f), m);
       }
     }
   }
