@@ -347,4 +347,4 @@ def test_rows_that_are_put_together_have_a_loop_for_each_part(shape):
         return where(apply("lt", index_value(j, torch.int64), const(3, torch.int64)), get(x, i, j + 297), get(x, i, j - 3))
 
     source = compile_program(p.done(p.pointwise((4, 300), rolled))).source
-    assert "int64_t ji1 = 3;" in source and "choose" not in source
+    assert "int64_t ji1 = 3;" in source and "= p_choosev(" not in source
