@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import pliant
+from lowering.tracing import lowered
 from pliant.debug import events
 
 inf, nan = float("inf"), float("nan")
@@ -42,3 +43,9 @@ def test_what_stays_a_call_is_right():
     assert not same(lambda b, x: torch.searchsorted(b, x), rows, values, dynamic=True)
     assert not same(lambda b, x: torch.searchsorted(b, x.t()), rows, torch.randn(70, 5))
     assert not same(lambda b, x: torch.searchsorted(b[:, :0], x), rows, values)
+
+
+def test_rows_of_halves_are_converted_once():
+    """Compilers have vectors of lookups for words alone."""
+    loops = lowered(torch.searchsorted, torch.empty(4, 64).bfloat16(), torch.empty(4, 9).bfloat16()).computations
+    assert [loop.out.dtype for loop in loops] == [torch.float32, torch.int64]

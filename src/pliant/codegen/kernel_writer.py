@@ -388,7 +388,7 @@ class KernelWriter(Body):
     def _simd(self, members: list[Member], vector: Axis | None) -> str:
         if vector is not None and reads_far_apart(members, vector):
             return ""
-        if any(load.indirect for m in members for load in loads_of(m.loops)):
+        if not self._computes() and any(load.indirect for m in members for load in loads_of(m.loops)):
             return f"#pragma GCC unroll {LOOKUPS}"
         ordered = self.plan.kind == "ordered" and self.plan.vector is None
         arg = any(isinstance(m.loops, Reduction) and m.loops.op.startswith("arg") for m in members) and not self.columns

@@ -17,6 +17,7 @@ from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.tensors import Index, Tensor, contiguous_strides, opmath
 from pliant.symbolic.expr import ZERO, Expr
+from pliant.targets.registry import target_of
 
 aten = torch.ops.aten
 _LONGEST = 1 << 20  # elements of a row
@@ -51,8 +52,11 @@ def _search(low: Lowering, out: torch.Tensor, rows: Tensor, values: Tensor, righ
         raise Unsupported("other rows than values have")
     if any(t.fake is None or low.strides_of(t.fake) != contiguous_strides(t.shape) for t in (rows, values)):
         raise Unsupported("a copy, of which eager warns")
-    low.realize(rows)
     math = opmath(values.dtype)
+    if math is not rows.dtype and target_of(out.device).looks_up_words:
+        halves = rows
+        rows = low.pointwise(math, halves.shape, halves.math_at, halves.weight)
+    low.realize(rows)
 
     def at(index: Index) -> Scalar:
         outer = [*index[:-1]] if len(rows.shape) > 1 else []

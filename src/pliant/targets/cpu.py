@@ -24,4 +24,5 @@ def target() -> Target:
         adds_in_order=True,
         adds_while_scanning=True,
         depthwise_gradients=True,
+        looks_up_words=True,
     )

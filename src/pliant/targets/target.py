@@ -41,6 +41,7 @@ class Target:
     adds_atomically: they do not, but add atomically, in any order, as the library does.
     scan_row: running sums along rows are loops, of chunks where there are few rows of many times so many elements; 0: the
         library's are kept.
+    looks_up_words: lanes look up words, not halves: what is searched again and again is converted before.
     dense_masks: fused attention takes only masks whose last dimension is dense.
     narrow_index: indices are computed in 32 bits where ranges allow it.
     function_share, library_share: time of a function like exp that is written out for vectors, and of one that a library
@@ -80,6 +81,7 @@ class Target:
     adds_atomically: bool = False
     depthwise_gradients: bool = False
     scan_row: int = 0
+    looks_up_words: bool = False
     dense_masks: bool = False
     narrow_index: bool = False
     function_share: float = 0.5
