@@ -284,3 +284,16 @@ def test_calls_that_are_flat_and_others_mean_the_same():
     ):  # fmt: skip
         with pytest.raises(ConstraintError):
             call()
+
+
+def test_writes_to_a_part_are_printed_as_operators():
+    def fn(x):
+        y = x * 2
+        y[1:] = 0
+        return y
+
+    program = pliant.export(fn, (torch.randn(4, 3),), dynamic_shapes=({0: pliant.Dim("n")},))
+    scope = {"torch": torch}
+    exec(str(program), scope)
+    x = torch.randn(5, 3)
+    assert torch.equal(scope["forward"](x)[0], fn(x))

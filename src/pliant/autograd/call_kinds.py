@@ -38,6 +38,23 @@ def _pure(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
     return outputs
 
 
+def _clone(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """In an order of memory that the caller wants, it is made where C++ has seen that elements lie otherwise."""
+    copy, source = _pure(mode, func, args, kwargs), args[0]
+    if mode.in_doubt is not None and kwargs.get("memory_format") not in (None, torch.preserve_format):
+        if not all(type(n) is int for n in source.spec.size_key):
+            mode.in_doubt.note_copy(alias_of(source).base, alias_of(copy).base)
+    return copy
+
+
+def _unsafe_view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Of a copy that is not used otherwise: a tensor of its own."""
+    found = _pure(mode, func, args, kwargs)
+    if mode.in_doubt is not None:
+        mode.in_doubt.note_other(alias_of(args[0]).base, alias_of(found).base)
+    return found
+
+
 def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The first argument is what is viewed."""
     source = args[0] if type(args[0]) is FakeTensor else mode.constant(args[0])
@@ -294,6 +311,8 @@ _handlers: dict[Any, Handler] = {
     **dict.fromkeys(_DISGUISED_VIEWS, _disguised_view),
     **dict.fromkeys(COMPUTED, _lazy_view),
     _aten._efficientzerotensor.default: _zeros,
+    _aten.clone.default: _clone,
+    _aten._unsafe_view.default: _unsafe_view,
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,
     _aten.bernoulli.p: _bernoulli,

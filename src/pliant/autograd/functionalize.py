@@ -22,6 +22,7 @@ from torch import fx
 
 from pliant.autograd.aliases import COMPUTED, Alias, Base, ViewStep, alias_of
 from pliant.autograd.call_kinds import handler_of
+from pliant.autograd.copies_in_doubt import CopiesInDoubt
 from pliant.autograd.functional_ops import check_unseen
 from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
 from pliant.autograd.scatter import placed, write_through
@@ -50,6 +51,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.written: list[tuple[Base, Any]] = []  # what was written, and the node that did
         self.hooks: list[Hook] = []
         self.views: list[FakeTensor] = []
+        self.in_doubt = CopiesInDoubt() if shape_env is not None and shape_env.takes_copies else None
         self.last_primal: fx.Node | None = None  # constants become placeholders after this one
 
     def close(self) -> None:
@@ -64,6 +66,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.freed.clear()
         self.written.clear()
         self.hooks.clear()
+        self.in_doubt = None
 
     def note_hook(self, tensor: FakeTensor) -> None:
         self.hooks.append(Hook(self.origin, gradient_of(tensor)))
@@ -172,6 +175,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
     def read(self, alias: Alias) -> fx.Node:
         """The node of the alias's present value; views that are out of date are made again."""
         base = alias.base
+        if self.in_doubt is not None:
+            self.in_doubt.note_read(alias)
         if alias.version != base.version:
             alias.node = self._made_again(alias)
             alias.version = base.version
@@ -213,6 +218,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             check_unseen(base.node, self.origin)
         base.counted = base.counted or counted
         self.written.append((base, self.origin))
+        if self.in_doubt is not None:
+            self.in_doubt.note_write(base)
         base.node = self._restrided(base, value)
         base.version += 1
         alias.node, alias.version = (base.node if whole else own), base.version

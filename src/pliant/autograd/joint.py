@@ -65,6 +65,7 @@ class JointGraph:
     tangents, as bits, that lead there through functions which the program has run backward.
     `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
     `read_first`: the inputs that are written when autograd has noted all that reads them.
+    `copies_show`: see `copies_in_doubt.py`.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
 
@@ -84,6 +85,7 @@ class JointGraph:
     hooked: list[int] = field(default_factory=list)
     affine: bool = False
     read_first: frozenset[int] = frozenset()
+    copies_show: bool = False
 
     @property
     def results(self) -> list[Any]:
@@ -336,6 +338,8 @@ class _Tracer:
         outputs = self.forward()
         self._check_flags()
         plan = plan_outputs(outputs, self.inputs, self.histories)
+        if mode.in_doubt is not None:
+            mode.in_doubt.note_outputs(outputs)
         self._check_inference_tensors(plan)
         check_overlap(self.captured.inputs, {write.input for write in plan.writes})
         if not self.captured.attributes.get("whole"):
@@ -402,11 +406,12 @@ class _Tracer:
             node.meta.update(val=target.meta["val"], stage="forward", eager_saves=_is_saved(value))
         graph.output((*results, *gradients))
         affine = bool(self.mode.hooks)
+        copies_show = self.mode.in_doubt is not None and self.mode.in_doubt.show
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
             self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, freed=self.freed, hooked=self.hooked,
-            affine=affine,
+            affine=affine, copies_show=copies_show,
         )  # fmt: skip
 
 

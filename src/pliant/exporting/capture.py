@@ -127,6 +127,9 @@ def _captured(example: Example, sizes: Sizes) -> _Attempt:
             f"the graph cannot be made: {error.what}", kind=error.kind, where=error.where, why=error.why, do=error.do
         ) from None
     assert isinstance(joint, JointGraph)
+    if joint.copies_show:
+        traced.forget()
+        return _captured(example, Sizes(sizes.places, sizes.hints, copies=False))
     if sizes.env is not captured.shape_env:
         sizes.start(captured.shape_env)
     return _Attempt(example, sizes, traced, joint)

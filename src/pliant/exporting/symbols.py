@@ -123,11 +123,12 @@ def _of_root(said: Size) -> tuple[int, int]:
 
 class Sizes(DynamicPolicy):
     """The policy of one export. After a capture `exprs` has the size of each place, `symbols` the place whose size a
-    symbol is, `declared` what was said of them beyond ranges."""
+    symbol is, `declared` what was said of them beyond ranges. `copies`: memory may be copied where a view would do at
+    some sizes."""
 
-    def __init__(self, places: Sequence[Place], hints: Mapping[str, int]) -> None:
+    def __init__(self, places: Sequence[Place], hints: Mapping[str, int], copies: bool = True) -> None:
         super().__init__(False, may_break=False)
-        self.places, self.hints = places, hints
+        self.places, self.hints, self.copies = places, hints, copies
         self.env: ShapeEnv | None = None
         self.exprs: dict[tuple[int, int], Expr] = {}
         self.symbols: dict[Symbol, Place] = {}
@@ -151,7 +152,7 @@ class Sizes(DynamicPolicy):
     def start(self, env: ShapeEnv) -> None:
         """Make the symbols of an attempt: first those of Dims that are sizes themselves."""
         self.env, self.exprs, self.symbols, self.declared = env, {}, {}, []
-        env.takes_fallbacks = True
+        env.takes_fallbacks, env.takes_copies = True, self.copies
         roots: dict[str, Expr] = {}
         for place in sorted(self.places, key=lambda one: isinstance(one.said, Derived)):
             self.exprs[place.tensor, place.dim] = self._expr(env, place, roots)

@@ -22,7 +22,7 @@ from pliant.graph.tensor_spec import keys_of
 from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.symbolic.expr import Symbol, lit
 from pliant.symbolic.printer import to_python
-from pliant.torch_adapter import RUNS_AS, OpOverload
+from pliant.torch_adapter import OpOverload
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _SHORT = {
@@ -75,7 +75,7 @@ class _Writer:
         if node.target in CHECKS:
             condition: Any = node.args[0]
             return f"assert {to_python(unlearnt(condition), self.names)}, {node.args[2]!r}"
-        target: Any = RUNS_AS.get(node.target, node.target)
+        target: Any = node.target
         arguments = [self.value(a) for a in node.args] + [f"{k}={self.value(v)}" for k, v in node.kwargs.items()]
         call = f"{_function(target)}({', '.join(arguments)})"
         if getattr(target, "__name__", "") == "getitem":

@@ -99,6 +99,7 @@ class ShapeEnv:
         self.foresee: Callable[[Expr], bool | None] = lambda e: None
         self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
         self.takes_fallbacks = False  # whether a "no" of `certain` needs no guard
+        self.takes_copies = False  # the same where C++ asks whether a view will do, and copies otherwise
         self.lends = False  # whether a trace is on that calls `settle` at each operator
         self.lent: Expr | None = None  # see `lend`
         self.declared: dict[Symbol, Interval] = {}
@@ -362,9 +363,11 @@ class ShapeEnv:
             self.specializations.append(Specialization(e, value, self._origin()))
         return value
 
-    def certain(self, e: Expr) -> bool:
-        """Whether `e` holds, asked by who is right for every value if told False: then an export makes no guard."""
-        if self.takes_fallbacks and self.statically_known(e) is None and self.hint(e) in (False, None):
+    def certain(self, e: Expr, copies: bool = False) -> bool:
+        """Whether `e` holds, asked by who is right for every value if told False: then an export makes no guard. `copies`:
+        who is told False copies memory."""
+        takes = self.takes_copies if copies else self.takes_fallbacks
+        if takes and self.statically_known(e) is None and self.hint(e) in (False, None):
             return False
         return bool(self.evaluate(e, fallback=False))
 

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 _EXACT = 1 << 53
 # Code of ATen that is right for every value if it is told that nothing is certain: sizes that broadcast (which it requires
-# to be equal then), the order of memory (it copies, or assumes nothing), sizes of views.
-_CERTAIN = ("ATen/ExpandUtils.cpp", "core/Contiguity.h", "ATen/TensorUtils.cpp", "ATen/InferSize.h")
+# to be equal then), the order of memory (it assumes nothing), sizes of views, products (sizes 1 are as others).
+_CERTAIN = ("ATen/ExpandUtils.cpp", "core/Contiguity.h", "ATen/InferSize.h", "native/Linear.cpp")
+# Code that copies memory if it is told so, where a view would do at some sizes.
+_COPIES = ("ATen/TensorUtils.cpp", "core/TensorBase.h")
 # PyTorch's check of a gradient's shape. It asks whether sizes are 1 where they are the same in any case.
 _GRADIENT_SHAPES = "autograd/input_metadata.cpp"
 # PyTorch's derivative formulas. They ask for numbers to make an index of all elements (`as_strided`'s).
@@ -67,7 +69,8 @@ class SymNode:
     fx_node = None
 
     def has_hint(self) -> bool:
-        return self.hint is not None
+        # Without one C++ keeps a question of contiguity as it is for who asks, who may copy.
+        return self.hint is not None and not self.shape_env.takes_copies
 
     def require_hint(self, fallback: Number | None = None) -> Number:
         hint = self.hint
@@ -184,13 +187,13 @@ class SymNode:
     def guard_or_false(self, file: Any = "", line: int = 0) -> bool:
         if file.endswith(_GRADIENT_SHAPES) and self.hint == 0:
             return False
-        if file.endswith(_CERTAIN):
-            return self.shape_env.certain(self.expr)
+        if file.endswith((*_CERTAIN, *_COPIES)):
+            return self.shape_env.certain(self.expr, file.endswith(_COPIES))
         return bool(self.shape_env.evaluate(self.expr, fallback=False))
 
     def guard_or_true(self, file: Any = "", line: int = 0) -> bool:
-        if file.endswith(_CERTAIN):
-            return not self.shape_env.certain(self.expr.not_())
+        if file.endswith((*_CERTAIN, *_COPIES)):
+            return not self.shape_env.certain(self.expr.not_(), file.endswith(_COPIES))
         return bool(self.shape_env.evaluate(self.expr, fallback=True))
 
     def guard_size_oblivious(self, file: Any = "", line: int = 0) -> bool:

@@ -143,10 +143,10 @@ class Writer:
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
 
     def converted(self, node: fx.Node) -> str | list[str]:
-        target: Any = RUNS_AS.get(node.target, node.target)
+        target: Any = node.target
         if getattr(target, "__name__", "") == "getitem":
             return self.item(node)
-        row: Callable[..., str | list[str]] | None = ROWS.get(str(target))
+        row: Callable[..., str | list[str]] | None = ROWS.get(str(target)) or ROWS.get(str(RUNS_AS.get(target)))
         if row is None:
             name = str(target) if isinstance(target, OpOverload) else getattr(target, "__qualname__", str(target))
             raise self.refused(f"the operator `{name}`", "compute it with other operators, or leave it out of the export")

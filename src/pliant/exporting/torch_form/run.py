@@ -37,7 +37,7 @@ _aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _STRIDED = (_aten.as_strided.default, _aten.as_strided_copy.default, torch.as_strided, torch.Tensor.as_strided)
 # The graph writes nothing that it reads afterwards, so a copy is as good where a tensor lies otherwise than the example.
-_INSTEAD: dict[Any, Any] = {_aten.view.default: _aten.reshape.default}
+_INSTEAD: dict[Any, Any] = {_aten.view.default: _aten.reshape.default, _aten.bernoulli.p: RUNS_AS[_aten.bernoulli.p]}
 _check: Callable[[Any, Callable[[], str]], None] = torch_check
 
 
@@ -72,11 +72,11 @@ class Run:
 
     def _check(self, node: fx.Node) -> None:
         """Refuse what has another meaning, or none, in PyTorch's programs."""
-        target: Any = RUNS_AS.get(node.target, node.target)
+        target: Any = node.target
         if target in _STRIDED and self._in_argument(node.args[0]):
             raise refused("the program reads the memory of an argument by strides", "PyTorch's programs do not look how it lies",
                            "use views that do not name strides", node.meta.get("where"))  # fmt: skip
-        plain = target is operator.getitem or target in CHECKS or node.target in RUNS_AS or layer_of(node) is not None
+        plain = target is operator.getitem or target in CHECKS or layer_of(node) is not None
         if not plain and (not isinstance(target, OpOverload) or target.namespace in OURS):
             name = str(target) if isinstance(target, OpOverload) else getattr(target, "__qualname__", str(target))
             raise refused(f"`{name}` has no form in PyTorch's programs", "it is Pliant's own", where=node.meta.get("where"))
@@ -151,7 +151,7 @@ class Run:
             message = str(node.args[1] if len(node.args) == 2 else node.args[2])
             _check(number(unlearnt(node.args[0]), values), lambda: message)
             return None
-        target: Any = _INSTEAD.get(node.target) or RUNS_AS.get(node.target, node.target)
+        target: Any = _INSTEAD.get(node.target, node.target)
         args = [_value(a, nodes, values) for a in node.args]
         layer = layer_of(node)
         if layer is not None:

@@ -1,0 +1,90 @@
+"""Programs whose sizes may be 1 are exported at larger ones: what is a view where a size is 1 and a copy elsewhere."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+from pliant.errors import ConstraintError
+
+BATCH, N = pliant.Dim("batch"), pliant.Dim("n")
+SIZES = ((3, 6), (1, 6), (1, 1), (2, 1), (1, 2), (2, 8))
+WEIGHT, TOKEN = torch.randn(4, 8), torch.randn(1, 1, 8)
+
+
+def exported(fn):
+    return pliant.export(fn, (torch.randn(3, 8, 6),), dynamic_shapes=({0: BATCH, 2: N},))
+
+
+def turned(x):
+    return x.transpose(1, 2) * 2
+
+
+COPIES = {
+    "contiguous": lambda x: turned(x).contiguous(),
+    "reshape": lambda x: turned(x).reshape(x.shape[0], -1),
+    "flatten": lambda x: turned(x).flatten(0, 1),
+    "a token for each": lambda x: torch.cat([(TOKEN * 2).expand(x.shape[0], -1, -1).reshape(x.shape[0], 2, 4), x[:, :2, :1].expand(-1, 2, 4)], 1),
+    "a layer": lambda x: F.linear(x.transpose(1, 2), WEIGHT, torch.ones(4)),
+    "a product": lambda x: x.transpose(1, 2) @ WEIGHT.T,
+    "products by letters": lambda x: torch.einsum("bcn,bdn->bcd", x, x) + torch.einsum("bcn,dc->bd", x, WEIGHT).sum(),
+    "letters that broadcast": lambda x: torch.einsum("bcn,bcn->bn", x, TOKEN.transpose(1, 2)) + torch.einsum("bcn,cn->b", x, WEIGHT[0][:, None]).sum(),
+    "heads": lambda x: x.transpose(1, 2).reshape(x.shape[0], -1, 2, 4).permute(0, 2, 1, 3) * 2,
+    "halves": lambda x: (x * 2).chunk(2, 1)[0].reshape(x.shape[0], -1),
+    "written in place, and read": lambda x: turned(x).contiguous().add_(1),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_what_may_be_laid_out_in_order(name):
+    fn, program = COPIES[name], exported(COPIES[name])
+    assert not program.notes
+    for rows, length in SIZES:
+        x = torch.randn(rows, 8, length)
+        torch.testing.assert_close(program(x), fn(x))
+
+
+def writes_a_copy(x):
+    y = x * 2
+    z = y.transpose(1, 2).contiguous()
+    z.add_(1)
+    return y + 0
+
+
+def writes_the_source(x):
+    y = x * 2
+    z = y.transpose(1, 2).reshape(-1)
+    y.add_(1)
+    return z + 0
+
+
+def writes_through_both(x):
+    y = turned(x).contiguous().view(-1)
+    z = y.view(x.shape[0], -1, 8).transpose(1, 2).contiguous()
+    z[0] = 0
+    return y.sum() + z.sum()
+
+
+def writes_an_argument(x):
+    x.transpose(1, 2).contiguous().add_(1)
+    return x * 2
+
+
+@pytest.mark.parametrize("fn", [writes_a_copy, writes_the_source, writes_through_both, writes_an_argument])
+def test_writes_that_tell_a_copy_from_a_view(fn):
+    program = exported(fn)
+    for rows, length in SIZES:
+        x = torch.randn(rows, 8, length)
+        one, other = x.clone(), x.clone()
+        try:
+            found = program(one)
+        except ConstraintError:
+            assert 1 in (rows, length)
+            continue
+        assert torch.equal(found, fn(other)) and torch.equal(one, other)
+
+
+def test_results_that_may_be_views_of_arguments_are_not_copies():
+    program = exported(lambda x: x.transpose(1, 2).flatten(0, 1))
+    with pytest.raises(ConstraintError, match="batch >= 2"):
+        program(torch.randn(1, 8, 6))
