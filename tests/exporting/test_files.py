@@ -156,3 +156,24 @@ def test_what_no_other_process_can_run_is_not_saved(tmp_path):
     for program in (branch, layer):
         with pytest.raises(pliant.PliantError, match="cannot be saved: it has `pliant_control::run"):
             program.save(tmp_path / "file")
+
+
+SCALE, COUNTS = torch.nn.Parameter(torch.tensor(2.0)), torch.tensor([2, 3])
+OF_ELEMENTS = {
+    "a float": lambda x: x * SCALE.item(),
+    "a whole number": lambda x: (x.new_zeros(int(COUNTS[1])) + 1, COUNTS.tolist()[0]),
+    "a count": lambda x: (x.narrow(0, 0, int((x > 0).sum().item())) * 2, x[x > 0] + 1),
+    "a truth": lambda x: ((x > 1).any().item(), x * 2),
+    "equality": lambda x: (torch.equal(x, x * 1), x * 2),
+}
+
+
+@pytest.mark.parametrize("name", OF_ELEMENTS)
+def test_numbers_that_elements_tell(name, tmp_path):
+    fn = OF_ELEMENTS[name]
+    program = pliant.export(fn, (torch.rand(4) + 0.1,), dynamic_shapes=({0: pliant.Dim("n")},))
+    program.save(tmp_path / "file")
+    again = pliant.load(tmp_path / "file")
+    for n in (1, 3, 6):
+        x = torch.rand(n) + 0.1
+        assert str(again(x)) == str(fn(x)) == str(program(x))

@@ -23,6 +23,7 @@ from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewO
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError
 from pliant.graph.effects import OURS, acts, refusal
+from pliant.graph.special_calls import SPECIAL
 from pliant.graph.unbacked import assume, check, unlearnt
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.parse import can_be_read, parse
@@ -215,7 +216,8 @@ def _of_a_library(name: str, namespace: str) -> FileError:
 
 
 def _may_run(func: Any) -> bool:
-    return func.name() not in _FOREIGN and (not refusal(func) or acts(func) and not func._schema.is_mutable)
+    known = func in SPECIAL or not refusal(func) or acts(func)
+    return known and func.name() not in _FOREIGN and not func._schema.is_mutable
 
 
 # They read files or memory that they are told the place of.

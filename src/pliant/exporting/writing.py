@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import struct
 import sys
@@ -135,7 +136,7 @@ def written_program(program: Program) -> dict[str, Json]:
     return {
         "format": FORMAT, "operators": OPERATORS, "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
         "name": program.name,
-        "symbols": [_symbol(program, symbol) for symbol in (*env.hints, *_unbacked(program)) if symbol in env.declared],
+        "symbols": [_symbol(program, one) for one in (*env.hints, *_unbacked(program)) if one in env.declared or one.kind is bool],
         "facts": [written_expr(guard.expr) for guard in env.final_guards()],
         "notes": list(program.notes),
         "inputs": [
@@ -168,8 +169,8 @@ def _unbacked(program: Program) -> list[Symbol]:
 
 def _symbol(program: Program, symbol: Symbol) -> Json:
     env = program.shape_env
-    r = env.declared[symbol]
-    bounds = [None if value in (float("inf"), float("-inf")) else value for value in (r.lo, r.hi)]
+    r = env.declared.get(symbol)  # none of a truth value
+    bounds = [None, None] if r is None else [None if math.isinf(value) else value for value in (r.lo, r.hi)]
     return {"symbol": symbol.name, "kind": symbol.kind.__name__, "name": program.names.get(symbol), "bounds": bounds,
             "hint": env.hints.get(symbol), "size": symbol in env.size_like}  # fmt: skip
 
