@@ -31,6 +31,8 @@ COPIES = {
     "letters that broadcast": lambda x: torch.einsum("bcn,bcn->bn", x, TOKEN.transpose(1, 2)) + torch.einsum("bcn,cn->b", x, WEIGHT[0][:, None]).sum(),
     "heads": lambda x: x.transpose(1, 2).reshape(x.shape[0], -1, 2, 4).permute(0, 2, 1, 3) * 2,
     "halves": lambda x: (x * 2).chunk(2, 1)[0].reshape(x.shape[0], -1),
+    "a mean of rows": lambda x: F.adaptive_avg_pool1d(turned(x), 1),
+    "rotated": lambda x: turned(x)[:, None].expand(-1, 3, -1, -1) * torch.cos(turned(x))[:, None],
     "written in place, and read": lambda x: turned(x).contiguous().add_(1),
 }
 
@@ -42,6 +44,25 @@ def test_copies_of_what_may_be_laid_out_in_order(name):
     for rows, length in SIZES:
         x = torch.randn(rows, 8, length)
         torch.testing.assert_close(program(x), fn(x))
+
+
+IMAGES = {
+    "norm of groups": lambda x: F.group_norm(lying_otherwise(x), 2),
+    "a mean of images": lambda x: F.adaptive_avg_pool2d(lying_otherwise(x), 1),
+}
+
+
+def lying_otherwise(x):
+    return (x * 2).flatten(2).transpose(1, 2).contiguous().transpose(1, 2).reshape(x.shape)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_with_channels_last(name):
+    program = pliant.export(IMAGES[name], (torch.randn(3, 8, 4, 6),), dynamic_shapes=({0: BATCH},))
+    assert not program.notes
+    for rows in (1, 2, 5):
+        x = torch.randn(rows, 8, 4, 6)
+        torch.testing.assert_close(program(x), IMAGES[name](x))
 
 
 def writes_a_copy(x):

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pliant.graph.tensor_spec import is_channels_last
+
 _FACTORY = frozenset(("dtype", "device"))
 
 
@@ -219,6 +221,8 @@ _RESIZING: dict[tuple[str, int], Callable[..., Any]] = {
     )
     for rank in ranks
 }
+
+
 def _rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Any = None, eps: Any = None) -> Any:
     """A GPU's operator takes plain sizes, and C++ gives it what symbols are in memory: they become numbers before."""
     if not x.is_cuda or all(type(n) is int for n in normalized_shape):
@@ -226,7 +230,44 @@ def _rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Any = None, ep
     return torch.rms_norm(x, [int(n) for n in normalized_shape], weight, eps)
 
 
+def _is_channels_last(x: Any) -> bool:
+    """Whether a tensor of a program for sizes other than those at hand lies so. C++ asks that by whether sizes are more than
+    1, and an answer would be a guard of each."""
+    spec: Any = getattr(x, "spec", None)  # of a fake
+    sizes = [] if spec is None else [n for n in spec.size if isinstance(n, torch.SymInt)]
+    wanted = any(n.node.shape_env.takes_copies for n in sizes) and not torch.is_autocast_enabled(x.device.type)
+    return wanted and is_channels_last(spec)
+
+
+def _group_norm(x: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    if not _is_channels_last(x) or type(num_groups) is not int:
+        return NotImplemented
+    rows, channels, area = x.size(0), x.size(1), math.prod(x.shape[2:])
+    fits = all(one is None or tuple(one.shape) == (channels,) for one in (weight, bias))
+    if not fits or type(channels) is not int or channels == 1 or num_groups < 1 or channels % num_groups:
+        return NotImplemented
+    dense = x.clone(memory_format=torch.contiguous_format)  # the operator refuses other orders where a size of 1 hides them
+    found = torch.native_group_norm(dense, weight, bias, rows, channels, area, num_groups, eps)[0]
+    return found.clone(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
+
+
+def _mean_of_image(x: Tensor, output_size: Any) -> Any:
+    wanted = tuple(output_size) if isinstance(output_size, (list, tuple)) else (output_size,) * 2
+    if wanted != (1, 1) or x.dim() != 4 or not _is_channels_last(x):
+        return NotImplemented
+    return x.permute(0, 2, 3, 1).mean((1, 2), keepdim=True).permute(0, 3, 1, 2)
+
+
+def _mean_of_row(x: Tensor, output_size: Any) -> Any:
+    one = output_size in (1, (1,), [1]) and isinstance(x, Tensor) and x.dim() == 3
+    found = _mean_of_image(x.unsqueeze(-2), 1) if one else NotImplemented
+    return found if found is NotImplemented else found.squeeze(-2)
+
+
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    F.group_norm: _group_norm,
+    F.adaptive_avg_pool2d: _mean_of_image,
+    torch.adaptive_avg_pool1d: _mean_of_row,
     torch.kron: _kron,
     torch.block_diag: _block_diag,
     torch.linalg.multi_dot: _multi_dot,

@@ -90,11 +90,22 @@ def _compare(inner: int, outer: int, out: Sizes, strides: list[list[Dim]]) -> in
         if key_of(a) == key_of(b):
             if _more(out[inner], out[outer]):
                 return 1
-        elif _more(b, a):
+        elif _encloses(b, a, out[inner]) or _more(b, a):
             return -1
-        elif _more(a, b):
+        elif _encloses(a, b, out[outer]) or _more(a, b):
             return 1
     return 0
+
+
+def _encloses(step: Dim, other: Dim, extent: Dim) -> bool:
+    """Whether a step leads over whole rows of a dimension with another step. It is the larger one unless the dimension has
+    size 1, whose place tells nothing: no guard is needed."""
+    if type(step) is int:
+        return False
+    row, env = other * extent, step.node.shape_env
+    if key_of(step) == key_of(row):
+        return True
+    return env.statically_known(env.expr_of(row).ge(1)) is True and key_of(step % row) == 0
 
 
 def _more(a: Dim, b: Dim) -> bool:
