@@ -177,3 +177,24 @@ def test_numbers_that_elements_tell(name, tmp_path):
     for n in (1, 3, 6):
         x = torch.rand(n) + 0.1
         assert str(again(x)) == str(fn(x)) == str(program(x))
+
+
+def test_classes_that_operators_return(tmp_path):
+    program = pliant.export(lambda x: {"most": x.topk(2, 1), "all": x.sort(1)}, (torch.randn(4, 6),))
+    program.save(tmp_path / "file")
+    x = torch.randn(4, 6)
+    found = pliant.load(tmp_path / "file")(x)
+    assert type(found["most"]) is torch.return_types.topk and type(found["all"]) is torch.return_types.sort
+    assert torch.equal(found["most"].indices, x.topk(2, 1).indices)
+
+
+class Unnamed:
+    def __init__(self, x):
+        self.x = x
+
+
+def test_classes_without_a_name_are_not_saved(tmp_path):
+    torch.utils._pytree.register_pytree_node(Unnamed, lambda one: ([one.x], None), lambda children, _: Unnamed(*children))
+    program = pliant.export(lambda x: Unnamed(x * 2), (torch.randn(4),))
+    with pytest.raises(ExportError, match="not registered with a name"):
+        program.save(tmp_path / "file")

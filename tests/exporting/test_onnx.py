@@ -75,6 +75,10 @@ FUNCTIONS = {
     "running sums": lambda x: (x.cumsum(0), x.int().cumsum(-1), (x > 0).cumsum(1)),
     "pieces": lambda x: (torch.stack([x, x + 1], 1), [y * 2 for y in x.unbind(1)], [y * 2 for y in x.split([1, 5], 1)]),
     "losses": lambda x: (F.cross_entropy(x, y := torch.arange(x.shape[0]).clamp(max=3), ignore_index=2), F.nll_loss(x, y, reduction="none")),
+    "selections": lambda x: (x.topk(3, 1), x.topk(2, 0, largest=False)[0], (x > 0).nonzero(), x.new_empty(2, 3).fill_(1) * 2),
+    "quotients": lambda x: (torch.div(x, 0.3, rounding_mode="floor"), (x * 9).int() // -4, torch.div((x * 9).int(), 4, rounding_mode="trunc")),
+    "norms": lambda x: (x.norm(dim=1), torch.linalg.vector_norm(x, 1, 0, keepdim=True), F.normalize(x, dim=-1)),
+    "numbers of elements": lambda x: (x * int(torch.arange(6)[4]), x.narrow(1, 0, int((x > -9).sum(1)[0])) + 0),
     "indices": lambda x: (x[:, torch.tensor([2, 0])], x[torch.tensor([0, -1]), torch.tensor([1, 2])], x[torch.tensor([-1])]),
 }
 
@@ -101,6 +105,37 @@ def test_convolutions_and_pools(tmp_path):
     path = converted(tmp_path, model, torch.randn(2, 3, 20, 20), dynamic=({0: BATCH},))
     for rows in (1, 2, 5):
         same(path, model, (torch.randn(rows, 3, 20, 20),))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_other_resolutions(mode, tmp_path):
+    def fn(x):
+        corners = () if mode == "nearest" else (True,)
+        resized = [F.interpolate(x, size=(9, 5), mode=mode), F.interpolate(x, scale_factor=2, mode=mode)]
+        return resized + [F.interpolate(x, size=(9, 5), mode=mode, align_corners=one) for one in corners]
+
+    path = converted(tmp_path, fn, torch.randn(2, 3, 6, 7), dynamic=({0: BATCH, 2: LENGTH},))
+    for rows, height in ((1, 6), (3, 8)):
+        same(path, fn, (torch.randn(rows, 3, height, 7),))
+
+
+def test_norms_of_groups(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.GroupNorm(2, 8), nn.Conv2d(8, 6, 1), nn.GroupNorm(3, 6, affine=False))
+    nn.init.normal_(model[0].weight)
+    path = converted(tmp_path, model, torch.randn(2, 8, 5, 4), dynamic=({0: BATCH, 2: LENGTH},))
+    for rows, height in ((1, 5), (3, 2)):
+        same(path, model, (torch.randn(rows, 8, height, 4),))
+
+
+def test_products_of_groups_of_rows(tmp_path):
+    def fn(x, weights, ends):
+        return torch._grouped_mm(x, weights, offs=ends)
+
+    x, weights = torch.randn(12, 16), torch.randn(3, 16, 8)
+    path = converted(tmp_path, fn, x, weights, torch.tensor([4, 4, 12], dtype=torch.int32), dynamic=({0: LENGTH}, None, None))
+    for rows, ends in ((12, [5, 9, 12]), (20, [0, 20, 20])):
+        same(path, fn, (torch.randn(rows, 16), weights, torch.tensor(ends, dtype=torch.int32)))
 
 
 def test_large_weights_lie_beside(tmp_path):

@@ -115,15 +115,21 @@ def _written_tree(value: Any) -> Json:
         return {word: [[constants.spelled(key), _written_tree(one)] for key, one in value.items()]}
     if word is not None:
         return {word: [_written_tree(one) for one in value]}
+    if type(value) is getattr(torch.return_types, type(value).__name__, None):
+        return {"returned": type(value).__name__, "items": [_written_tree(one) for one in value]}
     children, context, name = registered_parts(value)
     return {"class": name, "context": context, "items": [_written_tree(one) for one in children]}
+
+
+_UNNAMED = "NO_SERIALIZED_TYPE_NAME_FOUND"  # how PyTorch says it
 
 
 def registered_parts(value: Any) -> tuple[list[Any], Json, str]:
     """Children, context as text or JSON, and the registered name of an object of a class of the program's."""
     node = pytree.SUPPORTED_NODES.get(type(value))
     known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type(value))
-    if node is None or known is None or type(known.serialized_type_name) is not str:
+    named = known is not None and type(known.serialized_type_name) is str and known.serialized_type_name != _UNNAMED
+    if node is None or known is None or not named:
         raise _unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
     children, context = node.flatten_fn(value)
     dumped = known.to_dumpable_context(context) if known.to_dumpable_context else context
@@ -252,9 +258,19 @@ def _read_tree(json: Json) -> Any:
             return {constants.read(key): _read_tree(one) for key, one in items}
         case {"ordered": list(items)}:
             return collections.OrderedDict((constants.read(key), _read_tree(one)) for key, one in items)
+        case {"returned": str(name), "items": list(items)}:
+            return _returned(name, list(map(_read_tree, items)))
         case {"class": str(name), "context": context, "items": list(items)}:
             return _made(name, context, list(map(_read_tree, items)))
     raise ValueError("no tree of arguments or results")
+
+
+def _returned(name: str, children: Sequence[Any]) -> Any:
+    """What an operator of PyTorch returns in a class of its own: names of several tensors."""
+    cls = getattr(torch.return_types, name, None)
+    if cls not in pytree.SUPPORTED_NODES or len(children) != cls.n_sequence_fields:
+        raise ValueError(f"`{name}` is nothing that operators return")
+    return cls(children)
 
 
 def _made(name: str, context: Json, children: Sequence[Any]) -> Any:

@@ -1,5 +1,7 @@
 """Programs as ONNX models, for other runtimes.
 
-writer.py     a program to a model: inputs, weights, sizes, results
-operators.py  the table: an ATen operator's ONNX operators
+writer.py      a program to a model: inputs, weights, sizes, results
+operators.py   the table: an ATen operator's ONNX operators
+images.py      its rows of convolutions, pools, norms of groups, other resolutions
+selections.py  its rows of indices, largest elements, products of groups
 """

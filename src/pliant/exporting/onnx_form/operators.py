@@ -29,7 +29,7 @@ _END = (1 << 63) - 1
 ROWS: Table[str, Row] = Table()
 
 
-def _row(*names: str) -> Callable[[Row], Row]:
+def row_of(*names: str) -> Callable[[Row], Row]:
     def put(row: Row) -> Row:
         ROWS.add({f"aten.{name}": row for name in names})
         return row
@@ -109,13 +109,13 @@ for _names, _kind in {
     ROWS[f"aten.{_names}.default"] = _unary(_kind)
 
 
-@_row("isnan.default")
+@row_of("isnan.default")
 def _isnan(w: Writer, x: fx.Node) -> str:
     dtype = w.fake(x).dtype_
     return w.op("IsNaN", w.value(x, dtype if dtype in (torch.float16, torch.float64) else torch.float32))
 
 
-@_row("sign.default")
+@row_of("sign.default")
 def _sign(w: Writer, x: fx.Node) -> str:
     """0 of NaN, of which ONNX does not say what it is."""
     dtype, given = w.result.dtype_, w.value(x)
@@ -159,29 +159,49 @@ for _overload in ("Tensor", "Scalar"):
 ROWS |= {"aten.logical_and.default": _logical("And"), "aten.logical_or.default": _logical("Or")}
 
 
-@_row("clone.default", "_to_copy.default")
+@row_of("div.Tensor_mode", "div.Scalar_mode", "floor_divide.default")
+def _rounded_quotient(w: Writer, x: Any, y: Any, rounding_mode: Any = "floor") -> str:
+    """Of floats as ATen computes it: the quotient of what is a multiple, one less where signs differ."""
+    dtype = w.result.dtype_
+    a, b = w.value(x, dtype), w.value(y, dtype)
+    if rounding_mode is None or dtype in (torch.bool, torch.bfloat16):
+        raise w.refused("a quotient of this dtype, or that is not rounded")
+    if not dtype.is_floating_point:  # ONNX divides towards 0; `Mod` has Python's sign
+        return w.op("Div", w.op("Sub", a, w.op("Mod", a, b)) if rounding_mode == "floor" else a, b)
+    if rounding_mode != "floor":
+        raise w.refused("a quotient of floats that is rounded towards 0")
+    rest, none = w.op("Mod", a, b, fmod=1), w.scalar(0, dtype)
+    signs = w.op("Xor", w.op("Less", b, none), w.op("Less", rest, none))
+    less = w.op("And", signs, w.op("Not", w.op("Equal", rest, none)))
+    whole = w.op("Sub", w.op("Div", w.op("Sub", a, rest), b), w.op("Cast", less, to=w.type(dtype)))
+    lower = w.op("Floor", whole)
+    up = w.op("Cast", w.op("Greater", w.op("Sub", whole, lower), w.scalar(0.5, dtype)), to=w.type(dtype))
+    return w.op("Where", w.op("Equal", b, none), w.op("Div", a, b), w.op("Add", lower, up))
+
+
+@row_of("clone.default", "_to_copy.default")
 def _copy(w: Writer, x: fx.Node, **_: Any) -> str:
     return w.op("Identity", w.value(x, w.result.dtype_))
 
 
-@_row("logical_not.default", "bitwise_not.default")
+@row_of("logical_not.default", "bitwise_not.default")
 def _not(w: Writer, x: fx.Node) -> str:
     if w.result.dtype_ is not torch.bool:
         return w.op("BitwiseNot", w.value(x))
     return w.op("Not", w.value(x, torch.bool))
 
 
-@_row("rsub.Scalar", "rsub.Tensor")
+@row_of("rsub.Scalar", "rsub.Tensor")
 def _rsub(w: Writer, x: fx.Node, y: Any, alpha: Any = 1) -> str | list[str]:
     return _binary("Sub")(w, y, x, alpha)
 
 
-@_row("rsqrt.default")
+@row_of("rsqrt.default")
 def _rsqrt(w: Writer, x: fx.Node) -> str:
     return w.op("Reciprocal", w.op("Sqrt", w.value(x, w.result.dtype_)))
 
 
-@_row("clamp.default")
+@row_of("clamp.default")
 def _clamp(w: Writer, x: fx.Node, low: Any = None, high: Any = None, **named: Any) -> str:
     dtype, low, high = w.result.dtype_, named.get("min", low), named.get("max", high)
     found = w.value(x, dtype)
@@ -189,34 +209,40 @@ def _clamp(w: Writer, x: fx.Node, low: Any = None, high: Any = None, **named: An
     return found if high is None else w.op("Min", found, w.scalar(high, dtype))
 
 
-@_row("where.self")
+ROWS |= {
+    "aten.clamp_min.default": lambda w, x, low: _clamp(w, x, low),
+    "aten.clamp_max.default": lambda w, x, high: _clamp(w, x, None, high),
+}
+
+
+@row_of("where.self")
 def _where(w: Writer, chosen: fx.Node, x: fx.Node, y: fx.Node) -> str:
     return w.op("Where", w.value(chosen, torch.bool), w.value(x, w.result.dtype_), w.value(y, w.result.dtype_))
 
 
 # ---- sizes
-@_row("view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dims", "squeeze.dim", "squeeze.default")
+@row_of("view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dims", "squeeze.dim", "squeeze.default")
 def _reshape(w: Writer, x: fx.Node, *_: Any) -> str:
     return w.op("Reshape", w.value(x), w.sizes(w.result.size_), allowzero=1)
 
 
-@_row("expand.default")
+@row_of("expand.default")
 def _expand(w: Writer, x: fx.Node, *_: Any, **__: Any) -> str:
     return w.op("Expand", w.value(x), w.sizes(w.result.size_))
 
 
-@_row("permute.default")
+@row_of("permute.default")
 def _permute(w: Writer, x: fx.Node, order: Sequence[int]) -> str:
     return w.op("Transpose", w.value(x), perm=[d % len(order) for d in order]) if order else w.value(x)
 
 
-@_row("slice.Tensor")
+@row_of("slice.Tensor")
 def _slice(w: Writer, x: fx.Node, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> str:
     bounds = (0 if start is None else start, _END if end is None else end)
     return w.op("Slice", w.value(x), *(w.sizes([one]) for one in (*bounds, dim, step)))
 
 
-@_row("slice_scatter.default")
+@row_of("slice_scatter.default")
 def _slice_scatter(w: Writer, x: fx.Node, new: fx.Node, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> str:
     """What is before, the new part, what is behind it."""
     start, end = 0 if start is None else start, _END if end is None else end
@@ -228,12 +254,12 @@ def _slice_scatter(w: Writer, x: fx.Node, new: fx.Node, dim: int = 0, start: Any
     return w.op("Concat", before, w.value(new, w.result.dtype_), behind, axis=dim)
 
 
-@_row("select.int")
+@row_of("select.int")
 def _select(w: Writer, x: fx.Node, dim: int, index: Any) -> str:
     return w.op("Gather", w.value(x), w.scalar(index, torch.int64), axis=dim)
 
 
-@_row("split.Tensor", "split_with_sizes.default")
+@row_of("split.Tensor", "split_with_sizes.default")
 def _split(w: Writer, x: fx.Node, size: Any, dim: int = 0) -> list[str]:
     """Each part from where the ones before it end."""
     found: list[str] = []
@@ -245,7 +271,7 @@ def _split(w: Writer, x: fx.Node, size: Any, dim: int = 0) -> list[str]:
     return found
 
 
-@_row("as_strided.default")
+@row_of("as_strided.default")
 def _as_strided(w: Writer, x: fx.Node, *_: Any) -> str:
     """The same elements: ONNX's tensors have no strides."""
     own, made = w.fake(x), w.result
@@ -256,7 +282,7 @@ def _as_strided(w: Writer, x: fx.Node, *_: Any) -> str:
     return w.op("Identity", w.value(x))
 
 
-@_row("cat.default")
+@row_of("cat.default")
 def _cat(w: Writer, parts: Sequence[fx.Node], dim: int = 0) -> str:
     if any(len(w.fake(one).size_) != len(w.result.size_) for one in parts):
         raise w.refused("parts of another rank, which `cat` leaves out")
@@ -275,20 +301,34 @@ ROWS |= {
     "aten.full_like.default": lambda w, x, value, **_: _filled(w, w.result.size_, value),
     "aten.zeros_like.default": lambda w, x, **_: _filled(w, w.result.size_, 0),
     "aten.ones_like.default": lambda w, x, **_: _filled(w, w.result.size_, 1),
+    "aten.fill.Scalar": lambda w, x, value: _filled(w, w.result.size_, value),
+    "aten.fill.Tensor": lambda w, x, value: w.op("Expand", w.value(value, w.result.dtype_), w.sizes(w.result.size_)),
+    "aten.new_full.default": lambda w, x, size, value, **_: _filled(w, size, value),
+    **dict.fromkeys(
+        ("aten.new_zeros.default", "aten.new_empty.default", "aten.empty.memory_format", "aten.empty_like.default"),
+        lambda w, *_, **__: _filled(w, w.result.size_, 0),
+    ),
 }
 
 
-@_row("scalar_tensor.default")
+@row_of("_local_scalar_dense.default")
+def _item(w: Writer, x: fx.Node) -> str:
+    if not isinstance(w.result, torch.SymInt):
+        raise w.refused("a number of elements that is not whole")
+    return w.op("Reshape", w.value(x, torch.int64), w.constant(torch.zeros(0, dtype=torch.int64)))
+
+
+@row_of("scalar_tensor.default")
 def _scalar_tensor(w: Writer, value: Any, **_: Any) -> str:
     return w.scalar(value, w.result.dtype_)
 
 
-@_row("arange.default")
+@row_of("arange.default")
 def _arange(w: Writer, end: Any, **_: Any) -> str:
     return _ranged(w, 0, end, 1)
 
 
-@_row("arange.start", "arange.start_step")
+@row_of("arange.start", "arange.start_step")
 def _range(w: Writer, start: Any, end: Any, step: Any = 1, **_: Any) -> str:
     return _ranged(w, start, end, step)
 
@@ -300,7 +340,7 @@ def _ranged(w: Writer, start: Any, end: Any, step: Any) -> str:
     return w.op("Cast", found, to=w.type(w.result.dtype_))
 
 
-@_row("constant_pad_nd.default")
+@row_of("constant_pad_nd.default")
 def _pad(w: Writer, x: fx.Node, pad: Sequence[Any], value: Any = 0) -> str:
     """ATen names the last dimension first, ONNX all begins and then all ends."""
     rank = len(w.fake(x).size_)
@@ -310,7 +350,7 @@ def _pad(w: Writer, x: fx.Node, pad: Sequence[Any], value: Any = 0) -> str:
     return w.op("Pad", w.value(x), ends, w.scalar(value, w.result.dtype_), mode="constant")
 
 
-@_row("repeat.default")
+@row_of("repeat.default")
 def _repeat(w: Writer, x: fx.Node, times: Sequence[Any]) -> str:
     more = len(times) - len(w.fake(x).size_)
     given = w.value(x)
@@ -338,14 +378,23 @@ def _reduced(kind: str) -> Row:
 
 for _overloads, _kind in (("mean.dim mean.default", "ReduceMean"), ("sum.dim_IntList sum.default", "ReduceSum"),
                           ("amax.default", "ReduceMax"), ("amin.default", "ReduceMin")):  # fmt: skip
-    _row(*_overloads.split())(_reduced(_kind))
+    row_of(*_overloads.split())(_reduced(_kind))
+
+
+@row_of("linalg_vector_norm.default")
+def _norm(w: Writer, x: fx.Node, order: Any = 2, dims: Any = None, keep: bool = False, **_: Any) -> str:
+    kind, dtype, rank = {1: "ReduceL1", 2: "ReduceL2"}.get(order), w.result.dtype_, len(w.fake(x).size_)
+    if kind is None or not rank or not dtype.is_floating_point:
+        raise w.refused("a norm other than the sum of absolutes or the root of squares")
+    axes = list(range(rank)) if dims is None else dims if isinstance(dims, (list, tuple)) else [dims]
+    return w.op(kind, w.value(x, dtype), w.sizes(axes), keepdims=int(keep))
 
 
 def _along(kind: str) -> Row:
     return lambda w, x, dim, half_to_float=False: w.op(kind, w.value(x, w.result.dtype_), axis=dim)
 
 
-@_row("cumsum.default")
+@row_of("cumsum.default")
 def _cumsum(w: Writer, x: fx.Node, dim: int, dtype: Any = None) -> str:
     if not len(w.fake(x).size_) or w.result.dtype_ not in _SUMMED:
         raise w.refused("running sums of one number, or of this dtype")
@@ -355,12 +404,12 @@ def _cumsum(w: Writer, x: fx.Node, dim: int, dtype: Any = None) -> str:
 _SUMMED = (torch.float32, torch.float64, torch.int32, torch.int64)  # that ONNX's CumSum is for
 
 
-@_row("tril.default")
+@row_of("tril.default")
 def _tril(w: Writer, x: fx.Node, diagonal: int = 0) -> str:
     return w.op("Trilu", w.value(x), w.scalar(diagonal, torch.int64), upper=0)
 
 
-@_row("triu.default")
+@row_of("triu.default")
 def _triu(w: Writer, x: fx.Node, diagonal: int = 0) -> str:
     return w.op("Trilu", w.value(x), w.scalar(diagonal, torch.int64), upper=1)
 
@@ -368,7 +417,7 @@ def _triu(w: Writer, x: fx.Node, diagonal: int = 0) -> str:
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-@_row("nll_loss_forward.default", "nll_loss2d_forward.default")
+@row_of("nll_loss_forward.default", "nll_loss2d_forward.default")
 def _nll_loss(w: Writer, x: fx.Node, target: fx.Node, weight: Any, reduction: int, ignored: int) -> list[str]:
     """The loss alone, not the weight of what counted."""
     if len(w.fake(x).size_) < 2:
@@ -380,7 +429,7 @@ def _nll_loss(w: Writer, x: fx.Node, target: fx.Node, weight: Any, reduction: in
 ROWS |= {"aten._softmax.default": _along("Softmax"), "aten._log_softmax.default": _along("LogSoftmax")}
 
 
-@_row("native_layer_norm.default")
+@row_of("native_layer_norm.default")
 def _layer_norm(w: Writer, x: fx.Node, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> list[str]:
     """The first result alone."""
     dtype = w.fake(x).dtype_
@@ -390,81 +439,13 @@ def _layer_norm(w: Writer, x: fx.Node, shape: Sequence[Any], weight: Any, bias: 
 
 
 # ---- products
-@_row("mm.default", "bmm.default")
+@row_of("mm.default", "bmm.default")
 def _matmul(w: Writer, a: fx.Node, b: fx.Node) -> str:
     return w.op("MatMul", w.value(a), w.value(b))
 
 
-@_row("addmm.default")
+@row_of("addmm.default")
 def _addmm(w: Writer, bias: fx.Node, a: fx.Node, b: fx.Node, beta: Any = 1, alpha: Any = 1) -> str:
     if beta != 1 or alpha != 1:
         raise w.refused("`addmm` with factors")
     return w.op("Add", w.op("MatMul", w.value(a), w.value(b)), w.value(bias))
-
-
-@_row("convolution.default")
-def _convolution(
-    w: Writer, x: fx.Node, weight: fx.Node, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
-    groups: int,
-) -> str:  # fmt: skip
-    rank = len(w.fake(x).size_) - 2
-    each = [[one[0]] * rank if len(one) == 1 else list(one) for one in (stride, padding, dilation, extra)]
-    named = {"strides": each[0], "pads": each[1] * 2, "dilations": each[2], "group": groups}
-    inputs = [w.value(one) for one in (x, weight, bias) if one is not None]
-    if transposed:
-        return w.op("ConvTranspose", *inputs, output_padding=each[3], **named)
-    return w.op("Conv", *inputs, **named)
-
-
-@_row("max_pool2d_with_indices.default")
-def _max_pool(
-    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil: bool = False
-) -> list[str]:
-    """The largest elements; not their places."""
-    if len(w.fake(x).size_) != 4 or ceil:
-        raise w.refused("a pool of an image alone, or with incomplete windows")
-    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding, dilation)]
-    return [w.op("MaxPool", w.value(x), kernel_shape=each[0], strides=each[1], pads=each[2] * 2, dilations=each[3])]
-
-
-@_row("avg_pool2d.default")
-def _avg_pool(
-    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), ceil: bool = False, all_count: bool = True,
-    divisor: Any = None,
-) -> str:  # fmt: skip
-    if len(w.fake(x).size_) != 4 or ceil or divisor is not None:
-        raise w.refused("a pool of an image alone, with incomplete windows or a divisor of its own")
-    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding)]
-    named = {"strides": each[1], "pads": each[2] * 2, "count_include_pad": int(all_count)}
-    return w.op("AveragePool", w.value(x), kernel_shape=each[0], **named)
-
-
-# ---- by indices
-@_row("embedding.default")
-def _embedding(w: Writer, table: fx.Node, index: fx.Node, *_: Any, **__: Any) -> str:
-    return w.op("Gather", w.value(table), w.value(index))
-
-
-@_row("index_select.default")
-def _index_select(w: Writer, x: fx.Node, dim: int, index: fx.Node) -> str:
-    return w.op("Gather", w.value(x), w.value(index), axis=dim)
-
-
-@_row("gather.default")
-def _gather(w: Writer, x: fx.Node, dim: int, index: fx.Node, sparse_grad: bool = False) -> str:
-    return w.op("GatherElements", w.value(x), w.value(index, torch.int64), axis=dim)
-
-
-@_row("index.Tensor")
-def _index(w: Writer, x: fx.Node, indices: Sequence[Any]) -> str:
-    given = [one for one in indices if one is not None]
-    if any(w.fake(one).dtype_ not in (torch.int64, torch.int32) for one in given):
-        raise w.refused("an index of bools")
-    if len(given) == 1:
-        return w.op("Gather", w.value(x), w.value(given[0]), axis=list(indices).index(given[0]))
-    if len(given) < len(indices):
-        raise w.refused("several indices that are not the first")
-    rest = len(w.fake(x).size_) - len(given)
-    shape = w.sizes(list(w.result.size_)[: len(w.result.size_) - rest])
-    columns = [w.op("Unsqueeze", w.op("Expand", w.value(one, torch.int64), shape), w.sizes([-1])) for one in given]
-    return w.op("GatherND", w.value(x), w.op("Concat", *columns, axis=-1))

@@ -2,8 +2,8 @@
 
 In:     a `Program` that writes nothing, a path.
 Out:    a file for any runtime of opset 18; weights lie beside it where they are too large for one message.
-Holds:  each operator is a row of `operators.py`, or the program is refused with the user's line. Sizes are computed from
-        the shapes of inputs, so they vary as the program's do; facts about them are not checked by the model.
+Holds:  each operator is a row of the table, or the program is refused with the user's line. Sizes are computed from the
+        shapes of inputs and of what is selected, so they vary as the program's do; facts about them are not checked.
 Source: the ONNX operator specification, opset 18 (onnx.ai/onnx/operators).
 """
 
@@ -22,12 +22,13 @@ from pliant.autograd.places import FromInput, FromResult, Literal, Output
 from pliant.errors import ConfigError, ExportError
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.decompositions import decomposing
+from pliant.exporting.onnx_form import images, selections  # noqa: F401  # rows of the table
 from pliant.exporting.onnx_form.operators import EXPANDED, ROWS
 from pliant.exporting.program import USER, Program
 from pliant.exporting.transforms import transformed
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
-from pliant.graph.unbacked import unlearnt
+from pliant.graph.unbacked import CHECKS, unlearnt
 from pliant.symbolic.expr import Expr, lit
 from pliant.symbolic.printer import to_python
 from pliant.torch_adapter import RUNS_AS, OpOverload
@@ -86,6 +87,7 @@ class Writer:
         self.weights: list[Any] = []
         self.values: dict[fx.Node, str | list[str]] = {}
         self.computed: dict[Any, str] = {}
+        self.told: dict[str, str] = {}  # numbers that only running tells, by symbol
         self.taken = 0
         self.given = {one.name for one in program.inputs}
         self.node: fx.Node | None = None
@@ -103,9 +105,10 @@ class Writer:
         self.homes = homes_of([node.meta["val"].spec for node in program.placeholders])
         self.by_name = {symbol.name: symbol for symbol in self.homes}
         for node in program.graph.nodes:
-            if node.op == "call_function":
+            if node.op == "call_function" and node.target not in CHECKS:
                 self.node = node
                 self.values[node] = self.converted(node)
+                self.bind(node)
         self.node = None
         outputs = [made for place, one in enumerate(program.outputs) if (made := self.output(place, one)) is not None]
         graph = helper.make_graph(self.nodes, program.name, inputs, outputs, self.weights)
@@ -152,6 +155,15 @@ class Writer:
             raise self.refused(f"the operator `{name}`", "compute it with other operators, or leave it out of the export")
         return row(self, *node.args, **node.kwargs)
 
+    def bind(self, node: fx.Node) -> None:
+        """The numbers that the node tells: of its elements, or sizes of its results."""
+        for one in node.meta.get("binds", ()):
+            made = self.values[node]
+            name = made if isinstance(made, str) else made[one.item or 0] if (one.item or 0) < len(made) else None
+            if name is not None and one.symbol.kind is int:
+                at = self.constant(torch.tensor(one.dim or 0))
+                self.told[one.symbol.name] = name if one.dim is None else self.op("Gather", self.op("Shape", name), at)
+
     def item(self, node: fx.Node) -> str:
         parts, place = self.values[node.args[0]], node.args[1]  # type: ignore[index]
         if not isinstance(parts, list) or not isinstance(place, int) or place >= len(parts):
@@ -176,9 +188,13 @@ class Writer:
         return fake
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        name = self.fresh()
-        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], **attributes))
-        return name
+        return self.ops(kind, 1, *inputs, **attributes)[0]
+
+    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """A node with so many results."""
+        names = [self.fresh() for _ in range(count)]
+        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
+        return names
 
     def fresh(self) -> str:
         """A name that neither arguments nor weights have."""
@@ -253,6 +269,8 @@ class Writer:
                 place, dim = self.homes[self.by_name[name]]
                 shape = self.op("Shape", self.program.inputs[place].name)
                 return self.op("Gather", shape, self.constant(torch.tensor(dim)))
+            case ast.Name(name) if name in self.told:
+                return self.told[name]
             case ast.UnaryOp(ast.USub(), one):
                 return self.op("Neg", self.part(one))
             case ast.BinOp(one, operator, other):

@@ -1,0 +1,100 @@
+"""Operators of images by ONNX operators: convolutions, pools, norms of groups, other resolutions.
+
+In, Out, Holds: as `operators.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from pliant.exporting.onnx_form.operators import row_of
+
+if TYPE_CHECKING:
+    from pliant.exporting.onnx_form.writer import Writer
+
+
+@row_of("convolution.default")
+def _convolution(
+    w: Writer, x: fx.Node, weight: fx.Node, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
+    groups: int,
+) -> str:  # fmt: skip
+    rank = len(w.fake(x).size_) - 2
+    each = [[one[0]] * rank if len(one) == 1 else list(one) for one in (stride, padding, dilation, extra)]
+    named = {"strides": each[0], "pads": each[1] * 2, "dilations": each[2], "group": groups}
+    inputs = [w.value(one) for one in (x, weight, bias) if one is not None]
+    if transposed:
+        return w.op("ConvTranspose", *inputs, output_padding=each[3], **named)
+    return w.op("Conv", *inputs, **named)
+
+
+@row_of("max_pool2d_with_indices.default")
+def _max_pool(
+    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil: bool = False
+) -> list[str]:
+    """The largest elements; not their places."""
+    if len(w.fake(x).size_) != 4 or ceil:
+        raise w.refused("a pool of an image alone, or with incomplete windows")
+    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding, dilation)]
+    return [w.op("MaxPool", w.value(x), kernel_shape=each[0], strides=each[1], pads=each[2] * 2, dilations=each[3])]
+
+
+@row_of("avg_pool2d.default")
+def _avg_pool(
+    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), ceil: bool = False, all_count: bool = True,
+    divisor: Any = None,
+) -> str:  # fmt: skip
+    if len(w.fake(x).size_) != 4 or ceil or divisor is not None:
+        raise w.refused("a pool of an image alone, with incomplete windows or a divisor of its own")
+    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding)]
+    named = {"strides": each[1], "pads": each[2] * 2, "count_include_pad": int(all_count)}
+    return w.op("AveragePool", w.value(x), kernel_shape=each[0], **named)
+
+
+# ---- norms of groups, other resolutions
+@row_of("native_group_norm.default")
+def _group_norm(
+    w: Writer, x: fx.Node, weight: Any, bias: Any, rows: Any, channels: Any, area: Any, groups: int, eps: float
+) -> list[str]:
+    """The first result alone: each group is a channel of an instance."""
+    dtype = w.fake(x).dtype_
+    if dtype not in (torch.float16, torch.float32, torch.float64):
+        raise w.refused(f"norms of groups in {dtype}")
+    grouped = w.op("Reshape", w.value(x), w.sizes([rows, groups, -1]))
+    one, none = (w.constant(torch.full((groups,), float(value), dtype=dtype)) for value in (1, 0))
+    found = w.op("Reshape", w.op("InstanceNormalization", grouped, one, none, epsilon=eps), w.sizes(w.fake(x).size_))
+    along = w.sizes([channels] + [1] * (len(w.fake(x).size_) - 2))
+    if weight is not None:
+        found = w.op("Mul", found, w.op("Reshape", w.value(weight, dtype), along))
+    return [found if bias is None else w.op("Add", found, w.op("Reshape", w.value(bias, dtype), along))]
+
+
+def _resized(w: Writer, x: fx.Node, scales: Sequence[Any], mode: str, coordinates: str, **more: Any) -> str:
+    """With factors, where elements are found is told by them; otherwise by both sizes."""
+    if w.fake(x).dtype_ not in (torch.float16, torch.float32, torch.float64):
+        raise w.refused("an image of this dtype in another resolution")
+    named = {"mode": mode, "coordinate_transformation_mode": coordinates, **more}
+    if all(one is None for one in scales):
+        return w.op("Resize", w.value(x), "", "", w.sizes(w.result.size_), **named)
+    if not all(isinstance(one, float) for one in scales):
+        raise w.refused("a factor for one side alone, or that varies")
+    return w.op("Resize", w.value(x), "", w.constant(torch.tensor([1.0, 1.0, *scales])), **named)
+
+
+@row_of("upsample_nearest1d.default", "upsample_nearest2d.default", "upsample_nearest3d.default")
+def _nearest(w: Writer, x: fx.Node, size: Any, *scales: Any) -> str:
+    return _resized(w, x, scales, "nearest", "asymmetric", nearest_mode="floor")
+
+
+@row_of("upsample_linear1d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default")
+def _linear(w: Writer, x: fx.Node, size: Any, align_corners: bool, *scales: Any) -> str:
+    return _resized(w, x, scales if not align_corners else (), "linear", "align_corners" if align_corners else "half_pixel")
+
+
+@row_of("upsample_bicubic2d.default")
+def _cubic(w: Writer, x: fx.Node, size: Any, align_corners: bool, *scales: Any) -> str:
+    coordinates = "align_corners" if align_corners else "half_pixel"
+    return _resized(w, x, scales if not align_corners else (), "cubic", coordinates, cubic_coeff_a=-0.75)

@@ -1,0 +1,80 @@
+"""Operators that select by ONNX operators: indices, largest elements, products of groups of rows.
+
+In, Out, Holds: as `operators.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from pliant.exporting.onnx_form.operators import row_of
+
+if TYPE_CHECKING:
+    from pliant.exporting.onnx_form.writer import Writer
+
+
+# ---- by indices
+@row_of("embedding.default")
+def _embedding(w: Writer, table: fx.Node, index: fx.Node, *_: Any, **__: Any) -> str:
+    return w.op("Gather", w.value(table), w.value(index))
+
+
+@row_of("index_select.default")
+def _index_select(w: Writer, x: fx.Node, dim: int, index: fx.Node) -> str:
+    return w.op("Gather", w.value(x), w.value(index), axis=dim)
+
+
+@row_of("gather.default")
+def _gather(w: Writer, x: fx.Node, dim: int, index: fx.Node, sparse_grad: bool = False) -> str:
+    return w.op("GatherElements", w.value(x), w.value(index, torch.int64), axis=dim)
+
+
+@row_of("index.Tensor")
+def _index(w: Writer, x: fx.Node, indices: Sequence[Any]) -> str:
+    given = [one for one in indices if one is not None]
+    if any(w.fake(one).dtype_ not in (torch.int64, torch.int32) for one in given):
+        raise w.refused("an index of bools")
+    if len(given) == 1:
+        return w.op("Gather", w.value(x), w.value(given[0]), axis=list(indices).index(given[0]))
+    if len(given) < len(indices):
+        raise w.refused("several indices that are not the first")
+    rest = len(w.fake(x).size_) - len(given)
+    shape = w.sizes(list(w.result.size_)[: len(w.result.size_) - rest])
+    columns = [w.op("Unsqueeze", w.op("Expand", w.value(one, torch.int64), shape), w.sizes([-1])) for one in given]
+    return w.op("GatherND", w.value(x), w.op("Concat", *columns, axis=-1))
+
+
+@row_of("topk.default")
+def _topk(w: Writer, x: fx.Node, count: Any, dim: int = -1, largest: bool = True, in_order: bool = True) -> list[str]:
+    dtype = w.fake(x).dtype_
+    if not w.fake(x).size_ or dtype not in (torch.float16, torch.float32, torch.float64, torch.int32, torch.int64):
+        raise w.refused("the largest of one number, or of this dtype")
+    return w.ops("TopK", 2, w.value(x), w.sizes([count]), axis=dim, largest=int(largest), sorted=int(in_order))
+
+
+@row_of("nonzero.default")
+def _nonzero(w: Writer, x: fx.Node) -> str:
+    if not w.fake(x).size_:
+        raise w.refused("whether one number is not 0, as places")
+    return w.op("Transpose", w.op("NonZero", w.value(x)), perm=[1, 0])
+
+
+@row_of("_grouped_mm.default")
+def _grouped(w: Writer, rows: fx.Node, weights: fx.Node, ends: Any = None, bias: Any = None, out_dtype: Any = None) -> str:
+    """The rows of each group by its weights, one group behind the other; rows behind the last group are 0."""
+    a, b, dtype = w.fake(rows), w.fake(weights), w.result.dtype_
+    groups = b.size_[0] if len(b.size_) == 3 else None
+    if len(a.size_) != 2 or type(groups) is not int or ends is None or bias is not None or a.dtype_ is not dtype:
+        raise w.refused("products of groups other than of rows")
+    axis, given, found = w.sizes([0]), w.value(ends, torch.int64), []
+    stops = [w.op("Gather", given, w.sizes([group]), axis=0) for group in range(groups)]
+    for group, (start, stop) in enumerate(zip((axis, *stops), stops, strict=False)):
+        part = w.op("Slice", w.value(rows), start, stop, axis)
+        found.append(w.op("MatMul", part, w.op("Gather", w.value(weights), w.scalar(group, torch.int64), axis=0)))
+    left = w.op("Sub", w.sizes([a.size_[0]]), stops[-1])
+    rest = w.op("Expand", w.scalar(0, dtype), w.op("Concat", left, w.sizes([b.size_[2]]), axis=0))
+    return w.op("Concat", *found, rest, axis=0)
