@@ -9,7 +9,7 @@ import torch
 from pliant.graph.layouts import elementwise_strides
 from pliant.graph.shape_rules.pointwise import common_device
 from pliant.graph.shape_rules.registry import Rules
-from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require_same, row_major_strides
+from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, key_of, require, require_same, row_major_strides
 
 RULES = Rules()
 rule = RULES.rule
@@ -94,3 +94,28 @@ def addr(bias: TensorSpec, a: TensorSpec, b: TensorSpec, **_: Any) -> TensorSpec
     dtype = torch.promote_types(bias.dtype, torch.promote_types(a.dtype, b.dtype))
     column = a.view((a.size[0], 1), (a.stride[0], 1))
     return a.like(size, elementwise_strides(size, (bias, column, b)), dtype)
+
+
+_GROUPED = (torch.float32, torch.bfloat16, torch.float16)
+_ALIGNED = 16  # bytes from row to row
+
+
+@rule(_aten._grouped_mm.default)
+def grouped_mm(a: TensorSpec, b: TensorSpec, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> TensorSpec:
+    """Groups are rows of `a`, columns of `b`, or what is summed; or each has a product of its own. Rows begin aligned."""
+    if a.dtype not in _GROUPED or b.dtype is not a.dtype or out_dtype not in (None, a.dtype) or bias is not None:
+        raise RuntimeError("grouped products are of float32, bfloat16 or float16 without a bias")
+    if a.ndim not in (2, 3) or b.ndim not in (2, 3) or (offs is None) != (a.ndim == b.ndim == 3):
+        raise RuntimeError("grouped products are of matrices, and need offsets where one is not of groups")
+    for one in (a, b):
+        outer = -2 if key_of(one.stride[-1]) == 1 else -1
+        require(one.stride[outer] * one.dtype.itemsize % _ALIGNED == 0, "strides should be multiple of 16 bytes")
+    if a.ndim == 2 or b.ndim == 3:
+        require_same(a.size[-1:], b.size[-2:-1], "contraction dimension of mat_a and mat_b must match")
+    groups: tuple[Any, ...] = ()
+    if a.ndim == b.ndim:
+        groups = (offs.size[0],) if a.ndim == 2 else (a.size[0],)
+    size = (*groups, a.size[-2], b.size[-1])
+    unit = _ALIGNED // a.dtype.itemsize
+    row = (size[-1] + unit - 1) // unit * unit
+    return a.like(size, (*([size[-2] * row] if groups else []), row, 1))
