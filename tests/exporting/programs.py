@@ -6,7 +6,7 @@ said), sizes to call it at. `at(n, m)` makes arguments.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -15,6 +15,11 @@ from pliant import AUTO, Dim
 
 batch, seq, n, m, SIDE = Dim("batch"), Dim("seq"), Dim("n"), Dim("m"), Dim("side")
 WEIGHT = torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(0))
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,26 @@ ROWS = [
     Row("item as a size", lambda x, k: x.new_zeros(int(k)) + 1, lambda s: (flat(s), torch.tensor(3)), ({0: batch}, None)),
     Row("masked select", lambda x: torch.masked_select(x, x > 2) + 1, rows_of(3), ({0: batch},)),
     # violated
+    Row("two multiples", lambda x: (x.view(-1, 2).sum(1), x.view(3, -1).sum(1)), lambda s: (flat(6 * s),), ({0: batch},),
+        "batch % 2 == 0 is needed", ((4,), (1,), (7,))),
+    Row("a multiple of a multiple", lambda x: (x.view(-1, 4).sum(), x.view(-1, 6).sum()), lambda s: (flat(12 * s),),
+        ({0: 4 * batch},), "batch_size % 6 == 0 is needed", ((4,), (1,), (7,))),
+    Row("a rest", lambda x: x[2:].view(-1, 3), lambda s: (flat(3 * s + 2),), ({0: batch},), "batch % 3 == 2 is needed", ((4,), (1,))),
+    Row("halves", lambda x: x.chunk(2)[0] * x.chunk(2)[1], lambda s: (flat(2 * s),), ({0: batch},), "batch % 2 == 0 is needed"),
+    Row("a branch on evenness", lambda x: x * 2 if x.shape[0] % 2 == 0 else x, lambda s: (flat(2 * s),), ({0: batch},),
+        "batch % 2 == 0 is needed"),
+    Row("named tuples", lambda p: Pair(p.x + p.y, p.x.sum()), lambda s: (Pair(flat(s), flat(s)),), (Pair({0: batch}, {0: n}),),
+        "batch == n is needed"),
+    Row("deep in trees", lambda t: {"a": [t["p"][0] + t["p"][1], (t["q"] * 2,)], "b": t["q"].shape[0]},
+        lambda s: ({"p": (flat(s), flat(s)), "q": flat(s + 1)},), ({"p": ({0: batch}, {0: seq}), "q": {0: n}},), "batch == seq"),
+    Row("equal across four", lambda x, y: torch.bmm(x, y), lambda s: (torch.ones(s, 2, s + 1), torch.ones(s, s + 1, 3)),
+        ({0: batch, 2: n}, {0: seq, 1: m}), "n == m is needed"),
+    Row("a sum by both sides", lambda x, y, z: x[:, None] * y + z, lambda s: (flat(s), flat(s + 2), torch.ones(s, s + 2)),
+        ({0: batch}, {0: seq}, {0: n, 1: m}), "seq == m is needed"),
+    Row("repeated by elements", lambda x, times: x.repeat_interleave(times, 0) + 1, lambda s: (rows_of(2)(s)[0], torch.arange(s)),
+        ({0: batch}, {0: n}), "batch == n is needed"),
+    Row("a bound that halves", lambda x: x[x.shape[0] // 2] * 2, lambda s: (flat(s),), ({0: batch},), beyond="refuse",
+        sizes=((4,), (1,), (7,))),
     Row("fixed by view", lambda x: x.view(4, 3), rows_of(3), ({0: batch},), "batch == 4 is needed", ((4,),)),
     Row("fixed by a constant", lambda x: x + torch.ones(4), lambda s: (flat(s),), ({0: batch},), "batch == 4", ((4,),)),
     Row("fixed by a loop", unrolled, rows_of(3), ({0: batch},), "batch == 4 is needed", ((4,),)),

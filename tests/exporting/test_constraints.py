@@ -40,3 +40,40 @@ def test_what_is_said_or_advised_works(row):
     if row.wrong is not None:
         with pytest.raises((ConstraintError, RuntimeError)):
             program(*row.at(*row.wrong))
+
+
+class Counting(torch.nn.Module):
+    """Keyword-only arguments, defaults, written buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(8, 4))
+
+    def forward(self, x, *, scale=2.0, shift=None):
+        self.seen += x.shape[0]
+        self.last[: x.shape[0]] = x
+        y = x * scale
+        return {"y": y if shift is None else y + shift, "seen": self.seen.clone(), "rows": x.shape[0]}
+
+
+@pytest.mark.parametrize("given", [{}, {"scale": 3.0}, {"shift": True}], ids=str)
+def test_keyword_only_arguments_and_written_buffers(given):
+    def named(rows):
+        return {**given, **({"shift": torch.ones(rows, 4)} if "shift" in given else {})}
+
+    batch, n = pliant.Dim("batch"), pliant.Dim("n")
+    said = {"x": {0: batch}, **({"shift": {0: n}} if "shift" in given else {})}
+    if "shift" in given:
+        with pytest.raises(ConstraintError, match="batch == n is needed") as caught:
+            pliant.export(Counting(), (torch.ones(4, 4),), named(4), dynamic_shapes=said)
+        said = advised(caught.value)
+    model, program = Counting(), pliant.export(Counting(), (torch.ones(4, 4),), named(4), dynamic_shapes=said)
+    for rows in (4, 1, 8):
+        x = torch.randn(rows, 4)
+        wanted, found = model(x, **named(rows)), program(x, **named(rows))
+        assert found.keys() == wanted.keys() and found["rows"] == rows
+        assert torch.equal(found["y"], wanted["y"]) and torch.equal(found["seen"], wanted["seen"])
+        assert torch.equal(program.state["last"], model.last)
+    with pytest.raises(ConstraintError, match="batch <= 8"):
+        program(torch.ones(9, 4), **named(9))

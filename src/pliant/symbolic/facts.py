@@ -39,6 +39,7 @@ class Facts:
         self._true: set[Expr] = set()
         self._known: dict[Expr, Interval] = {}
         self._inequalities: dict[Symbol, list[Expr]] = {}
+        self._rests: list[Expr] = []  # remainders that something is known of
         self._range_memo: dict[Expr, Interval] = {}
         self._simple_memo: dict[Expr, Expr] = {}
         self._proof_memo: dict[Expr, bool | None] = {}
@@ -49,6 +50,7 @@ class Facts:
         other.ranges, other.replacements = dict(self.ranges), dict(self.replacements)
         other.solvable, other.ordered = self.solvable, self.ordered
         other._learnt, other._true, other._known = list(self._learnt), set(self._true), dict(self._known)
+        other._rests = list(self._rests)
         other._inequalities = {symbol: list(found) for symbol, found in self._inequalities.items()}
         return other
 
@@ -101,6 +103,14 @@ class Facts:
                 return x.lit(bool(r.lo)) if e.kind is bool else Integer(int(r.lo))
         result = simplify_node(e, self)
         return e if result is e else self.simplify(result)
+
+    def rest_of(self, e: Expr, by: int) -> int | None:
+        """What `e` leaves when it is divided by `by`, if that is known of a multiple of `by`."""
+        for atom in self._rests:
+            many, rest = atom.args[1].as_int(), self.replacements.get(atom)
+            if atom.args[0] is e and many and by > 0 and many % by == 0 and isinstance(rest, x.Constant):
+                return int(rest.value) % by
+        return None
 
     def _lookup(self, e: Expr) -> Interval | None:
         if isinstance(e, Symbol):
@@ -273,6 +283,8 @@ class Facts:
             self._narrow_known(rest, own, _NARROWING_DEPTH) if rest.terms else self._narrow_symbol(
                 atom, Interval(rest.const, rest.const)
             )
+        if type(atom) is x.Mod:
+            self._rests.append(atom)
         step = {atom: rest}
         self.replacements = {k: substitute(v, step) for k, v in self.replacements.items()} | step
         touched = atom.free | rest.free  # what is known of other symbols stays as it was learnt

@@ -214,15 +214,17 @@ def relaxations(p: Expr, known: Knowledge) -> Iterator[list[Expr]]:
 
 
 def _relax_quotient(quotient: Expr, coef: int, rest: Expr, known: Knowledge) -> Iterator[list[Expr]]:
+    """By p times the divisor. A multiple of a number k is at most 0 if it is at most k - 1."""
     a, b = quotient.args
     if known.range_of(b).lo <= 0:
         return
+    spare = x.Integer((b.as_int() or 1) - 1)
     if coef > 0:  # b*(a // b) <= a      b > 0
-        yield [add(scale(a, coef), x.mul(rest, b))]
+        yield [add(scale(a, coef), x.mul(rest, b)) - spare]
         if b.terms and known.range_of(a).lo >= 0:  # a // b <= a      b > 0, a >= 0
             yield [add(scale(a, coef), rest)]
     else:  # b*(a // b) >= a - b + 1      b > 0
-        yield [add(scale(a - b + 1, coef), x.mul(rest, b))]
+        yield [add(scale(a - b + 1, coef), x.mul(rest, b)) - spare]
 
 
 def _relax_remainder(remainder: Expr, coef: int, rest: Expr, known: Knowledge) -> Iterator[list[Expr]]:

@@ -26,6 +26,8 @@ class Known(Protocol):
 
     def simplify(self, e: Expr) -> Expr: ...
 
+    def rest_of(self, e: Expr, by: int) -> int | None: ...
+
 
 def simplify_node(e: Expr, known: Known) -> Expr:
     """One rewrite of `e` itself."""
@@ -90,6 +92,9 @@ def _mod(e: Expr, known: Known) -> Expr:
     # a % b = a      0 <= a < b
     if _below(a, b, known):
         return a
+    # a % b = r % b      b > 0, k > 0, a % (b*k) == r
+    if (by := b.as_int()) and (rest := known.rest_of(a, by)) is not None:
+        return x.lit(rest)
     # (c*x*z + y) % b = y % b      c*x % b == 0
     for mono, coef in a.terms:
         factors = x.atoms_of(mono)
