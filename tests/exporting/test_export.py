@@ -297,3 +297,12 @@ def test_writes_to_a_part_are_printed_as_operators():
     exec(str(program), scope)
     x = torch.randn(5, 3)
     assert torch.equal(scope["forward"](x)[0], fn(x))
+
+
+def test_an_export_collects_no_guards_of_objects(monkeypatch):
+    from pliant.exporting import capture
+
+    traces, whole = [], capture.whole
+    monkeypatch.setattr(capture, "whole", lambda *args: traces.append(whole(*args)) or traces[-1])
+    pliant.export(torch.nn.Linear(4, 4), (torch.ones(2, 4),), dynamic_shapes=({0: pliant.Dim("batch")},))
+    assert traces and not any(one.guards for one in traces)

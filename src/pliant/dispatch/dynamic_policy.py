@@ -100,6 +100,7 @@ class DynamicPolicy:
 
     dynamic: bool | None = None
     may_break: bool = True  # whether the graph may be broken where lengths of lists vary
+    guarded: bool = True  # whether later calls check what a trace relies on; an exported program has no such calls
     _tensors: dict[tuple[Source, int], _Seen] = field(default_factory=dict)
     _strides: dict[tuple[Source, int, int], _Stride] = field(default_factory=dict)
     _numbers: dict[tuple[Source, type], Any] = field(default_factory=dict)

@@ -53,6 +53,9 @@ class _Assembly:
         self.graph, self.captured = joint.graph, joint.captured
         self.known = {id(leaf): place for place, leaf in enumerate(example.leaves) if isinstance(leaf, torch.Tensor)}
         self.owned = dict(_state_of(example.fn))
+        self.homes: dict[int, tuple[str, str]] = {}  # by id of the tensor: its kind and the first of its names
+        for owned, (kind, tensor) in self.owned.items():
+            self.homes.setdefault(id(tensor), (kind, owned))
         self.tensors: dict[fx.Node, torch.Tensor] = {}  # what placeholders stand for
         self.inputs: dict[fx.Node, Input] = {}
         self.assigned: dict[str, int] = {}  # buffers that get an output of the captured graph as their value
@@ -67,7 +70,8 @@ class _Assembly:
         outputs, tree = self._outputs(before)
         self._take_assigned(new_values)
         order = self._in_order()
-        moved = {i: order.index(node) for i, node in enumerate(before) if node in self.inputs}
+        places = {node: place for place, node in enumerate(order)}
+        moved = {i: places[node] for i, node in enumerate(before) if node in self.inputs}
         self._finish([new_values[node] for node in order if node in new_values])
         inputs = tuple(dataclasses.replace(self.inputs[n], name=n.name, mutated=n in new_values) for n in order)
         state = {self.inputs[n].target: self._held(n, n in new_values) for n in order if self.inputs[n].leaf is None}
@@ -171,9 +175,9 @@ class _Assembly:
         place = self.known.get(id(example))
         if place is not None:
             return Input("", USER, self._path(place), place)
-        for name, (kind, tensor) in self.owned.items():
-            if tensor is example:
-                return Input("", kind, name)
+        if id(example) in self.homes:
+            kind, name = self.homes[id(example)]
+            return Input("", kind, name)
         target = base = re.sub(r"\W+", "_", text).strip("_") or "constant"
         taken = {one.target for one in self.inputs.values()} | set(self.owned)
         number = 0

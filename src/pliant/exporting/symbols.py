@@ -127,7 +127,7 @@ class Sizes(DynamicPolicy):
     some sizes."""
 
     def __init__(self, places: Sequence[Place], hints: Mapping[str, int], copies: bool = True) -> None:
-        super().__init__(False, may_break=False)
+        super().__init__(False, may_break=False, guarded=False)
         self.places, self.hints, self.copies = places, hints, copies
         self.env: ShapeEnv | None = None
         self.exprs: dict[tuple[int, int], Expr] = {}

@@ -32,6 +32,7 @@ class Origins(abc.ABC):
         self.inputs = inputs
         self.location = location
         self.guards: list[Guard] = []
+        self.guarded = inputs.policy.guarded
         self.origins: dict[int, tuple[Any, Source]] = {}
         self._guarded: set[tuple[Any, ...]] = set()
         self._memo: dict[Source, Any] = {}
@@ -58,6 +59,8 @@ class Origins(abc.ABC):
             return
         if kind is Kind.IDENTITY:
             self.twins.check(expected)
+        if not self.guarded:
+            return
         key = (source, kind, expected if kind in _SEVERAL else None)
         if kind is Kind.TYPE_LOOKUP:
             key = (source, kind, expected[0])
