@@ -76,6 +76,8 @@ FUNCTIONS = {
     "pieces": lambda x: (torch.stack([x, x + 1], 1), [y * 2 for y in x.unbind(1)], [y * 2 for y in x.split([1, 5], 1)]),
     "losses": lambda x: (F.cross_entropy(x, y := torch.arange(x.shape[0]).clamp(max=3), ignore_index=2), F.nll_loss(x, y, reduction="none")),
     "selections": lambda x: (x.topk(3, 1), x.topk(2, 0, largest=False)[0], (x > 0).nonzero(), x.new_empty(2, 3).fill_(1) * 2),
+    "orders": lambda x: ((x * 9).int().sort(1), (x * 9).int().sort(dim=0, descending=True, stable=True), (x > 0).long().argsort(dim=1, stable=True)),
+    "scattered": lambda x: (x.scatter(1, (x > 0).long(), 5.0), x.scatter(1, (x > 9).long()[:, :1], x[:, :1]), (x * 2).scatter(0, (x > 9).long(), 1)),
     "quotients": lambda x: (torch.div(x, 0.3, rounding_mode="floor"), (x * 9).int() // -4, torch.div((x * 9).int(), 4, rounding_mode="trunc")),
     "norms": lambda x: (x.norm(dim=1), torch.linalg.vector_norm(x, 1, 0, keepdim=True), F.normalize(x, dim=-1)),
     "numbers of elements": lambda x: (x * int(torch.arange(6)[4]), x.narrow(1, 0, int((x > -9).sum(1)[0])) + 0),
@@ -117,6 +119,12 @@ def test_other_resolutions(mode, tmp_path):
     path = converted(tmp_path, fn, torch.randn(2, 3, 6, 7), dynamic=({0: BATCH, 2: LENGTH},))
     for rows, height in ((1, 6), (3, 8)):
         same(path, fn, (torch.randn(rows, 3, height, 7),))
+
+
+def test_normed_weights(tmp_path):
+    model = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 6, 3))
+    path = converted(tmp_path, model, torch.randn(2, 4, 9), dynamic=({0: BATCH, 2: LENGTH},))
+    same(path, model, (torch.randn(3, 4, 7),))
 
 
 def test_norms_of_groups(tmp_path):

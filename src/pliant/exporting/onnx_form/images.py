@@ -72,6 +72,13 @@ def _group_norm(
     return [found if bias is None else w.op("Add", found, w.op("Reshape", w.value(bias, dtype), along))]
 
 
+@row_of("_weight_norm_interface.default")
+def _weight_norm(w: Writer, v: fx.Node, g: fx.Node, dim: int = 0) -> list[str]:
+    axes = [d for d in range(len(w.fake(v).size_)) if d != dim]
+    norms = w.op("ReduceL2", w.value(v), w.sizes(axes), keepdims=1)
+    return [w.op("Mul", w.value(v), w.op("Div", w.value(g), norms)), norms]
+
+
 def _resized(w: Writer, x: fx.Node, scales: Sequence[Any], mode: str, coordinates: str, **more: Any) -> str:
     """With factors, where elements are found is told by them; otherwise by both sizes."""
     if w.fake(x).dtype_ not in (torch.float16, torch.float32, torch.float64):

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from pliant.exporting.onnx_form.operators import row_of
+from pliant.graph.tensor_spec import keys_of
 
 if TYPE_CHECKING:
     from pliant.exporting.onnx_form.writer import Writer
@@ -54,6 +55,32 @@ def _topk(w: Writer, x: fx.Node, count: Any, dim: int = -1, largest: bool = True
     if not w.fake(x).size_ or dtype not in (torch.float16, torch.float32, torch.float64, torch.int32, torch.int64):
         raise w.refused("the largest of one number, or of this dtype")
     return w.ops("TopK", 2, w.value(x), w.sizes([count]), axis=dim, largest=int(largest), sorted=int(in_order))
+
+
+@row_of("sort.default")
+def _sort(w: Writer, x: fx.Node, dim: int = -1, descending: bool = False) -> list[str]:
+    return _in_order(w, x, dim, descending)
+
+
+@row_of("sort.stable")
+def _stable_sort(w: Writer, x: fx.Node, *, stable: Any = None, dim: int = -1, descending: bool = False) -> list[str]:
+    return _in_order(w, x, dim, descending)
+
+
+def _in_order(w: Writer, x: fx.Node, dim: int, descending: bool) -> list[str]:
+    """Equal elements keep their order. NaN has no place that both name."""
+    if not w.fake(x).size_ or w.fake(x).dtype_ not in (torch.int32, torch.int64):
+        raise w.refused("one number in order, or of a dtype with NaN")
+    return w.ops("TopK", 2, w.value(x), w.sizes([w.fake(x).size_[dim]]), axis=dim, largest=int(descending), sorted=1)
+
+
+@row_of("scatter.value", "scatter.src")
+def _scatter(w: Writer, x: fx.Node, dim: int, index: fx.Node, new: Any) -> str:
+    size = w.fake(index).size_
+    if not w.fake(x).size_ or isinstance(new, fx.Node) and keys_of(w.fake(new).size_) != keys_of(size):
+        raise w.refused("one number that is written by its place, or parts of what is given")
+    given = w.value(new, w.result.dtype_) if isinstance(new, fx.Node) else w.op("Expand", w.scalar(new, w.result.dtype_), w.sizes(size))
+    return w.op("ScatterElements", w.value(x), w.value(index, torch.int64), given, axis=dim)
 
 
 @row_of("nonzero.default")
