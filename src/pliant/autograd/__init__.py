@@ -1,7 +1,8 @@
 """A captured program and its gradient: one functional ATen graph, split so that little is saved, under torch's engine.
 
 Tracing:              joint, run_module, functionalize (views and writes become values), call_kinds, aliases, functional_ops, scatter,
-                      pooling, expand, segments (programs that must be cut), history, repeats and repeated (equal parts).
+                      pooling, expand, segments (programs that must be cut), history, repeats and repeated (equal parts),
+                      copies_in_doubt (copies that are views at some sizes).
 Splitting:            partition/.
 Running:              runtime and training compile; calls, around, trained, function, tangent_layouts, result_hooks, outputs and places run, also what is
                       found on disk, and load no compiler; aliasing (what the caller gets, related as in eager),
