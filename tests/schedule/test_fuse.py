@@ -7,6 +7,7 @@ from pliant import config
 from pliant.ir.loops import Extern, View
 from pliant.ir.scalar import apply, const, load
 from pliant.runtime.compile_program import compile_program
+from pliant.schedule import fuse
 from pliant.schedule.kernel import ExternCall, Kernel
 from pliant.schedule.schedule import schedule
 from pliant.symbolic.expr import ZERO, lit, symbol
@@ -144,3 +145,15 @@ def test_a_flattened_symbolic_reduction_folds_loops_and_not_sizes():
     (kernel,) = schedule(p.done(h, total, top), OPTIONS).steps
     assert isinstance(kernel, Kernel)
     assert kernel.reduced <= {axis.symbol for axis in kernel.axes} and len(kernel.reduced) == 2
+
+
+def test_many_readers_of_one_tensor_are_not_all_tried(monkeypatch):
+    """A loop of the program that takes a tensor apart: the work for each part does not grow with the parts before it."""
+    tried = []
+    joined = fuse.join
+    monkeypatch.setattr(fuse, "join", lambda kernel, loops: tried.append(kernel) or joined(kernel, loops))
+    p = Program()
+    x = p.tensor(100, 7)
+    parts = [p.pointwise((100 - k,), lambda i: apply("exp", get(x, i, lit(3)))) for k in range(90)]
+    schedule(p.done(*parts), config.get().schedule)
+    assert fuse.MOST_TRIED < len(tried) <= fuse.MOST_TRIED * len(parts)

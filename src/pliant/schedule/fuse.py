@@ -37,6 +37,7 @@ from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
 MAX_BUFFERS = 48  # distinct buffers in one kernel
+MOST_TRIED = 32  # kernels that a computation may join; hundreds may read one tensor that a loop of the program takes apart
 
 
 def fuse(program: LoopProgram, options: config.Schedule) -> list[Step]:
@@ -89,7 +90,7 @@ class _Fuser:
             step = self.steps[k]
             if isinstance(step, Kernel) and step.device == loops.out.device and len(step.members) < limit:
                 ranked.append((any(m.loops.out in reads for m in step.members), k, step))
-        for _, k, step in sorted(ranked, key=lambda r: r[:2], reverse=True):
+        for _, k, step in sorted(ranked, key=lambda r: r[:2], reverse=True)[:MOST_TRIED]:
             if join(step, loops):
                 return k
         return None
