@@ -15,6 +15,7 @@ from pliant.codegen.expressions import Statements, cast_text, literal, operator_
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_passes import VectorPasses, cost_of
+from pliant.codegen.vector_reductions import MOST_VECTORS, vectors_in_turn
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.scalar import Apply, Const, Load, Scalar, walk
 from pliant.schedule.fuse import total
@@ -209,10 +210,12 @@ class ReducingWriter(VectorPasses):
         bounds = first if first and opened == 0 else ("0", self.names.text(vector.extent))
         vectorized = all(self.accumulators[id(m)].vectorizes for m in reductions)
         extent = vector.extent.as_int()
-        blocked = any(self.accumulators[id(m)].rounds for m in reductions) and (extent is None or extent > SUM_BLOCK)
+        # as many terms for each of the vectors that take them in turn, of which costly terms have fewer
+        block = SUM_BLOCK // MOST_VECTORS * vectors_in_turn(sum(map(cost_of, members)), len(reductions), None)
+        blocked = any(self.accumulators[id(m)].rounds for m in reductions) and (extent is None or extent > block)
         if blocked:
-            self.begin(f"for (int64_t b = {bounds[0]}; b < {bounds[1]}; b += {SUM_BLOCK})")
-            self.line(f"const int64_t be = p_min(b + {SUM_BLOCK}, {bounds[1]});")
+            self.begin(f"for (int64_t b = {bounds[0]}; b < {bounds[1]}; b += {block})")
+            self.line(f"const int64_t be = p_min(b + {block}, {bounds[1]});")
             bounds = ("b", "be")
             opened += 1
         partial = blocked or self._has_partial_sums()

@@ -17,15 +17,17 @@ from pliant.codegen.vector_statements import VectorStatements
 from pliant.codegen.whole_vectors import LANES
 from pliant.records import dataclass
 
+MOST_VECTORS = 4  # of one reduction that take values in turn
+
 
 def vectors_in_turn(cost: int, reductions: int, points: int | None) -> int:
     """How many vectors of each reduction take values in turn that cost so many additions each: an addition is known four
     cycles later. Several reductions wait for one another less, and all have to stay in registers. In a short row of so many
     points what is left when several were taken is the most of it, and goes under a mask; the next row need not wait."""
-    most = 4 if cost < 6 else 2 if cost < 12 else 1
+    most = MOST_VECTORS if cost < 6 else 2 if cost < 12 else 1
     if points is not None:
-        most = min(most, 4 if points >= 8 * LANES[-1] else 2 if points >= 4 * LANES[-1] else 1)
-    return min(most, 4 if reductions < 3 else 2 if reductions < 5 else 1)
+        most = min(most, MOST_VECTORS if points >= 8 * LANES[-1] else 2 if points >= 4 * LANES[-1] else 1)
+    return min(most, MOST_VECTORS if reductions < 3 else 2 if reductions < 5 else 1)
 
 
 def in_turn(count: int) -> str:

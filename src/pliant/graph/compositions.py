@@ -279,6 +279,7 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.tril_indices: _triangle(lower=True),
     torch.triu_indices: _triangle(lower=False),
     F.interpolate: _resized,
+    F.rms_norm: _rms_norm,
     torch.rms_norm: _rms_norm,
     torch.fft.fftfreq: _frequencies,
     torch.fft.rfftfreq: _half_frequencies,

@@ -38,8 +38,8 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     acc0n |= p_any_lane(vacc0n[0] | vacc0n[1] | vacc0n[2] | vacc0n[3]);
     const float r0 = (acc0n ? NAN : acc0);
     double acc1 = 0;
-    for (int64_t b = 0; b < n0; b += 2048) {
-      const int64_t be = p_min(b + 2048, n0);
+    for (int64_t b = 0; b < n0; b += 512) {
+      const int64_t be = p_min(b + 512, n0);
       p_vf vacc1[1];
       vacc1[0] = P_B(0.0f);
       {
