@@ -302,6 +302,26 @@ def _wait(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
     return tensor
 
 
+def _masked_store(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The gradient of what is stored has as many elements as the mask: they are counted where the store runs, since a number
+    that only the backward tells could not be checked before."""
+    masks = [one for one in args[1] if one is not None]
+    values = args[2]
+    if len(masks) == 1 and masks[0].dtype is torch.bool and values.requires_grad and values.dim():
+        _count_elements(mode, masks[0])
+    return _by_schema(func)(mode, func, args, kwargs)
+
+
+def _count_elements(mode: FunctionalMode, mask: Any) -> None:
+    """Have the graph tell how many elements the mask has, a number that the capture had no need of."""
+    env: Any = mode.shape_env
+    outer, env.replayed = env.replayed, None
+    try:
+        _pure(mode, _aten.nonzero.default, (mask,), {})
+    finally:
+        env.replayed = outer
+
+
 def _question(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return QUESTIONS[func](args[0])
 
@@ -310,6 +330,7 @@ _handlers: dict[Any, Handler] = {
     **dict.fromkeys(QUESTIONS, _question),
     **dict.fromkeys(_DISGUISED_VIEWS, _disguised_view),
     **dict.fromkeys(COMPUTED, _lazy_view),
+    **dict.fromkeys((_aten.index_put.default, _aten.index_put_.default), _masked_store),
     _aten._efficientzerotensor.default: _zeros,
     _aten.clone.default: _clone,
     _aten._unsafe_view.default: _unsafe_view,
