@@ -2,9 +2,9 @@
 
 In:     nothing; this is text, spelled as in `float_functions.py`.
 Out:    `GAMMA`: the function.
-Holds:  no branches but for negative numbers: vectors that have some compute them in double, by the function's reflection. Below 4 a polynomial times what is 0 where
-        the function is; from there on the asymptotic series, whose largest term is kept in two floats: what two terms of one
-        size leave has the digits of both.
+Holds:  no branches but for negative numbers: vectors that have some compute them in double, by the function's reflection.
+        Below 4 a polynomial times what is 0 where the function is; from there on the asymptotic series, whose largest term is
+        kept in two floats: what two terms of one size leave has the digits of both.
 Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits, weighted until the largest relative error is the
         least. For negative numbers: C. Lanczos, A Precision Approximation of the Gamma Function (1964), with the nine
         coefficients for g = 7 that are in common use, as one fraction; the sine's are Taylor's.

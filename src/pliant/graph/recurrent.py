@@ -4,8 +4,8 @@ and on GPUs, where the memory of real weights decides how the library is called.
 In:     calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu` on fakes.
 Out:    its results, by the operator of `control_flow`, which eager PyTorch's kernels serve for any length.
 Holds:  the derivative computes the layer once more, with gradients recorded, so that nothing of it is saved. Layers
-        with dropout between them are an operator each, since dropout must not draw again. What autocast asks of the
-        library on a GPU is part of the operator.
+        with dropout between them are an operator each, since dropout must not draw again; on a GPU they are refused. What
+        autocast asks of the library on a GPU is part of the operator.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from pliant.graph.control_flow import Program, Tensors, Values, program_of, run
+from pliant.graph.unsupported import UnsupportedOperator
 
 _KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
 NAMES = {function: name for name, function in _KINDS.items()}
@@ -41,7 +42,11 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         return NotImplemented
     layers, bidirectional = given["num_layers"], bool(given["bidirectional"])
     layout = bool(given.get("batch_first"))
-    if not (given["dropout"] and given["train"] and layers > 1):
+    drops = given["dropout"] and given["train"] and layers > 1
+    if drops and values[0].is_cuda:
+        what = "dropout between recurrent layers, which the library of a GPU draws by itself"
+        raise UnsupportedOperator(what, kind="library-dropout")
+    if not drops:
         options = (bool(given["has_biases"]), layers, 0.0, True, bidirectional)
         return run(_layer(kind, packs, options, layout, _cast(values[0])), [*values, *states, *weights])
     options = (bool(given["has_biases"]), 1, 0.0, True, bidirectional)
