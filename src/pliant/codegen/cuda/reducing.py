@@ -357,5 +357,6 @@ class DeviceReducingWriter(DeviceWriter):
 
 def _turns_at_once(s: DeviceStatements) -> int:
     """Turns of a loop over a row that are written out, so that enough of it is on its way from memory at a time."""
-    loaded = sum(buffer.dtype.itemsize for buffer, _ in s.arrays) * (s.tile.width if s.tile else 1)
-    return max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // loaded)) if loaded else MOST_AT_ONCE
+    width = s.tile.width if s.tile else 1
+    loaded = sum(buffer.dtype.itemsize for buffer, _ in s.arrays) * width
+    return max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // loaded) if loaded else MOST_AT_ONCE // width)
