@@ -26,7 +26,7 @@ from pliant.torch_adapter import DisableTorchFunction, broadcast_to_tree
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-_NONE: Any = torch.autograd.Function.__dict__["vmap"]
+_NONE: Any = vars(torch.autograd.Function)["vmap"]
 _Resolve = Callable[[Any], Any]  # of a traced value: what it is when the function is run
 
 
