@@ -253,7 +253,7 @@ def test_symbolic_sizes_run_channels_last(plain: None, batch: int) -> None:
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("groups", [1, 8])
 def test_training_runs_channels_last(plain: None, groups: int, autocast: bool) -> None:
-    """Forward and backward; gradients have eager's layouts. Where depthwise layers, which stay, are among them nothing changes."""
+    """Forward and backward; gradients have eager's layouts."""
     model = network(groups).train()
     other, results = copy.deepcopy(model), []
     inputs = [torch.randn(2, 3, 32, 32).requires_grad_()]
@@ -270,7 +270,17 @@ def test_training_runs_channels_last(plain: None, groups: int, autocast: bool) -
         assert mine is not None and theirs is not None
         assert (mine - theirs).norm() <= near * theirs.norm() and mine.stride() == theirs.stride()
     changes = found[0].fields["text"].count("memory_format=torch.channels_last")
-    assert changes == (6 if groups == 1 else 0)  # the image and the five weights
+    assert changes == (6 if groups == 1 else 4)  # the image and the weights; strides of depthwise ones hold for both layouts
+
+
+def test_activations_without_a_tag_follow(plain: None) -> None:
+    """PyTorch does not tag these as pointwise."""
+    activations = [nn.Hardswish(), nn.LeakyReLU(), nn.ELU(), nn.Mish(), nn.Hardtanh(), nn.Softplus(), nn.Hardsigmoid()]
+    layers = [nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), act) for act in activations]
+    model, x = nn.Sequential(*layers, nn.Flatten(2)), torch.randn(2, 8, 9, 9)
+    with events.collect("partition") as found:
+        pliant.compile(model)(x).pow(2).sum().backward()
+    assert found[0].fields["text"].count("memory_format=torch.channels_last") == 9  # image, gradient, weights
 
 
 def test_lone_convolutions_of_training_stay(plain: None) -> None:

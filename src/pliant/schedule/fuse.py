@@ -18,6 +18,7 @@ from pliant import config
 from pliant.ir.failing import may_fail
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan
 from pliant.ir.scalar import Load, cast, const
+from pliant.lowering.tensors import numel
 from pliant.records import dataclass
 from pliant.schedule.align import Alignment, align, fresh_axis
 from pliant.schedule.dependencies import dependencies, writes_input
@@ -214,18 +215,27 @@ def _hinders(kernel: Kernel, member: Member, alignment: Alignment) -> bool:
         return False
     if (total(list(alignment.axes)).as_int() or _MANY) < _MANY:
         return False
-    before = [substitute(e, alignment.right) for one in kernel.members for e in _accesses(one)]
-    added = _accesses(member)
+    near = kernel.target.cache_bytes // _OF_CACHE
+    before = [substitute(e, alignment.right) for one in kernel.members for e in _accesses(one, near)]
+    added = _accesses(member, near)
     loops = [axis.symbol for axis in alignment.axes]
     alone = added if isinstance(member.loops, Reduction) else before
     return _in_step(alone, loops) and not _in_step([*before, *added], loops)
 
 
 _MANY = 1 << 14  # points of a kernel from which on its accesses are what it costs
+_OF_CACHE = 16  # a table of such a part of a core's cache stays there while each point looks something up
 
 
-def _accesses(member: Member) -> list[Expr]:
-    return [member.store_index, *[member.at(load.index) for load in loads_of(member.loops)]]
+def _accesses(member: Member, near: int) -> list[Expr]:
+    """Where a computation stores, and loads from buffers of more than `near` bytes."""
+    far = [load for load in loads_of(member.loops) if not _is_within(load.buffer, near)]
+    return [member.store_index, *[member.at(load.index) for load in far]]
+
+
+def _is_within(buffer: Buffer, size: int) -> bool:
+    elements = numel(buffer.shape).as_int()
+    return elements is not None and elements * buffer.dtype.itemsize <= size
 
 
 def _in_step(accesses: Sequence[Expr], loops: Sequence[Symbol]) -> bool:

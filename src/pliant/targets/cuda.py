@@ -35,10 +35,12 @@ def target(capability: int, units: int = 0) -> Target:
         product_depth=512,
         images_last=frozenset((torch.float16, torch.bfloat16)),
         tf32_images_last=True,
+        convolution_biases_apart=True,
         adds_atomically=True,
         scan_row=2048,
         dense_masks=True,
         narrow_index=True,
         function_share=1 / 8,
         library_share=1 / 4,
+        held_share=0.3,
     )

@@ -35,6 +35,7 @@ class Target:
     images_last: convolutions of images of these dtypes run faster where channels lie last. tf32_images_last: and of float32,
         where they may be computed in TF32. packs_weights: only with a second copy of the weight, which is kept.
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
+    convolution_biases_apart: the library adds a convolution's bias in a kernel of its own, and sums its gradient in another.
     adds_in_order: loops whose points may store to one place go through their points in order, and are no slower for it.
     adds_while_scanning: running sums are loops that go through a row in order, several rows at a time, and are faster for it.
     depthwise_gradients: gradients of weights of depthwise convolutions are loops, and are faster for it.
@@ -46,6 +47,7 @@ class Target:
     narrow_index: indices are computed in 32 bits where ranges allow it.
     function_share, library_share: time of a function like exp that is written out for vectors, and of one that a library
         computes element by element, in times in which memory moves the result.
+    held_share: what a byte that is kept from the forward to the backward costs, in bytes that are moved: memory is short.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class Target:
     tf32_images_last: bool = False
     packs_weights: bool = False
     biases_in_loops: bool = False
+    convolution_biases_apart: bool = False
     adds_in_order: bool = False
     adds_while_scanning: bool = False
     row_block: int = 4
@@ -86,3 +89,4 @@ class Target:
     narrow_index: bool = False
     function_share: float = 0.5
     library_share: float = 2.0
+    held_share: float = 0.0

@@ -10,6 +10,7 @@ from torch import nn
 import cpu_launcher
 import pliant
 from codegen.cuda.shim_backend import kernels_on_shim
+from pliant.debug import events
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +113,27 @@ def test_a_choice_within_a_choice_that_several_passes_read():
     with torch.no_grad():
         torch.testing.assert_close(pliant.compile(windows)(x, bias), windows(x, bias))
     assert launches() > before and pliant.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_blocks_add_up_what_goes_to_few_elements(dtype):
+    """The gradient of a small table, for known and for varying numbers of rows; also of more than one block."""
+    table = nn.Embedding(5, 16, dtype=dtype)
+    compiled = pliant.compile(lambda rows, x: (table(rows) * x).sum())
+    with events.collect("output_code") as found:
+        for n in (5000, 7001, 30):
+            rows, x = torch.randint(0, 5, (n,)), torch.randn(n, 16, dtype=dtype)
+            (mine,) = torch.autograd.grad(compiled(rows, x), table.weight)
+            expected = torch.zeros(5, 16, dtype=torch.float64).index_add(0, rows, x.double())
+            error = 2e-2 if dtype is torch.bfloat16 else 1e-5
+            torch.testing.assert_close(mine.double(), expected, rtol=error, atol=20 * error)
+    assert sum("p_add_shared(x" in str(one.fields["text"]) for one in found) == 2
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_large_tables_are_added_to_in_memory():
+    table, rows = nn.Embedding(300, 16), torch.randint(0, 300, (5000,))
+    with events.collect("output_code") as found:
+        pliant.compile(lambda rows: table(rows).square().sum())(rows).backward()
+    texts = [str(one.fields["text"]) for one in found]
+    assert any("p_add(" in one for one in texts) and not any("p_add_shared(" in one for one in texts)

@@ -18,8 +18,10 @@ from torch import fx
 from pliant.autograd.partition.flow import UNLIMITED
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import binds_symbols, draws_numbers, has_effect, is_random, is_view
+from pliant.graph.shape_rules.pointwise import is_pointwise
 from pliant.targets import cpu
 from pliant.targets.registry import has_target, target_of
+from pliant.targets.target import Target
 from pliant.torch_adapter import OpOverload
 
 _aten = torch.ops.aten
@@ -37,9 +39,7 @@ _CHEAP = frozenset({
     "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::new_empty", "aten::_to_copy", "aten::clone",
     "aten::copy", "aten::expand", "aten::cat", "aten::constant_pad_nd", "aten::slice_scatter",
     "aten::select_scatter", "aten::where", "aten::fill", "aten::zero", "aten::tril", "aten::triu", "aten::flip",
-    "aten::repeat", "aten::hardswish_backward", "aten::hardtanh_backward", "aten::hardsigmoid_backward",
-    "aten::elu_backward", "aten::leaky_relu_backward", "aten::softplus_backward", "aten::log_sigmoid_backward",
-    "aten::mish_backward",
+    "aten::repeat", "aten::log_sigmoid_backward",
 })  # fmt: skip
 # Pointwise, but some 20 instructions an element, and some 60 or a call of a library.
 _FUNCTIONS = frozenset({
@@ -69,7 +69,7 @@ def is_recomputable(target: Any) -> bool:
         return False  # decided with its producer
     if not isinstance(target, OpOverload) or has_effect(target):
         return False
-    return is_view(target) or torch.Tag.pointwise in target.tags or target._schema.name in _CHEAP
+    return is_view(target) or is_pointwise(target) or target._schema.name in _CHEAP
 
 
 @functools.cache
@@ -136,14 +136,17 @@ def _readers(node: fx.Node) -> list[fx.Node]:
 
 
 def save_cost(node: fx.Node, kept: frozenset[fx.Node]) -> int:
-    """Bytes written (unless written anyway) and read when the value is kept for backward."""
+    """Bytes written (unless written anyway) and read when the value is kept for backward, and what the memory is worth."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return FORBIDDEN
     if is_view(node.target) and node.target not in _PARTS:
         return FORBIDDEN  # its base is the same memory
     bytes_moved = max(size_in_bytes(value), 1)
-    return bytes_moved if is_materialized(node, kept) else 2 * bytes_moved
+    if node in kept or node.op == "placeholder":
+        return bytes_moved
+    held = math.ceil(bytes_moved * _target(node).held_share)
+    return held + (bytes_moved if is_materialized(node, kept) else 2 * bytes_moved)
 
 
 def recompute_cost(node: fx.Node, in_backward: frozenset[fx.Node]) -> int:
@@ -166,9 +169,15 @@ def _share(node: fx.Node) -> float:
         return 2 * _SIMPLE
     if name not in _FUNCTIONS and name not in _LIBRARY:
         return _SIMPLE
-    device = node.meta["val"].device_
-    target = target_of(device) if has_target(device) else cpu.target()
+    target = _target(node)
     return target.function_share if name in _FUNCTIONS else target.library_share
+
+
+def _target(node: fx.Node) -> Target:
+    """The target that computes a tensor; the CPU's where there is none."""
+    value = node.meta["val"]
+    known = type(value) is FakeTensor and has_target(value.device_)
+    return target_of(value.device_) if known else cpu.target()
 
 
 def _is_product(node: fx.Node) -> bool:

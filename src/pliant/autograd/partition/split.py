@@ -25,6 +25,7 @@ from pliant.autograd.partition.shared_memory import Place, places
 from pliant.autograd.places import Saved
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.biases import take_biases_out
 from pliant.graph.passes.channels_last import channels_last
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
@@ -75,6 +76,7 @@ def partition(joint: JointGraph) -> Partition:
     """Forward and backward graphs; `backward` is None where nothing needs a gradient."""
     own = [i for i, value in enumerate(joint.results) if _is_own_copy(value)]
     clean(joint.graph)
+    take_biases_out(joint.graph)
     if any(one is not None for one in joint.gradients):
         write_formulas(joint.graph)
         cse(joint.graph)

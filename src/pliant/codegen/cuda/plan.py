@@ -8,6 +8,7 @@ Holds:  the choice affects speed only.
     points   no reduction: each thread takes `width` neighbouring points
     rows     the vectorized axis is reduced: `group` threads side by side share one outer point
     tiles    no reduction, but memory runs along two axes: each block takes a square of both
+    tables   points that are added up in few elements: each block has a copy of these, and goes through points in turns
     scan     `group` threads side by side share one outer point and take its points in turns, in their order
     columns  the vectorized axis is an outer one: `items` neighbouring threads take `width` columns each, and `group`
              such rows of threads share the reduced points
@@ -18,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 
+import torch
+
 from pliant.codegen.loops import index_expressions, is_transposed, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
@@ -25,7 +28,7 @@ from pliant.records import dataclass
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of
 from pliant.symbolic.bounds import ALL, Interval, bounds
-from pliant.symbolic.expr import ONE, Expr, Symbol
+from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit
 from pliant.symbolic.rules.extrema import minimum
 from pliant.symbolic.traverse import linear_coefficient
 from pliant.targets.target import Target
@@ -45,6 +48,9 @@ SHARED_BYTES = 40 << 10  # of a block, for partial results of columns
 MOST_PARTS = 64  # partial results of a column, times columns of a thread
 TILE = 64  # elements of a tile's side
 LONG = 16  # groups of elements in a row that is worth beginning where memory is aligned
+TABLE_ELEMENTS = 4096  # of a table that each block has a copy of
+CROWDED = 512  # points for each element of a table from which on they wait for each other
+TURNS_OF_TABLE = 8  # points for each element of a table that are worth a copy of it
 WIDEST = 8  # elements that a thread takes at a time
 
 
@@ -57,6 +63,7 @@ class DevicePlan:
     steps: turns of the loop over a row's groups of elements, where it is written out and values stay in registers; 0: it
     is a loop.
     above, upto: it is for rows of more than `above` groups of elements and at most `upto`; None: of any number.
+    most_blocks: blocks of the grid at most, each of which goes on with further points.
     kept: members whose values stay in registers too. anchor: rows begin anywhere, so a row's groups begin where this access
         to memory is aligned, and the first and the last of them are parts.
     """
@@ -78,6 +85,7 @@ class DevicePlan:
     launched: Expr | None = None
     above: int | None = None
     upto: int | None = None
+    most_blocks: Expr | None = None
 
     @property
     def threads(self) -> int:
@@ -102,7 +110,8 @@ class DevicePlan:
     def blocks(self) -> Expr:
         """Blocks of the grid: none for rows that are not of its lengths."""
         if self.tiled is None:
-            return (self.count(self.outer) + (self.items - 1)) // self.items * self.cluster * self._is_meant
+            found = (self.count(self.outer) + (self.items - 1)) // self.items * self.cluster * self._is_meant
+            return found if self.most_blocks is None else minimum(found, self.most_blocks)
         result: Expr = ONE
         for axis in self.outer:
             turned = axis is self.tiled or axis is self.vector
@@ -144,6 +153,7 @@ def plan_device(kernel: Kernel, target: Target) -> list[DevicePlan]:
         plan.anchor = next(_contiguous(kernel, vector), None)
     if not inner and vector is not None:
         _plan_tiles(plan, vector, weighted)
+        _plan_tables(plan, target)
     if scans:
         _plan_scan(plan, target)
     elif inner and vector in inner:
@@ -164,6 +174,30 @@ def _plan_tiles(plan: DevicePlan, vector: Axis, weighted: list[tuple[Expr, int]]
         plan.kind, plan.anchor = "tiles", None
         sizes = [b.dtype.itemsize for b, e, _ in _accesses(plan.kernel) if step_along(e, vector) == 1]
         plan.width = min(WIDEST, 16 // min(sizes)) if sizes else 4
+
+
+def _plan_tables(plan: DevicePlan, target: Target) -> None:
+    """Copies of what is added to, where so many points are added to each element that they would wait for each other."""
+    sums = [m.loops for m in plan.kernel.members if isinstance(m.loops, Pointwise) and m.loops.accumulate is not None]
+    if not sums or any(one.accumulate != "sum" or one.out.dtype is torch.bool for one in sums):
+        return
+    spans = [span_of(table) for table in {one.out: None for one in sums}]
+    elements = sum(span or TABLE_ELEMENTS + 1 for span in spans)
+    points = total(plan.kernel.axes)
+    known = points.as_int()
+    if elements > TABLE_ELEMENTS or (known is not None and known < elements * CROWDED):
+        return
+    plan.kind, plan.anchor = "tables", None
+    plan.most_blocks = minimum(lit(4 * target.units), points // (elements * TURNS_OF_TABLE) + 1)
+
+
+def span_of(buffer: Buffer) -> int | None:
+    """Elements from a buffer's first to its last, if they are known."""
+    last: Expr = ZERO
+    for n, step in zip(buffer.shape, buffer.strides):
+        last = last + (n - 1) * step
+    found = last.as_int()
+    return None if found is None or found < 0 else found + 1
 
 
 def _vector_last(axes: list[Axis], vector: Axis | None) -> list[Axis]:

@@ -286,6 +286,18 @@ P_INLINE void p_add(int64_t* at, int64_t x) { atomicAdd((unsigned long long*)at,
 P_INLINE void p_add(uint64_t* at, uint64_t x) { atomicAdd((unsigned long long*)at, (unsigned long long)x); }
 template <class T> P_INLINE void p_add(T* at, T x) { p_swap(at, [=](T old) { return (T)(old + x); }); }
 """,
+    # To shared memory. Floats of a warp that go to one place are added up first: there they would wait for each other.
+    "p_add_shared": """\
+template <class T> P_INLINE void p_add_shared(T* at, T x) { p_add(at, x); }
+P_INLINE void p_add_shared(float* at, float x) {
+  int alike = 0;
+  if (__activemask() == ~0u) __match_all_sync(~0u, (unsigned long long)at, &alike);
+  if (!alike) return p_add(at, x);
+#pragma unroll
+  for (int o = 16; o > 0; o /= 2) x += __shfl_xor_sync(~0u, x, o);
+  if (threadIdx.x % 32 == 0) p_add(at, x);
+}
+""",
 }
 
 _MENTION = re.compile(r"\bp_\w+")

@@ -15,6 +15,7 @@ from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.codegen.cuda.plan import DevicePlan, plan_device
 from pliant.codegen.cuda.reducing import DeviceReducingWriter
 from pliant.codegen.cuda.scanning import DeviceScanWriter
+from pliant.codegen.cuda.tables import DeviceTableWriter
 from pliant.codegen.cuda.tiles import DeviceTileWriter
 from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.schedule.fuse import total
@@ -25,6 +26,7 @@ from pliant.targets.target import Target
 _WRITERS: dict[str, type[DeviceWriter]] = {
     "points": DeviceWriter,
     "tiles": DeviceTileWriter,
+    "tables": DeviceTableWriter,
     "rows": DeviceReducingWriter,
     "columns": DeviceReducingWriter,
     "scan": DeviceScanWriter,

@@ -23,6 +23,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_convolution, packed_transpose
 from pliant.graph.passes.purity import is_view
+from pliant.graph.shape_rules.pointwise import is_pointwise
 from pliant.graph.tensor_spec import channels_last_strides, same_known
 from pliant.targets.registry import has_target, target_of
 from pliant.targets.target import Target
@@ -50,7 +51,7 @@ _READING = frozenset((
 # see whether it changed, costs as much there as channels last gains, and the library is slower by it at batches of 8.
 LEAST_POSITIONS = 100
 # In training one change of layout to so many convolutions at most. Sums over images that lie in both ways are slow: measured
-# on an H100 in bf16, ResNet-50 (1 change to 106 convolutions) gains 10%, EfficientNet-B0 (66 to 66) takes 17 times as long.
+# on an H100 in bf16, ResNet-50 (1 change to 106 convolutions) gains 10%; 66 changes to 66 take 17 times as long.
 BORDERS_OF_TRAINING = 4
 # A product of fewer rows than this reads a weight of 1x1 as it is.
 LEAST_ROWS = 48
@@ -80,9 +81,9 @@ def channels_last(graph: fx.Graph, weights: Collection[int]) -> int:
 
 def _images(graph: fx.Graph, kept: Collection[fx.Node]) -> dict[fx.Node, None]:
     """Convolutions that are to be channels last, and what follows them."""
-    found, trained = dict[fx.Node, None](), _is_trained(graph)
+    found = dict[fx.Node, None]()
     for node in graph.nodes:
-        if node.op == "call_function" and (_is_faster_last(node, kept, trained) or _follows(node, found)):
+        if node.op == "call_function" and (_is_faster_last(node, kept) or _follows(node, found)):
             found[node] = None
     return found
 
@@ -92,9 +93,8 @@ def _is_trained(graph: fx.Graph) -> bool:
     return bool(graph.find_nodes(op="call_function", target=_GRADIENTS))
 
 
-def _is_faster_last(node: fx.Node, kept: Collection[fx.Node], trained: bool) -> bool:
-    """Whether it is a convolution that the library computes faster from a channels-last image, or the backward of one.
-    `trained`: both are there; of depthwise ones that is not known."""
+def _is_faster_last(node: fx.Node, kept: Collection[fx.Node]) -> bool:
+    """Whether it is a convolution that the library computes faster from a channels-last image, or the backward of one."""
     if node.target is _GRADIENTS:
         return _has_faster_gradients(node)
     if node.target is not _CONVOLUTION or len(node.args) != 9 or node.args[6] or not _is_image(node.meta["val"]):
@@ -104,14 +104,14 @@ def _is_faster_last(node: fx.Node, kept: Collection[fx.Node], trained: bool) -> 
         return False
     if target.packs_weights:
         return node.args[1] in kept and _is_faster_packed(node)
-    return (node.args[8] == 1 or _is_depthwise(node) and not trained) and torch.backends.cudnn.enabled and _runs_last(node)
+    return (node.args[8] == 1 or _is_depthwise(node)) and torch.backends.cudnn.enabled and _runs_last(node)
 
 
 def _has_faster_gradients(node: fx.Node) -> bool:
-    """Whether it is the backward of such a convolution, of one group."""
+    """Whether it is the backward of such a convolution, of one group or depthwise."""
     given: tuple[Any, ...] = node.args
     values = [one.meta["val"] for one in given[:3]]
-    if given[7] or given[9] != 1 or not all(map(_is_image, values[:2])):
+    if given[7] or (given[9] != 1 and values[2].size_[1] != 1) or not all(map(_is_image, values[:2])):
         return False
     target = target_of(values[0].device_)
     if target.packs_weights or not _is_faster_in(values[0].dtype_, target):
@@ -223,7 +223,7 @@ def _follows(node: fx.Node, images: dict[fx.Node, None]) -> bool:
     target: Any = node.target
     if target is operator.getitem and node.args[0].target is _GRADIENTS and node.args[1] != 0:  # type: ignore[union-attr]
         return False
-    pointwise = target not in _FOLLOWING and not is_view(target) and torch.Tag.pointwise in target.tags
+    pointwise = target not in _FOLLOWING and not is_view(target) and is_pointwise(target)
     if not (pointwise or target in _FOLLOWING) or "memory_format" in node.kwargs:
         return False
     value = node.meta["val"]

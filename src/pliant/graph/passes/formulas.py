@@ -1,8 +1,8 @@
 """Write calls that the partitioner would see as a whole as formulas of what they reduce to.
 
 In:     a functional ATen graph with a forward and a backward.
-Out:    the same graph: the result of a normalization is a formula of its input, mean and inverse deviation; log-softmax
-        is one of its input, maximum and log of the sum; what the backward reads of a random mask of zeros and ones is
+Out:    the same graph: the result of a normalization is a formula of its input, mean and inverse deviation; those of softmax
+        and log-softmax of input, maximum and sum; what the backward reads of a random mask of zeros and ones is
         cast back from one of bools.
 Holds:  formulas are those of the loops that are written for the whole call, in the dtype that it computes in; values,
         dtypes and layouts are unchanged, and where a layout would change the call stays. The backward can then compute
@@ -31,11 +31,11 @@ def write_formulas(graph: fx.Graph) -> int:
     found = 0
     for target, rewrite in _REWRITES.items():
         for node in graph.find_nodes(op="call_function", target=target):
-            found += rewrite(_Writer(graph, node), node)
+            found += rewrite(Writer(graph, node), node)
     return found
 
 
-class _Writer:
+class Writer:
     """Appends calls behind a node, of whose stage they are part."""
 
     def __init__(self, graph: fx.Graph, node: fx.Node) -> None:
@@ -97,7 +97,7 @@ def _opmath(dtype: torch.dtype) -> torch.dtype:
 _Spread = Callable[[fx.Node], fx.Node]
 
 
-def _normalized(write: _Writer, node: fx.Node, x: Any, statistic: _Spread, parameter: _Spread) -> bool:
+def _normalized(write: Writer, node: fx.Node, x: Any, statistic: _Spread, parameter: _Spread) -> bool:
     """result = (x - mean) * rstd * weight + bias; `statistic` and `parameter` have such tensors broadcast to x, which may
     be the input seen in another shape."""
     items = {user.args[1]: user for user in node.users if user.target is operator.getitem}
@@ -118,11 +118,11 @@ def _normalized(write: _Writer, node: fx.Node, x: Any, statistic: _Spread, param
     return write.replace(items[0], result if x is node.args[0] else write.call(_VIEW, result, [*sizes]))
 
 
-def _layer_norm(write: _Writer, node: fx.Node) -> bool:
+def _layer_norm(write: Writer, node: fx.Node) -> bool:
     return _normalized(write, node, node.args[0], lambda t: t, lambda t: t)
 
 
-def _batch_norm(write: _Writer, node: fx.Node) -> bool:
+def _batch_norm(write: Writer, node: fx.Node) -> bool:
     """Channels are dimension 1."""
     x: Any = node.args[0]
     behind = len(_val(x).size_) - 2
@@ -131,7 +131,7 @@ def _batch_norm(write: _Writer, node: fx.Node) -> bool:
     return _normalized(write, node, x, *[lambda t: write.unsqueezed(t, behind)] * 2)
 
 
-def _group_norm(write: _Writer, node: fx.Node) -> bool:
+def _group_norm(write: Writer, node: fx.Node) -> bool:
     x: Any = node.args[0]
     n, c, *space = _val(x).size_
     groups = node.args[6]
@@ -147,20 +147,39 @@ def _group_norm(write: _Writer, node: fx.Node) -> bool:
     )
 
 
-# -- losses -----------------------------------------------------------------------------------------------------------
+# -- softmax ----------------------------------------------------------------------------------------------------------
 
 
-def _log_softmax(write: _Writer, node: fx.Node) -> bool:
+def _log_softmax(write: Writer, node: fx.Node) -> bool:
+    found = _powers(write, node)
+    if found is None:
+        return write.nothing()
+    below, _, total = found
+    result = write.call(_aten.sub.Tensor, below, write.call(_aten.log.default, total))
+    return write.replace(node, write.cast(result, _val(node).dtype_))
+
+
+def _softmax(write: Writer, node: fx.Node) -> bool:
+    """The row's sum is inverted once, as in the loops of the whole call."""
+    found = _powers(write, node)
+    if found is None:
+        return write.nothing()
+    _, powers, total = found
+    result = write.call(_aten.mul.Tensor, powers, write.call(_aten.reciprocal.default, total))
+    return write.replace(node, write.cast(result, _val(node).dtype_))
+
+
+def _powers(write: Writer, node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
+    """Of a softmax: its input less the row's maximum, the exponentials of that and their sum."""
     x: Any = node.args[0]
     dim: Any = node.args[1]
     dtype = _opmath(_val(node).dtype_)
     if dtype is not torch.float32 or not len(_val(node).size_) or not _has_elements(node, dim):
-        return False
+        return None
     given = write.cast(x, dtype)
     below = write.call(_aten.sub.Tensor, given, write.call(_aten.amax.default, given, [dim], True))
-    total = write.call(_aten.sum.dim_IntList, write.call(_aten.exp.default, below), [dim], True)
-    result = write.call(_aten.sub.Tensor, below, write.call(_aten.log.default, total))
-    return write.replace(node, write.cast(result, _val(node).dtype_))
+    powers = write.call(_aten.exp.default, below)
+    return below, powers, write.call(_aten.sum.dim_IntList, powers, [dim], True)
 
 
 def _has_elements(node: fx.Node, dim: Any) -> bool:
@@ -171,7 +190,7 @@ def _has_elements(node: fx.Node, dim: Any) -> bool:
 # -- masks ------------------------------------------------------------------------------------------------------------
 
 
-def _mask(write: _Writer, node: fx.Node) -> bool:
+def _mask(write: Writer, node: fx.Node) -> bool:
     """What is drawn with a probability is zero or one."""
     dtype = _val(node).dtype_
     if dtype is torch.bool:
@@ -187,11 +206,12 @@ _PARAMETERS: dict[Any, int] = {  # which argument is the weight; the bias follow
     _FUNCTIONAL: 1,
     _aten.native_group_norm.default: 1,
 }
-_REWRITES: dict[Any, Callable[[_Writer, fx.Node], bool]] = {
+_REWRITES: dict[Any, Callable[[Writer, fx.Node], bool]] = {
     _aten.native_layer_norm.default: _layer_norm,
     _FUNCTIONAL: _batch_norm,
     _aten.native_group_norm.default: _group_norm,
     _aten._native_batch_norm_legit.no_stats: _batch_norm,
     _aten._log_softmax.default: _log_softmax,
+    _aten._softmax.default: _softmax,
     _aten.bernoulli.p: _mask,
 }

@@ -197,6 +197,11 @@ _UNTAGGED = frozenset(
 )  # fmt: skip
 
 
+def is_pointwise(func: torch_adapter.OpOverload) -> bool:
+    """Whether each element of the result is computed from the elements at its place, all broadcast."""
+    return torch.Tag.pointwise in func.tags or func._schema.name.removeprefix("aten::") in _UNTAGGED
+
+
 # Reached by references that torch runs for symbolic sizes.
 _PRIMS = frozenset(
     f"prims::{name}"
@@ -212,7 +217,7 @@ def generic_rule(func: Any) -> Rule | None:
     name = func._schema.name.removeprefix("aten::")
     if name in _PRIMS:
         return pointwise_rule(func)
-    if torch.Tag.pointwise not in func.tags and name not in _UNTAGGED:
+    if not is_pointwise(func):
         return None
     if any(str(value.type) != "Tensor" for value in func._schema.returns):
         return None  # `equal` carries the tag and returns a truth value
