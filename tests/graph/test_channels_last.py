@@ -275,7 +275,7 @@ def test_training_runs_channels_last(plain: None, groups: int, autocast: bool) -
 
 def test_activations_without_a_tag_follow(plain: None) -> None:
     """PyTorch does not tag these as pointwise."""
-    activations = [nn.Hardswish(), nn.LeakyReLU(), nn.ELU(), nn.Mish(), nn.Hardtanh(), nn.Softplus(), nn.Hardsigmoid()]
+    activations = [nn.Hardswish(), nn.LeakyReLU(), nn.ELU(), nn.Hardtanh(), nn.SiLU(), nn.Softplus(), nn.Hardsigmoid()]
     layers = [nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), act) for act in activations]
     model, x = nn.Sequential(*layers, nn.Flatten(2)), torch.randn(2, 8, 9, 9)
     with events.collect("partition") as found:

@@ -189,7 +189,7 @@ def out_rule(func: Any) -> Rule:
 # TensorIterator operators that torch does not tag.
 _UNTAGGED = frozenset(
     {
-        "complex", "polar", "hardshrink_backward", "softshrink_backward", "elu_backward", "leaky_relu_backward",
+        "complex", "polar", "leaky_relu", "hardshrink_backward", "softshrink_backward", "elu_backward", "leaky_relu_backward",
         "hardtanh_backward", "hardswish", "hardswish_", "hardswish_backward", "hardsigmoid_backward",
         "softplus_backward", "mish_backward", "_conj_physical",
         "floor_divide", "floor_divide_", "rsub", "mse_loss_backward", "huber_loss_backward", "smooth_l1_loss_backward",
