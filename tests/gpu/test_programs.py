@@ -40,7 +40,19 @@ def recurrent():
     )
 
 
-MODELS = {"transformer": transformer, "convolutional": convolutional, "pointwise": recurrent}
+def depthwise():
+    def block(width):
+        inner = [nn.Conv2d(16, width, 1), nn.BatchNorm2d(width), nn.Hardswish()]
+        inner += [nn.Conv2d(width, width, 5, padding=2, groups=width), nn.BatchNorm2d(width), nn.SiLU()]
+        return nn.Sequential(*inner, nn.Conv2d(width, 16, 1), nn.BatchNorm2d(16))
+
+    stem = [nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.BatchNorm2d(16), nn.Hardswish()]
+    return nn.Sequential(*stem, block(32), block(48), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)), (
+        lambda n: torch.randn(n, 3, 24, 24)
+    )
+
+
+MODELS = {"transformer": transformer, "convolutional": convolutional, "depthwise": depthwise, "pointwise": recurrent}
 
 
 @pytest.mark.parametrize("amp", [False, True])
@@ -279,3 +291,22 @@ def test_elements_of_small_tensors_are_sizes():
         there = torch.tensor(grid, device="cuda")
         torch.testing.assert_close(compiled(x, there), images(x, there))
     assert pliant.stats()["graphs"] <= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", ["random", "equal", "runs"])
+def test_gradients_of_small_tables(rows, dtype):
+    """Threads side by side add to elements of their own, to one, or to a few."""
+    torch.manual_seed(0)
+    table = torch.randn(32, 8, device="cuda", dtype=dtype, requires_grad=True)
+    compiled = pliant.compile(lambda rows, x: (F.embedding(rows, table).permute(2, 0, 1).float() * x).sum())
+    for n in (300, 400, 401):
+        given = torch.randint(0, 32, (n, n), device="cuda")
+        given = {"random": given, "equal": torch.full_like(given, 7), "runs": given.sort(1)[0]}[rows]
+        x = torch.randn(8, n, n, device="cuda")
+        (mine,) = torch.autograd.grad(compiled(given, x), table)
+        exact = torch.zeros(32, 8, device="cuda", dtype=torch.float64)
+        exact.index_add_(0, given.flatten(), x.double().permute(1, 2, 0).reshape(-1, 8))
+        error = 2**-7 if dtype is torch.bfloat16 else 1e-5
+        assert (mine.double() - exact).norm() <= error * exact.norm()
+    assert pliant.stats()["fallbacks"] == 0
