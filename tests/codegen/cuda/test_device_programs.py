@@ -137,3 +137,12 @@ def test_large_tables_are_added_to_in_memory():
         pliant.compile(lambda rows: table(rows).square().sum())(rows).backward()
     texts = [str(one.fields["text"]) for one in found]
     assert any("p_add(" in one for one in texts) and not any("p_add_shared(" in one for one in texts)
+
+
+def test_short_rows_of_odd_length_have_few_lanes():
+    """Eight lanes a row of 49 elements, not a warp's 32."""
+    compiled = pliant.compile(lambda x: x.softmax(-1))
+    x = torch.randn(30000, 49)
+    with torch.no_grad(), events.collect("output_code") as found:
+        torch.testing.assert_close(compiled(x), x.softmax(-1))
+    assert "item = (int)blockIdx.x * 16 + threadIdx.x / 8" in str(found[0].fields["text"])

@@ -39,6 +39,9 @@ MOST_LAUNCHED = 512  # threads of a block where a row's length decides: more wou
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
+# Groups of a short row that begins anywhere that a thread takes: lanes beside each other read parts of the same line again.
+# Measured on an H100: softmax of rows of 49 bf16 elements takes 1.3 times a copy's time with 8 lanes a row, 2.3 with 32.
+ODD_TURNS = 8
 SHORT_TURNS = 2  # groups of elements of a short row that a thread takes
 MOST_ELEMENTS = 32  # of a row that a thread keeps in registers
 MOST_ALONE = 64  # the same where one block has the row and there are many rows: it need not wait for others
@@ -266,7 +269,9 @@ def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
     while turns > 1 and rows is not None and rows * groups < turns * target.units * FEW_THREADS:
         turns //= 2
     if groups <= target.lanes * (turns + turns // 2):
-        plan.group = min(target.lanes, power_of_two(groups))
+        starts_anywhere = plan.anchor is not None or not plan.whole or plan.width == 1
+        share = min(turns, ODD_TURNS) if starts_anywhere else 1
+        plan.group = min(target.lanes, power_of_two(-(-groups // share)))
         plan.items = ROW_THREADS // plan.group
     else:
         few = rows is None or rows < 2 * target.units
