@@ -13,6 +13,7 @@ INPUTS = {
     "every other element": lambda s: torch.randn(3, 2 * s)[:, ::2],
     "a part of the columns": lambda s: torch.randn(3, s, 96)[:, :, 32:64],
     "transposed": lambda s: torch.randn(3, s, 7).transpose(0, 1),
+    "a window of one image": lambda s: torch.randn(1, s, 96)[:, :, 32:64],
 }
 
 
@@ -43,12 +44,20 @@ def test_windows_over_heads(batch):
     torch.testing.assert_close(pliant.compile(program)(x, w), program(x, w))
 
 
-def test_a_column_of_matrices_of_many_widths():
-    """Its one size is a number and its stride is not: one capture more, not one a width."""
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda width: torch.randn(5, width)[:, 0],
+        lambda width: torch.randn(1, width)[:, 0],
+        lambda width: torch.randn(3, 1, width)[:, :, 0],
+    ],
+)
+def test_a_column_of_matrices_of_many_widths(part):
+    """Its sizes are numbers and its stride is not: one capture more, not one a width."""
     function = pliant.compile(lambda x: x * 2 + 1)
     pliant.reset()
     for width in (73, 59, 114, 98, 50):
-        x = torch.randn(5, width)[:, 0]
-        assert torch.equal(function(x), x * 2 + 1)
+        x = part(width)
+        assert torch.equal(function(x), x * 2 + 1) and function(x).stride() == (x * 2 + 1).stride()
     assert pliant.stats()["graphs"] == 2
     pliant.reset()

@@ -41,6 +41,25 @@ def list_operators(x, y):
     return a * 2, a + [x], a == [1, 2, 3], 2 in a, a.index(3), a.count(1)
 
 
+class Scale:
+    def __init__(self, by):
+        self.by = by
+
+
+SCALES = [Scale(2), Scale(3), Scale(5)]
+
+
+@program("containers")
+def joined_lists_of_objects(x, y):
+    order = list(reversed(SCALES))
+    order = order[:-2] + [order[-1]]
+    order += SCALES[:1]
+    order *= 2
+    for scale in order:
+        x = x * scale.by
+    return x, len((SCALES[0],) + (SCALES[1],))
+
+
 @program("containers")
 def list_sort(x, y):
     v = [3, 1, 2]

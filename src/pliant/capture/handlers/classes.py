@@ -24,7 +24,7 @@ from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.iterators import carried
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import class_name, concrete, is_symbolic
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
@@ -104,7 +104,8 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return iter([t.subscript(value, i) for i in range(size - 1, -1, -1)])
     if t.world.is_opaque(value) and isinstance(value, list):
         return carried.own_items(t, value, method="__reversed__")
-    return t.native(reversed, _as_c_reads_it(t, value))
+    plain = type(value) is tuple or type(value) in MUTABLE_CONTAINERS  # no item is looked at
+    return t.native(reversed, value if plain else _as_c_reads_it(t, value))
 
 
 def _as_c_reads_it(t: Tracer, value: Any) -> Any:

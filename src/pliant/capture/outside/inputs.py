@@ -388,7 +388,7 @@ class Inputs:
             stride = strides[i]
             times = stride // real if real and stride > 0 and stride % real == 0 else None
             how = "static"
-            if times != 1 and stride > 1 and sizes[i] > 1:
+            if times != 1 and stride > 1 and sizes[i]:
                 how = self.policy.stride(source, (len(sizes), i), stride, times)
             if times is not None and (times == 1 or how == "multiple"):
                 out[i] = expected * times

@@ -141,7 +141,8 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
         right, left = concrete(right), concrete(left)
     if isinstance(left, str) and function is operator.mod:
         return t.call(str.__mod__, (left, right), {})
-    t.refuse_opaque(left, right)
+    if not _copies_items(function, left, right):
+        t.refuse_opaque(left, right)
     if inplace and isinstance(left, (list, set, collections.deque)) and not isinstance(right, (list, set, tuple, int)):
         right = t.iterable(right)
     made = t.native(function, left, right)
@@ -149,6 +150,14 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
 
 
 _JOINED = (list, set, dict)
+_COPYING = frozenset((operator.add, operator.iadd, operator.mul, operator.imul))
+_IN_ORDER = frozenset((list, tuple, collections.deque))
+
+
+def _copies_items(function: Any, left: Any, right: Any) -> bool:
+    """Whether the operator, written in C, looks at no item of these: lists that are joined or repeated."""
+    classes = {type(left), type(right)}
+    return function in _COPYING and classes <= {int, *_IN_ORDER} and not classes.isdisjoint(_IN_ORDER)
 
 
 def _as_c_holds_it(t: Tracer, value: Any) -> Any:
