@@ -169,11 +169,43 @@ def of_a_list(x, n):
     return x * n
 
 
-@pytest.mark.parametrize("program", [by_number, by_size, with_break, in_each_other, of_a_list])
+def sum_of_a_generator(x, n):
+    return sum(x.sin().sum() * i for i in range(n)) * 2
+
+
+def in_a_list(x, n):
+    return torch.stack([x.sum() * i for i in range(n + 1)])
+
+
+def of_rows(x, n):
+    found = [x.new_zeros(3)]
+    for row in x:
+        found.append(row.sin() * 2)
+    return torch.stack(found)
+
+
+def of_rows_together(x, n):
+    total = x.new_zeros(3)
+    for i, (row, other) in enumerate(zip(x, x.exp())):
+        if i == 6:
+            continue
+        total = total + row * other * i
+    return total
+
+
+def of_rows_in_a_generator(x, n):
+    return sum(row.exp() for row in x) * 2
+
+
+COUNTING = [by_number, by_size, with_break, in_each_other, of_a_list, sum_of_a_generator, in_a_list]
+OF_ROWS = [of_rows, of_rows_together, of_rows_in_a_generator]
+
+
+@pytest.mark.parametrize("program", [*COUNTING, *OF_ROWS])
 def test_loops_that_count_any_number_of_turns(program):
     pliant.reset()
     compiled = pliant.compile(program)
-    for n in (3, 4, 5, 6, 7, 2, 9, 1, 0, 8, 13):
+    for n in (3, 4, 5, 6, 7, 2, 9, 1, 0, 8, 13, *(14, 15, 16, 2, 3, 6) * (program in OF_ROWS)):
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x, n), program(x, n))
     before = pliant.stats()["graphs"]

@@ -115,3 +115,25 @@ def test_attributes_of_a_dict_of_the_program_behind_a_break():
     compiled = pliant.compile(fn, backend="eager")
     assert repr(compiled(torch.ones(1))) == repr(fn(torch.ones(1)))
     assert pliant.stats()["graph_breaks"] == 1
+
+
+class GrowingMask(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.zeros(2, 2), persistent=False)
+
+    def forward(self, x):
+        if self.mask.size(0) < x.size(0):
+            self.mask = torch.full((x.size(0), x.size(0)), -2.0).triu(1)
+        return x + self.mask[: x.size(0), : x.size(0)].sum(1, keepdim=True)
+
+
+def test_a_buffer_that_grows():
+    pliant.reset()
+    mine, other = GrowingMask(), GrowingMask()
+    compiled = pliant.compile(mine)
+    for n in (4, 4, 6, 5, 7, 9, 8, 12, 11):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x), other(x))
+        assert torch.equal(mine.mask, other.mask)
+    assert pliant.stats()["graphs"] == 4  # it grows or does not, for the first size and for any

@@ -173,6 +173,11 @@ class DynamicPolicy:
         named = self._named_dims(source, len(sizes))
         return tuple(self._dim(n, d in changed or d in named, marks.get(d)) for d, n in enumerate(sizes))
 
+    def buffer_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
+        """The same of a module's buffer: a constant until it is of another size, as a mask that grows."""
+        changed = self._note_sizes(source, tuple(tensor.shape)) if self._mode() is not False else ()
+        return tuple("dynamic" if d in changed and n > 1 else "static" for d, n in enumerate(tensor.shape))
+
     def _dim(self, size: int, changed: bool, mark: DimMark | None) -> DimPolicy:
         if mark is not None and mark.how != "maybe":
             if mark.how != "static" and not config.get().shapes.symbols:

@@ -21,13 +21,12 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
-from pliant.capture.iterators import carried
+from pliant.capture.iterators import carried, loops
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
-from pliant.guards.sources import held
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
 
 if TYPE_CHECKING:
@@ -86,6 +85,8 @@ _ITERABLES = {
 
 def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """zip, enumerate and itertools: lazily over traced iterables."""
+    if cls in (zip, enumerate):
+        loops.refuse_varying_rows(t.frames[-1], *args)
     split = _ITERABLES.get(cls, len(args))
     iterables = [t.iterable(a) for a in args[:split]]
     numbers = [concrete(subscripts.as_index(t, a)) for a in args[split:]]
@@ -217,7 +218,7 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
         raise
     first, last = (n.node.require_hint() if is_symbolic(n) else n for n in (start, stop))
     turns = max(0, -((first - last) // step))
-    varies = t.inputs.policy.turns_vary(held(frame.code, f"the loop at {frame.op.offset}"), turns)
+    varies = t.inputs.policy.turns_vary(loops.place_of(frame), turns)
     return carried.CountedTurns(start, stop, step) if varies and symbolic else None
 
 
@@ -228,7 +229,7 @@ def _is_of_a_loop(frame: Frame) -> bool:
         given: Any = ahead[0].arg
         called = [value for value in frame.stack[-2:] if value is not NULL]
         return (given.count, given.names) == (1, ()) and len(called) == 1 and called[0] is list
-    return [op.name for op in ahead[:2]] == ["GET_ITER", "FOR_ITER"]
+    return loops.begins_next(frame)
 
 
 _WHOLE = frozenset((int, torch.SymInt))

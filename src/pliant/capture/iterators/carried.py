@@ -384,31 +384,22 @@ def is_counted(iterator: Any) -> bool:
     return type(iterator) is CountedTurns or type(iterator) is CarriedItems and type(iterator.real) is _COUNTING
 
 
-def has_had_its_turn(iterator: Any) -> bool:
-    return type(iterator) in BY_TURN and iterator.turns == iterator.steps
-
-
-def turns_left(carry: Carry) -> int | None:
-    """What code behind the break may take: nothing where the break itself takes an item."""
-    by_turn = type(carry.value) in BY_TURN and carry.value.turns is not None
-    return int(not carry.is_next) if by_turn else None
+def by_turn(iterator: Any) -> list[Any]:
+    """Those of the iterators that a step advances whose steps may be counted."""
+    if type(iterator) in BY_TURN:
+        return [iterator]
+    if type(iterator) is Numbered:
+        return by_turn(iterator.items)
+    parts = iterator.__reduce__()[1] if type(iterator) in (zip, enumerate, map) else ()
+    return [one for part in parts for one in by_turn(part)]
 
 
 def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
     """The traced form of what was carried over a break; `source` is that of its iterator."""
     iterator = bring(t, value.real, source)
-    if type(iterator) is CarriedItems:
-        iterator.turns = 1 if value.turns is None and _is_one_of_many(t, iterator) else value.turns
+    for part in by_turn(iterator) if value.turns is not None else ():
+        part.turns = value.turns
     return iterator
-
-
-def _is_one_of_many(t: Tracer, iterator: CarriedItems) -> bool:
-    """Whether the number of items that are left has often been another one here."""
-    if peek(iterator.real, 0) is CHANGED:
-        return False
-    items, _, _ = place(iterator.real)
-    policy = t.world.inputs.policy
-    return isinstance(items, list) and bool(policy.length_varies(iterator.source, left_of(iterator.real)))
 
 
 def bring(t: Tracer, real: Any, source: Source) -> Any:

@@ -9,7 +9,8 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
-from pliant.capture.iterators import carried
+from pliant.capture.iterators import carried, loops
+from pliant.capture.iterators.generators import own
 from pliant.capture.numbers import selections
 from pliant.capture.protocols import iteration, operators, spelled_out
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
@@ -57,6 +58,7 @@ def jump_or_pop(frame: Frame, op: Op) -> None:
 def get_iter(frame: Frame, op: Op) -> None:
     t = frame.tracer
     value = t.world.resolve(frame.stack[-1])
+    loops.refuse_varying_rows(frame, value)
     if t.world.long_varies(value):
         value = t.world.adopt(value, looped=True)
     frame.stack[-1] = carried.own_items(t, value, turns=1) if t.world.varies(value) else t.iterate(value, linked=True)
@@ -64,9 +66,9 @@ def get_iter(frame: Frame, op: Op) -> None:
 
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, op: Op) -> None:
-    if carried.has_had_its_turn(frame.stack[-1]):
-        raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     t, iterator = frame.tracer, frame.stack[-1]
+    if loops.has_had_its_turn(t, own(t, iterator)):
+        raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:
         value = steps_of(iteration.next_value)(t, iterator)
         if type(value) is TailCall and type(value.function) is types.FunctionType:

@@ -327,7 +327,10 @@ class Inputs:
         if torch.nn.parameter.is_lazy(value):
             raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
-        dims = ("static",) * value.dim() if static else self.policy.tensor_dims(source, value)
+        if isinstance(value, torch.nn.Parameter):
+            dims: tuple[Any, ...] = ("static",) * value.dim()
+        else:
+            dims = self.policy.buffer_dims(source, value) if static else self.policy.tensor_dims(source, value)
         try:
             fake_sizes = tuple(self._size(sizes, d, source, i) for i, d in enumerate(dims))
             fake_strides = self._strides(sizes, strides, fake_sizes, source)
@@ -338,6 +341,7 @@ class Inputs:
         self._guard(value, source, fake_sizes, fake_strides)
         node = self._placeholder(source, fake)
         fake.node = node
+        static = static and not any(map(is_symbolic, fake_sizes))
         self.inputs.append(GraphInput(node.name, "tensor", fake, source, value, static))
         return fake
 

@@ -20,9 +20,9 @@ from pliant.capture.iterators.carried import (
     finished,
     place_of,
     revive,
-    turns_left,
 )
 from pliant.capture.iterators.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
+from pliant.capture.iterators.loops import turns_left
 from pliant.capture.iterators.standing_iterators import put_at
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.trace import NULL
