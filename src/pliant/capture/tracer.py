@@ -407,16 +407,19 @@ class Tracer:
         """The value as C code may have it: nothing in it is read from outside, or varies."""
         return self.concrete_tree(self.internalize(value))
 
-    def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset()) -> None:
-        """Break if C code would look into an object from outside, or run a method written in Python."""
+    def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset(), compared: bool = False) -> None:
+        """Break if C code would look into an object from outside, or run a method written in Python. `compared`: all that
+        it does is to compare objects."""
         for value in values:
             if isinstance(value, _SAFE_IN_C) or id(value) in within or is_numpy_scalar(value):
                 continue
             if (parts := _LOOKED_INTO.get(type(value))) is not None:
-                self.refuse_opaque(*parts(value), within=within | {id(value)})
+                self.refuse_opaque(*parts(value), within=within | {id(value)}, compared=compared)
                 continue
             self._note_compared(value)
             if operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
+                continue
+            if compared and operators.by_identity(value):
                 continue
             if self.world.is_opaque(value) and not _safe_outside(value):
                 raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")

@@ -61,6 +61,14 @@ def joined_lists_of_objects(x, y):
 
 
 @program("containers")
+def lists_of_objects_compared(x, y):
+    scales = SCALES[:]
+    place = scales.index(SCALES[1])
+    scales.remove(SCALES[0])
+    return x * place, scales.count(SCALES[2]), scales == SCALES[1:], (SCALES[0],) != (SCALES[1],), SCALES[0] in scales
+
+
+@program("containers")
 def list_sort(x, y):
     v = [3, 1, 2]
     v.sort()

@@ -66,7 +66,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         kwargs = {k: concrete(v) if k == "maxlen" else t.iterable(v) for k, v in kwargs.items()}
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
-        t.refuse_opaque(t.internalize(receiver), *args)
+        t.refuse_opaque(t.internalize(receiver), *args, compared=True)
     return t.native(method, *args, **kwargs)
 
 

@@ -229,16 +229,16 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
     if methods:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
-    if symbol in ("==", "!=") and _by_identity(left) and _by_identity(right):
+    if symbol in ("==", "!=") and by_identity(left) and by_identity(right):
         return identical(t, left, right) is (symbol == "==")
     left, right = t.internalize(_as_c_holds_it(t, left)), t.internalize(_as_c_holds_it(t, right))
     for value in (left, right):
         t.world.pin(value)
-    t.refuse_opaque(left, right)
+    t.refuse_opaque(left, right, compared=symbol in ("==", "!="))
     return t.native(function, left, right)
 
 
-def _by_identity(value: Any) -> bool:
+def by_identity(value: Any) -> bool:
     """Whether the object's class leaves comparison to `object`."""
     cls: Any = type(value)
     return cls.__eq__ is object.__eq__ and cls.__ne__ is object.__ne__ and not isinstance(value, types.FunctionType)
