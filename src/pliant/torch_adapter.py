@@ -485,6 +485,11 @@ def engine_keeps_graph() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
+def dtype_of_gradient(node: Any, number: int) -> torch.dtype:
+    """The dtype of the gradient that a function of autograd's graph takes for its result of this number."""
+    return node._input_metadata[number].dtype  # type: ignore[no-any-return]
+
+
 def saved_one_by_one(ctx: Any) -> list[torch.Tensor | None]:
     """The saved tensors of a function, None for those that unpacking refuses (there is no public form for one of them)."""
     found: list[torch.Tensor | None] = []

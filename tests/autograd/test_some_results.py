@@ -230,3 +230,23 @@ def test_what_saves_nothing_is_there_again():
             torch.autograd.grad(results[0].sum(), x, create_graph=True)
         seen.append([gradient, x.grad, p.grad])
     torch.testing.assert_close(seen[1], seen[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_the_sign_of_a_real_determinant_has_no_gradient(dtype):
+    """In eager that of a complex one has a gradient, and a real one's is None though the sign says that it requires one."""
+    x = torch.randn(3, 3, dtype=dtype, requires_grad=True)
+
+    def program(x):
+        sign, logarithm = torch.linalg.slogdet(x.sin())
+        return sign * 2, logarithm, sign
+
+    compiled = pliant.compile(program)
+    for places in ([0], [1], [2], [0, 2], [0, 1, 2]):
+        found, wanted = (
+            torch.autograd.grad([f(x)[i].abs().sum() for i in places], x, allow_unused=True)[0]
+            for f in (compiled, program)
+        )
+        assert (found is None) == (wanted is None)
+        if wanted is not None:
+            torch.testing.assert_close(found, wanted)

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
+from pliant import torch_adapter
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 
@@ -64,13 +65,23 @@ def _bits(results: Sequence[torch.Tensor]) -> dict[Node, int]:
     bits: dict[Node, int] = {}
     for position, result in enumerate(results):
         assert result.grad_fn is not None
-        bits[result.grad_fn] = bits.get(result.grad_fn, 0) | 1 << position
+        led_on = not _ends_at(result.grad_fn, result.output_nr)
+        bits[result.grad_fn] = bits.get(result.grad_fn, 0) | led_on << position
     for node in functions_behind(list(bits)):
         mine = bits.get(node, 0)
-        for following, _ in node.next_functions:
-            if following is not None:
+        for following, number in node.next_functions:
+            if following is not None and not _ends_at(following, number):
                 bits[following] = bits.get(following, 0) | mine
     return bits
+
+
+# Results of operators with several of whose gradients, while they are real, eager's formula makes none.
+_ENDING = frozenset((("LinalgSlogdetBackward0", 0),))
+
+
+def _ends_at(node: Node, number: int) -> bool:
+    """Whether the function makes no gradient of that of its result of this number."""
+    return (node.name(), number) in _ENDING and not torch_adapter.dtype_of_gradient(node, number).is_complex
 
 
 def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[int]:
