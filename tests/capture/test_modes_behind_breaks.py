@@ -122,6 +122,19 @@ def test_choices_for_an_absent_device_are_part_of_the_graph():
     assert (torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic) == before
 
 
+def test_several_choices_of_kernels_are_one_break_each_way():
+    def program(x):
+        with torch.backends.mkldnn.flags(enabled=False, deterministic=True):
+            y = x * 2
+        return y + torch.backends.mkldnn.is_available()
+
+    pliant.reset()
+    before = torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic
+    assert torch.equal(pliant.compile(program)(torch.ones(3)), program(torch.ones(3)))
+    assert (torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic) == before
+    assert pliant.stats()["break_reasons"] == {"mutated-global-state": 2}
+
+
 @pytest.mark.parametrize(
     "filters, breaks",
     [

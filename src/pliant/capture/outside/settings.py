@@ -17,6 +17,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.value_kinds import concrete
 from pliant.guards.settings import NESTED, SETTINGS, nesting, set_nesting
+from pliant.torch_adapter import CUDNN_SETTINGS
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -65,5 +66,13 @@ def _recorded(function: Callable[..., Any], t: Tracer, args: tuple[Any, ...], kw
     return result
 
 
+_SETTERS = {one.setter for one in SETTINGS if one.setter is not set_nesting}
+# What sets several choices of kernels, which a graph does not make while it runs: one break, not one for each choice.
+_AT_ONCE: list[Callable[..., Any]] = [torch.backends.mkldnn.set_flags]
+if any(setter not in _SETTERS for _, setter in CUDNN_SETTINGS):
+    _AT_ONCE.append(torch.backends.cudnn.set_flags)
+
 ROWS = Rows()
-ROWS.each({*NESTED, *(one.setter for one in SETTINGS if one.setter is not set_nesting)}, _recorded)
+ROWS.each({*NESTED, *_SETTERS}, _recorded)
+for _function in _AT_ONCE:
+    ROWS.refuses((_function,), "mutated-global-state", f"a call of {_function.__module__}.set_flags")
