@@ -437,6 +437,12 @@ def direct_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     return apply
 
 
+def give_to_records(function: type[torch.autograd.Function], **values: Any) -> None:
+    """Attributes that the record of every call of `function` has before any is set (no public form names its class)."""
+    for name, value in values.items():
+        setattr(function._backward_cls, name, value)
+
+
 def autograd_time() -> int:
     """The number that the next function of autograd's graph gets in this thread (no public form)."""
     return int(torch._C._autograd._get_sequence_nr())
@@ -480,9 +486,8 @@ class _AskedLeaves(threading.local):
 _asked_leaves = _AskedLeaves()
 
 
-def engine_keeps_graph() -> bool:
-    """Whether the running backward pass was called with `retain_graph` (no public form)."""
-    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+# Whether the running backward pass was called with `retain_graph` (no public form).
+engine_keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
 
 
 def dtype_of_gradient(node: Any, number: int) -> torch.dtype:

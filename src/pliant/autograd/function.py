@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph
     from pliant.autograd.partition.split import Partition
 
+# Each step of a training loop asks them, so they are looked up once.
+_count_dispatch_modes, _count_function_modes = torch_adapter.count_dispatch_modes, torch_adapter.count_function_modes
+_engine_keeps_graph, _saved_tensor_hooks = torch_adapter.engine_keeps_graph, torch_adapter.saved_tensor_hooks
+_is_grad_enabled, _shielded = torch.is_grad_enabled, torch_adapter.shielded
+
 _WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
 
 
@@ -117,11 +122,13 @@ class Halves:
         self.saved, self.in_places = _saved(facts), _in_places(facts)
         self.saved_inputs = _saved_inputs(facts)
         self.nothing_left, self.frees_all = _nothing_left(facts), all(facts.sharing)
+        self.never_ordinary = self.nothing_left is None or self.refused is not None
         self.given_tangents = _picker(facts.tangents)
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         kept = self.kept
-        ctx.random_state = torch.get_rng_state() if kept.random else None
+        if kept.random:
+            ctx.random_state = torch.get_rng_state()
         outputs = self.run(list(inputs))
         ctx.set_materialize_grads(False)
         end = self.n_results
@@ -131,14 +138,17 @@ class Halves:
             results = _with_views(results, self.inner, inputs)
         if self.plain:
             ctx.mark_non_differentiable(*[results[i] for i in self.plain])
-        ctx.numbers = outputs[end : end + self.n_numbers]
-        ctx.watched, ctx.used, ctx.rest = (), 0, None
+        if self.n_numbers:
+            ctx.numbers = outputs[end : end + self.n_numbers]
         own = self._own(before, inputs) if self.apart else inputs
         ctx.save_for_backward(*self.saved((*own, *self.constants, *results, *outputs[end:])))
-        ctx.layouts = self._layouts_of(results) if self.layouts_vary else self.layouts
+        if self.layouts_vary:
+            ctx.layouts = self._layouts_of(results)
         ctx.inputs = inputs if before is None else before
-        ctx.versions = kept.versions(inputs) if kept.unsaved else []
-        ctx.unwatched = self._versions(inputs) if torch_adapter.saved_tensor_hooks(True) is not None else None
+        if kept.unsaved:
+            ctx.versions = kept.versions(inputs)
+        if _saved_tensor_hooks(True) is not None:
+            ctx.unwatched = self._versions(inputs)
         return results
 
     def _own(self, before: Any, inputs: tuple[Any, ...]) -> list[Any]:
@@ -165,21 +175,20 @@ class Halves:
 
     def backward(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         run = self.backwards.found.get(0)
-        if run is None or not self._is_ordinary(ctx, given):
+        tangents = self.given_tangents(given)
+        if run is None or not self._is_ordinary(ctx, tangents):
             return self._by_what_is_given(ctx, given)
-        values = run([*ctx.numbers, *self._freed(ctx), *self.given_tangents(given)])
+        values = run([*ctx.numbers, *self._freed(ctx), *tangents])
         return self.in_places((None, *values))
 
-    def _is_ordinary(self, ctx: Any, given: tuple[Any, ...]) -> bool:
+    def _is_ordinary(self, ctx: Any, tangents: tuple[Any, ...]) -> bool:
         """Whether this is the one backward of a call, of all its results' gradients, which lie as the backward was traced
         for, and nobody looks on."""
-        if ctx.rest is not None or ctx.watched or self.nothing_left is None or torch.is_grad_enabled():
+        if self.never_ordinary or ctx.rest is not None or ctx.watched or _is_grad_enabled():
             return False
-        if self.refused is not None:
+        if _count_dispatch_modes() or _engine_keeps_graph():
             return False
-        if torch_adapter.count_dispatch_modes() or torch_adapter.engine_keeps_graph():
-            return False
-        return all(map(lies_as_traced, self.given_tangents(given), ctx.layouts))
+        return all(map(lies_as_traced, tangents, ctx.layouts if self.layouts_vary else self.layouts))
 
     def _freed(self, ctx: Any) -> Any:
         """What was saved, which nobody has after this."""
@@ -211,9 +220,10 @@ class Halves:
             if not again:  # tangents that cannot be left out are zeros
                 missing, run = 0, self.backwards.get(0, observer)
                 again = run is None
+        layouts = ctx.layouts if self.layouts_vary else self.layouts
         tangents = [
             None if missing >> n & 1 else laid_out(given[position], layout)
-            for n, (position, layout) in enumerate(zip(self.tangents, ctx.layouts))
+            for n, (position, layout) in enumerate(zip(self.tangents, layouts))
         ]
         if again:
             needed = self._needed(ctx, unreached)
@@ -369,12 +379,17 @@ class Compiled(torch.autograd.Function):
     @torch_adapter.opaque_to_the_peer
     def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
         halves: Halves = getattr(ctx, HALVES)
-        run = torch_adapter.shielded(Halves.backward)
-        if not torch_adapter.count_function_modes():
+        run = _shielded(Halves.backward)
+        if not _count_function_modes():
             return run(halves, ctx, given)
         with DisableTorchFunction():  # eager's backward shows them nothing either
             return run(halves, ctx, given)
 
+
+# What the record of a call says unless its forward, or what came since, says otherwise. Most calls store none of it.
+torch_adapter.give_to_records(
+    Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None
+)
 
 Picker = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 

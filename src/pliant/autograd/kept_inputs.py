@@ -79,10 +79,15 @@ class KeptInputs:
             replays=not joint.plan.writes and not checked and _read_by_results(joint).isdisjoint(absent),
         )
 
+    @property
+    def whole(self) -> bool:
+        """Whether the inputs themselves are kept."""
+        return not self.copied and not self.absent and not self.passed
+
     def before(self, inputs: list[Any]) -> list[Any] | None:
         """The inputs with copies of those that are going to be written, then those of `late` as they will be; None where
         the inputs will do."""
-        if not self.copied and not self.absent and not self.passed:
+        if self.whole:
             return None
         kept = list(inputs)
         for position in self.copied:

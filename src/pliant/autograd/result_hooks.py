@@ -53,10 +53,9 @@ def _spared(hook: Callable[[Any], Any], tensor: torch.Tensor | None) -> Spared:
 class _ResultHooks(dict[int, Any]):
     """What a result has for its dict of hooks. The engine knows of it from the first hook on."""
 
-    __slots__ = ("__weakref__", "known", "tensor")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor, self.known = weakref.ref(tensor), False
+    __slots__ = ("__weakref__", "known", "tensor")  # set by `spare_hooks`: one is made for each result of each call
+    tensor: weakref.ref[torch.Tensor]
+    known: bool
 
     def __setitem__(self, key: int, hook: Callable[[Any], Any]) -> None:
         tensor = self.tensor()
@@ -87,14 +86,11 @@ def hooks_on_results(function: Any) -> dict[int, Callable[[Any], Any]]:
     return {number: hooks.called for number, hooks in known.items() if hooks}
 
 
-def with_spared_hooks(run: Callable[..., Any], places: list[int]) -> Callable[..., Any]:
-    """`run` whose results at these places call their hooks only with a gradient."""
+def spare_hooks(tensor: torch.Tensor) -> None:
+    """From now on the tensor, a result, calls its hooks only with a gradient."""
+    hooks = _ResultHooks()
+    hooks.tensor, hooks.known = _reference(tensor), False
+    tensor._backward_hooks = hooks
 
-    def call(*inputs: Any) -> Any:
-        results = run(*inputs)
-        for place in places:
-            tensor = results[place]
-            tensor._backward_hooks = _ResultHooks(tensor)
-        return results
 
-    return call
+_reference = weakref.ref

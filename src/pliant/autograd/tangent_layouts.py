@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeTensor
 
 Layout = tuple[Any, ...]  # size, strides, dtype, device
+_Tensor, _is_transformed = torch.Tensor, torch_adapter.is_transformed
 
 
 def layout_of_tangent(result: FakeTensor) -> Layout | str:
@@ -41,7 +42,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], Layout]] = {"as the result": _layout
 
 
 def lies_as_traced(tangent: torch.Tensor | None, layout: Layout) -> bool:
-    if type(tangent) is not torch.Tensor or tangent.stride() != layout[1] or torch_adapter.is_transformed(tangent):
+    if type(tangent) is not _Tensor or tangent.stride() != layout[1] or _is_transformed(tangent):
         return False
     return not (tangent.is_conj() or tangent.is_neg())
 

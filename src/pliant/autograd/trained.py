@@ -19,7 +19,7 @@ from pliant.autograd.function import Compiled, Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import version
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
-from pliant.autograd.result_hooks import with_spared_hooks
+from pliant.autograd.result_hooks import spare_hooks
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
 from pliant.wrappers.remade import remade
@@ -77,15 +77,24 @@ def trained(
         apply = _given_apart(apply, around.hooked, around.idle)
     if not around.records:
         apply = with_gradients(apply)
-    apply = with_spared_hooks(apply, facts.tangents)
-    first = facts.tangents[0]
+    differentiable, whole = facts.tangents, kept.whole
+    first = differentiable[0]
+
+    def plain(inputs: list[Any]) -> tuple[Any, ...]:
+        results: tuple[Any, ...] = apply(None if whole else kept.before(inputs), *inputs)
+        for place in differentiable:
+            spare_hooks(results[place])
+        return results
+
     if maker.is_plain and not bump and not around.bump_last and not watched:
-        return lambda inputs: apply(kept.before(inputs), *inputs)
+        return plain
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         before = kept.before(inputs)
         bump_versions(inputs, bump)
         results = apply(before, *inputs)
+        for place in differentiable:
+            spare_hooks(results[place])
         bump_versions(inputs, around.bump_last)
         function = results[first].grad_fn
         outputs = maker.make(inputs, results)
