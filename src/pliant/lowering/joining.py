@@ -218,6 +218,11 @@ def _roll(low: Lowering, out: torch.Tensor, x: Tensor, shifts: Any, dims: Any = 
     return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + 2)
 
 
+# Each element of these is an element of one of their arguments.
+CHOOSING = frozenset({
+    aten.cat.default, aten.stack.default, aten.slice_scatter.default, aten.select_scatter.default,
+})  # fmt: skip
+
 RULES: dict[Any, Callable[..., Any]] = {
     aten.cat.default: cat,
     aten.stack.default: _stack,

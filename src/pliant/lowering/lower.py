@@ -26,7 +26,9 @@ from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback, matmul
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.factors import factors_of, row_bytes
+from pliant.lowering.joining import CHOOSING
 from pliant.lowering.matmul import product_read_by_loops
+from pliant.lowering.readers import chosen_by, count_uses
 from pliant.lowering.registry import RULES, VIEW_OPS
 from pliant.lowering.tensors import COMPUTED, Index, Tensor, contiguous_strides, is_unaligned
 from pliant.symbolic.expr import ONE, ZERO, Symbol
@@ -52,7 +54,9 @@ class _GraphLowering:
         self.aten, self.kernels_on = aten, kernels_on
         self.low = Lowering(aten.shape_env)
         self.env: dict[fx.Node, Any] = {}
-        self.uses = _count_uses(aten.graph)
+        self.uses = count_uses(aten.graph)
+        self.chosen_by = chosen_by(aten.graph)
+        self.moved: set[fx.Node] = set()  # not in memory, and nothing is computed for their elements
         self.factors = factors_of(aten.graph)
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
@@ -125,7 +129,7 @@ class _GraphLowering:
             self.low.device = _device(value) or self.low.device
             result = self._result(node, value)
         if isinstance(result, Tensor):
-            result.uses = max(result.uses, self.uses[node])
+            result.uses = max(result.uses, 1 if self._is_chosen(node, result) else self.uses[node])
             if result.fake is None and node.target not in VIEW_OPS:
                 result.fake = value
             if node in self.factors and result.view is None and isinstance(value, torch.Tensor):
@@ -133,6 +137,18 @@ class _GraphLowering:
             self._note_ends(node, result)
         self._bound_chain(node, result)
         self.env[node] = result
+
+    def _is_chosen(self, node: fx.Node, t: Tensor) -> bool:
+        """Whether the elements of a value that is only put together from others are chosen among by one value more: read
+        there several times they cost no more than kept in memory, and one pass less."""
+        if t.view is not None or t.materialize is not None:
+            return False
+        moves = node.target in CHOOSING or node.target in VIEW_OPS
+        parts = [self.env[a] for a in node.all_input_nodes if a not in self.moved] if moves else []
+        if t.weight and not (moves and all(isinstance(one, Tensor) and one.view is not None for one in parts)):
+            return False
+        self.moved.add(node)
+        return node in self.chosen_by
 
     def _note_ends(self, node: fx.Node, t: Tensor) -> None:
         """Have a value kept that is the last to read several others as large: computed anew, it would keep them all."""
@@ -405,18 +421,6 @@ def _read_results(node: fx.Node, value: Any) -> Any:
         return value
     read = {user.args[1] for user in node.users}
     return [one if k in read else None for k, one in enumerate(value)]
-
-
-def _count_uses(graph: fx.Graph) -> dict[fx.Node, int]:
-    """How many computations read each node, through views."""
-    uses: dict[fx.Node, int] = {}
-    for node in reversed(graph.nodes):
-        total = 0
-        for user in node.users:
-            through = user.target in VIEW_OPS
-            total += uses[user] if through else 1
-        uses[node] = total
-    return uses
 
 
 def _live(computations: list[Computation], outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Computation]:

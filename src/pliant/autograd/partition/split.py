@@ -35,6 +35,7 @@ from pliant.graph.passes.purity import binds_symbols, has_effect, memory_root
 from pliant.graph.passes.separate import separate
 from pliant.graph.passes.simplify import simplify
 from pliant.graph.passes.table_gradients import join_table_gradients
+from pliant.graph.passes.written_parts import read_what_was_written
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 from pliant.torch_adapter import append_node
@@ -66,6 +67,7 @@ class Partition:
 def clean(graph: fx.Graph) -> None:
     """The passes that run before anything else."""
     simplify(graph)
+    read_what_was_written(graph)
     cse(graph)
     dce(graph)
     add_up_products(graph)
