@@ -162,7 +162,8 @@ class KernelWriter(Body):
     def _stage_transposed(self, tiled: Axis, vector: Axis) -> None:
         """Copy tiles of what runs along `tiled` into small arrays that run along `vector`."""
         statements = self._statements(vector)
-        tile = self.target.tile
+        blocks = dict(self.plan.parallel)
+        width, points = blocks[vector], (blocks[vector] or 0) * (blocks[tiled] or 0)
         for m in self.kernel.members:
             for load in loads_of(m.loops):
                 e = m.at(load.index)
@@ -172,22 +173,22 @@ class KernelWriter(Body):
                     continue
                 name = f"s{len(self.staged)}"
                 v, t = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol]
-                index = f"({t} - {t}b) * {2 * tile} + {v} - {v}b"
-                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{2 * tile * tile}];")
+                index = f"({t} - {t}b) * {width} + {v} - {v}b"
+                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{points}];")
                 self._copy_tile(name, load, e, tiled, vector)
                 self.staged[(load.buffer, e)] = (name, index)
 
     def _copy_tile(self, name: str, load: Load, e: Expr, tiled: Axis, vector: Axis) -> None:
         """`name[t * 2 tiles + v]` = what is loaded at (v, t) of this block."""
-        v, t, tile = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol], self.target.tile
+        v, t, width = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol], dict(self.plan.parallel)[vector]
         source, step = f"{self.names.buffer(load.buffer)}[{self.names.text(e)}]", linear_coefficient(e, vector.symbol)
         bits = load.dtype.itemsize * 8
         if step is None or linear_coefficient(e, tiled.symbol) is not ONE or bits not in (8, 16, 32):
             self.line(f"for (int64_t {v} = {v}b; {v} < {v}e; {v}++) for (int64_t {t} = {t}b; {t} < {t}e; {t}++)")
-            self.line(f"  {name}[({t} - {t}b) * {2 * tile} + {v} - {v}b] = {source};")
+            self.line(f"  {name}[({t} - {t}b) * {width} + {v} - {v}b] = {source};")
             return
         self.line(f"{{ const int64_t {v} = {v}b, {t} = {t}b;")
-        to, size = f"(void*){name}, {2 * tile}", f"{v}e - {v}b, {t}e - {t}b"
+        to, size = f"(void*){name}, {width}", f"{v}e - {v}b, {t}e - {t}b"
         self.line(f"  p_transpose{bits}({to}, (const void*)&{source}, {self.names.text(step)}, {size}); }}")
 
     def _ordered(self) -> None:

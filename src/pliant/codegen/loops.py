@@ -162,15 +162,28 @@ def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple
     rest = [a for a in axes if a is not vector]
     extent = vector.extent.as_int()
     target = kernel.target
-    tile = target.tile
-    tiled = next((a for a in reversed(rest) if is_transposed(weighted, a, vector, tile)), None)
+    shortest = target.shortest_tile
+    tiled = next((a for a in reversed(rest) if is_transposed(weighted, a, vector, shortest)), None)
     if tiled is not None:
-        outer: list[tuple[Axis, int | None]] = [(a, tile if a is tiled else None) for a in rest]
-        return LoopPlan("points", kernel, vector, [*outer, (vector, 2 * tile)], [tiled, vector])
+        side = _side_of_tile(kernel, tiled)
+        outer: list[tuple[Axis, int | None]] = [(a, side if a is tiled else None) for a in rest]
+        return LoopPlan("points", kernel, vector, [*outer, (vector, side)], [tiled, vector])
     plain: list[tuple[Axis, int | None]] = [(a, None) for a in rest]
     if not rest or extent is None or extent > target.point_block:
         plain.append((vector, None if not rest else target.point_block))
     return LoopPlan("points", kernel, vector, plain, [vector])
+
+
+def _side_of_tile(kernel: Kernel, tiled: Axis) -> int:
+    """Points of a tile along each of its axes. The longer its rows, the fewer pages are looked for in vain; the copies of
+    what runs along `tiled` are on the stack."""
+    target = kernel.target
+    along = {(x.buffer, m.at(x.index)): x for m in kernel.members for x in loads_of(m.loops)}
+    sizes = [x.dtype.itemsize for (_, e), x in along.items() if step_along(e, tiled) == 1]
+    side = target.tile
+    while side > target.shortest_tile and side * side * sum(sizes) > target.tile_bytes:
+        side //= 2
+    return side
 
 
 def is_transposed(weighted: list[tuple[Expr, int]], a: Axis, vector: Axis, tile: int) -> bool:

@@ -26,7 +26,9 @@ class Target:
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
     grain: work, in additions, that is worth a thread.
     cache_bytes: what a core's own cache holds; what a kernel reads beyond that comes from memory.
-    column_block, row_block, split_columns, point_block, tile: points that one thread takes at a time (see `codegen/loops.py`).
+    column_block, row_block, split_columns, point_block: points that one thread takes at a time (see `codegen/loops.py`).
+    tile: points of a transposition along each axis that a thread takes at a time; shortest_tile: where what it copies would be
+        more than `tile_bytes`. Rows shorter than two of these are not worth it.
     widest_columns: columns of which a thread keeps all accumulators.
     scratch_each, scratch_bytes: largest small temporary on an entry's stack, and all of them; 0: none are.
     product_bytes: products run well where rows begin at multiples of so many bytes; 0: anywhere. product_depth: from so many
@@ -67,7 +69,9 @@ class Target:
     split_columns: int = 256
     widest_columns: int = 4096
     point_block: int = 4096
-    tile: int = 32
+    tile: int = 128
+    shortest_tile: int = 32
+    tile_bytes: int = 1 << 18
     scratch_each: int = 1024
     scratch_bytes: int = 1 << 14
     product_bytes: int = 0
