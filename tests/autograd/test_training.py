@@ -190,3 +190,12 @@ def test_options_hold_for_what_is_compiled_at_the_first_gradient(monkeypatch):
     gradient.sum().backward()
     assert len(found) >= 3 and set(found.values()) == {12345}, found
     pliant.reset()
+
+
+def test_the_record_of_an_ordinary_call_holds_only_what_is_its_own():
+    """Each attribute is stored and freed in each call."""
+    x = torch.randn(4, requires_grad=True)
+    result = pliant.compile(lambda a: a.sin())(x)
+    assert len(vars(result.grad_fn)) == 2
+    result.sum().backward()
+    torch.testing.assert_close(x.grad, x.detach().cos())
