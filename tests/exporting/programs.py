@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
 from pliant import AUTO, Dim
 
@@ -81,6 +82,50 @@ def unrolled(x):
     return total
 
 
+@dataclass
+class Box:
+    """A registered class of the program's."""
+
+    x: Any
+    y: Any
+
+
+pytree.register_dataclass(Box)
+
+
+def boxed(size: int) -> tuple[Any, ...]:
+    return (Box(flat(size), flat(size)),)
+
+
+def added(box):
+    return Box(box.x + box.y, box.x * 2)
+
+
+def halved(x):
+    while x.shape[0] > 4:
+        x = x[::2]
+    return x
+
+
+def between(x):
+    return x[: min(x.shape[0], 8)] * max(x.shape[0], 2)
+
+
+def nested(d):
+    return d["a"]["b"][0] + d["a"]["c"]
+
+
+def in_dicts(size: int) -> tuple[Any, ...]:
+    return ({"a": {"b": [flat(size)], "c": flat(size)}},)
+
+
+def in_parts(x, count):
+    rows = count.item()
+    torch._check(rows > 0)
+    torch._check(x.shape[0] % rows == 0)
+    return x.view(rows, -1).sum(1)
+
+
 def in_a_dict(d, flag=True):
     return {"sum": d["a"].sum(0) if flag else d["a"], "b": d["b"][0] * 2}
 
@@ -123,7 +168,7 @@ ROWS = [
     Row("two multiples", lambda x: (x.view(-1, 2).sum(1), x.view(3, -1).sum(1)), lambda s: (flat(6 * s),), ({0: batch},),
         "batch % 2 == 0 is needed", ((4,), (1,), (7,))),
     Row("a multiple of a multiple", lambda x: (x.view(-1, 4).sum(), x.view(-1, 6).sum()), lambda s: (flat(12 * s),),
-        ({0: 4 * batch},), "batch_size % 6 == 0 is needed", ((4,), (1,), (7,))),
+        ({0: 4 * batch},), "batch % 3 == 0 is needed", ((4,), (1,), (7,))),
     Row("a rest", lambda x: x[2:].view(-1, 3), lambda s: (flat(3 * s + 2),), ({0: batch},), "batch % 3 == 2 is needed", ((4,), (1,))),
     Row("halves", lambda x: x.chunk(2)[0] * x.chunk(2)[1], lambda s: (flat(2 * s),), ({0: batch},), "batch % 2 == 0 is needed"),
     Row("a branch on evenness", lambda x: x * 2 if x.shape[0] % 2 == 0 else x, lambda s: (flat(2 * s),), ({0: batch},),
@@ -183,7 +228,7 @@ ROWS = [
     Row("a checked size of a slice", checked, lambda s: (flat(s), torch.tensor(2)), ({0: n}, None)),
     Row("repeated", lambda x: x[x > 1].repeat(2), lambda s: (flat(s),), ({0: n},)),
     Row("joined", lambda x: torch.cat([x[x > 1], x]), lambda s: (flat(s),), ({0: n},)),
-    Row("joined and a violation", lambda x, y: (x[x > 1].sum(), x + y), two(flat, flat), ({0: n}, {0: m}), "m == n is needed"),
+    Row("joined and a violation", lambda x, y: (x[x > 1].sum(), x + y), two(flat, flat), ({0: n}, {0: m}), "n == m is needed"),
     # violated: arithmetic of convolutions, pools, windows
     Row("conv and back", back, square, ({0: batch, 2: SIDE, 3: SIDE},), "side % 2 == 0 is needed", ((2, 8), (1, 10), (3, 12))),
     Row("pool and back", lambda x: F.interpolate(F.max_pool2d(x, 4), scale_factor=4) + x, square,
@@ -198,7 +243,7 @@ ROWS = [
     Row("heads", lambda x: x.view(x.shape[0], x.shape[1], 4, -1).transpose(1, 2), lambda a, b: (torch.ones(2, a, 4 * b),),
         ({1: n, 2: m},), "m % 4 == 0 is needed", ((4, 5), (3, 2))),
     Row("odd sizes", lambda x: x * 2 if x.shape[0] % 2 else x, lambda s: (flat(s),), ({0: n},), "n % 2 == 1 is needed", ((5,), (7,))),
-    Row("derived that is a multiple", lambda x: x.view(-1, 4), lambda s: (flat(4 * s),), ({0: 2 * n},), "% 4 == 0", ((4,), (7,))),
+    Row("derived that is a multiple", lambda x: x.view(-1, 4), lambda s: (flat(4 * s),), ({0: 2 * n},), "n % 2 == 0 is needed", ((4,), (7,))),
     # violated: ranges, slices, containers
     Row("a least size that is said", lambda x: x[3] + x, lambda s: (flat(s),), ({0: Dim("n", min=1)},), "n >= 4", ((4,), (12,))),
     Row("the largest three", lambda x: x.topk(3).values, lambda s: (flat(s),), ({0: Dim("n", min=1)},), "n >= 3", ((4,), (12,))),
@@ -212,7 +257,7 @@ ROWS = [
     Row("a size of its own and one that is fixed", lambda x, y: x + y, two(flat, flat), ({0: n}, None), "n == 4 is needed", ((4,),)),
     Row("in a list and a dictionary", lambda d: d["a"][0] + d["b"]["c"], lambda s: ({"a": [flat(s), 3], "b": {"c": flat(s)}},),
         ({"a": [{0: n}, None], "b": {"c": {0: m}}},), "n == m is needed"),
-    Row("written in place", lambda x, y: x.add_(y), two(flat, flat), ({0: n}, {0: m}), "m == n is needed"),
+    Row("written in place", lambda x, y: x.add_(y), two(flat, flat), ({0: n}, {0: m}), "n == m is needed"),
     Row("four at once", lambda a, b, c, d: (a + b, c.view(-1, 3), d[:2] + a[:2], d + torch.ones(6)), lambda s: tuple(flat(6) for _ in range(4)),
         ({0: n}, {0: m}, {0: seq}, {0: batch}), "seq % 3 == 0 is needed", ((6,),)),
     # beyond what Dims say
@@ -220,4 +265,43 @@ ROWS = [
         ({0: n}, {0: m}, {0: seq}), "is needed, which no Dim says", ((3, 4),), beyond="refuse"),
     Row("larger, refused", lambda x, y: x.sum() if x.shape[0] < y.shape[0] else y.sum(), lambda s: (flat(s), flat(s + 3)),
         ({0: n}, {0: m}), "n < m is needed", ((4,),), beyond="refuse"),
+    # derived sizes: of one another, in trees, in ranges
+    Row("three times less two", lambda x, y: torch.cat([x, x, x])[2:] + y, two(flat, lambda s: flat(3 * s - 2)),
+        ({0: n}, {0: 3 * n - 2}), sizes=((4,), (1,), (9,))),
+    Row("derived in its Dim's range", lambda x, y: torch.cat([x, x]) + y, two(flat, lambda s: flat(2 * s)),
+        ({0: Dim("n", max=16)}, {0: 2 * Dim("n", max=16)}), sizes=((4,), (16,)), wrong=(17,)),
+    Row("a derived one's own range", lambda x: x + torch.ones(10)[: x.shape[0]], lambda s: (flat(2 * s + 1),),
+        ({0: 2 * Dim("n", max=30) + 1},), "n <= 4 is needed", ((4,), (1,))),
+    Row("three times the other", lambda x, y: torch.cat([x, x, x])[1:] + y, two(flat, lambda s: flat(3 * s - 1)),
+        ({0: n}, {0: m}), "3*n == m + 1 is needed", ((4,), (1,), (9,))),
+    Row("positions of both sides", lambda x, p: p[x.shape[0] - 1 :] + x, two(flat, lambda s: flat(2 * s - 1)),
+        ({0: n}, {0: m}), "2*n == m + 1 is needed", ((4,), (2,))),
+    Row("multiples of one", lambda x, y: x.view(-1, 4).sum(1) + y.view(-1, 6).sum(1), two(lambda s: flat(4 * s), lambda s: flat(6 * s)),
+        ({0: n}, {0: m}), "m // 6 == n // 4 is needed"),
+    Row("three multiples of one", lambda x, y, z: x.view(-1, 4).sum(1) + y.view(-1, 6).sum(1) + z,
+        lambda s: (flat(4 * s), flat(6 * s), flat(s)), ({0: n}, {0: m}, {0: batch}), "is needed"),
+    Row("derived, and more of it", lambda x: x.view(-1, 9).sum(1), lambda s: (flat(18 * s),), ({0: 6 * n},), "n % 3 == 0 is needed", ((4,), (1,))),
+    # divisions, ranges that only divisions tell, ranges on both sides
+    Row("halved until small", halved, lambda s: (flat(s),), ({0: Dim("n", min=2, max=40)},), "n <= 16 is needed", ((16,), (9,))),
+    Row("halved, left open", halved, lambda s: (flat(s),), ({0: n},), sizes=((16,), (14,)), wrong=(17,)),
+    Row("a row from a stack", lambda x: x.view(x.shape[0] // 2, 2).flip(0).reshape(-1), lambda s: (flat(2 * s),), ({0: n},),
+        "n % 2 == 0 is needed"),
+    Row("a least size and a multiple", lambda x: x[4:].view(-1, 2), lambda s: (flat(2 * s),), ({0: Dim("n", min=2, max=20)},),
+        "n >= 4 is needed", ((4,), (3,))),
+    Row("the smaller and the larger", between, lambda s: (flat(s),), ({0: AUTO},), sizes=((9,), (20,))),
+    Row("auto that a Dim gives", lambda x, y: torch.stack([x, y], 1).view(-1), two(flat, flat), ({0: n}, {0: AUTO}),
+        sizes=((4,), (1,), (9,))),
+    Row("to the next multiple", lambda x: F.pad(x, (0, 8 - x.shape[0] % 8)), lambda s: (flat(s),), ({0: n},), sizes=((4,), (8,), (9,))),
+    # trees: by names, of registered classes
+    Row("deep by name", nested, in_dicts, {"d": {"a": {"b": [{0: n}], "c": {0: m}}}}, "n == m is needed"),
+    Row("a registered class by attributes", added, boxed, {"box": {"x": {0: n}, "y": {0: m}}}, "{'x': {0: n}, 'y': {0: n}}"),
+    Row("a registered class by itself", added, boxed, (Box({0: n}, [m]),), "n == m is needed"),
+    Row("one size for each dimension", lambda x, y: x @ y, lambda s: (torch.ones(s, 3), torch.ones(3, s)),
+        {"x": (n, None), "y": [AUTO, n]}),
+    # unbacked sizes
+    Row("parts that data counts", in_parts, lambda s: (flat(4 * s), torch.tensor(2)), ({0: n}, None)),
+    Row("pieces that data sizes", lambda x, sizes: [one.sum() for one in torch.split(x, sizes.tolist())],
+        lambda s: (flat(2 * s), torch.tensor([s, s])), ({0: n}, None)),
+    Row("found, as a column", lambda x: (x > 1).nonzero().squeeze(1).view(-1, 1).expand(-1, 2) * 2, lambda s: (flat(s),), ({0: n},)),
+    Row("found in two", lambda x, y: torch.cat([x[x > 0], y[y > 0]]) * 2, two(flat, lambda s: flat(s + 2)), ({0: n}, {0: m})),
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import Any
 
 from pliant.exporting.dims import AUTO, STATIC, Derived, Dim, Size, TensorSizes, root_of
+from pliant.exporting.residues import plainer
 from pliant.exporting.symbols import Place, Sizes
 from pliant.records import dataclass
 from pliant.source import SourceLocation
@@ -70,7 +71,8 @@ def judge(sizes: Sizes) -> Judgement:
     names, units = names_of(sizes), Units.of(sizes)
     for guard in sizes.needed():
         form = _form(guard.expr, sizes.said(), units)
-        text = f"{to_python(guard.expr, names)} is needed" + _of_sizes(guard.expr, sizes)
+        fact = _as_bound(guard.expr, sizes.said()) if form == "range" else guard.expr
+        text = f"{_worded(fact, sizes, names)} is needed" + _of_sizes(guard.expr, sizes)
         if form == "beyond":
             found.beyond.append(guard)
         elif _is_left_open(guard.expr, form, sizes, units):
@@ -105,6 +107,32 @@ class Units:
 
     def symbol_of(self, unit: Expr) -> Symbol | None:
         return next((s for s, (known, _, _) in self.known.items() if known is unit), None)
+
+
+def _as_bound(e: Expr, said: Facts) -> Expr:
+    """A fact that bounds a size on one side as that bound: `(n + 3) // 4 <= 4` is `n <= 16`."""
+    (symbol,) = e.free
+    before = said.range_of(symbol)
+    said.learn(e)
+    after = said.range_of(symbol)
+    if (after.lo > before.lo) is (after.hi < before.hi):
+        return e
+    return symbol.ge(int(after.lo)) if after.lo > before.lo else symbol.le(int(after.hi))
+
+
+def _worded(e: Expr, sizes: Sizes, names: Mapping[Symbol, str]) -> str:
+    """The fact in the words of the user, who derived some sizes of Dims that are no sizes themselves."""
+    roots: dict[Symbol, Expr] = {}
+    words = dict(names)
+    for symbol in e.free & sizes.symbols.keys():
+        said = sizes.symbols[symbol].said
+        if isinstance(said, Derived):
+            root = Symbol(f"{symbol.name}_root")
+            roots[symbol], words[root] = root * said.factor + said.offset, said.root.name
+    if roots:
+        plain = plainer(substitute(e, roots), Facts())
+        e = plain[0] if len(plain) == 1 else substitute(e, roots)
+    return to_python(e, words)
 
 
 def _of_sizes(e: Expr, sizes: Sizes) -> str:
@@ -176,14 +204,15 @@ def advice(sizes: Sizes, said: Mapping[int, TensorSizes], bounded: bool) -> dict
     wider once names and derived sizes are said."""
     env = sizes.env
     assert env is not None
-    facts, units = sizes.said(), Units.of(sizes)
+    facts, units, relations = sizes.said(), Units.of(sizes), Facts()
     for guard in sizes.needed():
-        if bounded or _form(guard.expr, sizes.said(), units) not in ("range", "beyond"):
+        form = _form(guard.expr, sizes.said(), units)
+        if bounded or form not in ("range", "beyond"):
             facts.learn(guard.expr)
-    found = {
-        place: _said(units.within(env.simplify(sizes.exprs[place.tensor, place.dim])), place, sizes, facts, units)
-        for place in sizes.places
-    }
+        if form == "relation":
+            relations.learn(units.within(guard.expr))
+    within = {place: units.within(env.simplify(sizes.exprs[place.tensor, place.dim])) for place in sizes.places}
+    found = {place: _said(relations.simplify(e), place, sizes, facts, units) for place, e in within.items()}
     return {
         tensor: TensorSizes(one.path, tuple(_at(found, tensor, dim, size) for dim, size in enumerate(one.sizes)))
         for tensor, one in said.items()
@@ -215,12 +244,15 @@ def _dim(symbol: Expr, k: int, rest: int, sizes: Sizes, facts: Facts) -> Dim:
     assert isinstance(symbol, Symbol)
     said = sizes.symbols[symbol].said
     root, derived = root_of(said), isinstance(said, Derived)
-    name = root.name if root is not None else names_of(sizes)[symbol]
+    if isinstance(said, Derived) and k > 1 and (said.factor, said.offset) == (k, rest):
+        name, own = said.root.name, True  # its unit is the Dim itself
+    else:
+        name, own = root.name if root is not None else names_of(sizes)[symbol], k == 1 and not derived
     r = facts.range_of(symbol)
     lo, hi = -((rest - int(r.lo)) // k), math.inf if math.isinf(r.hi) else (int(r.hi) - rest) // k
-    wants = root is not None and root.min is not None and not derived and k == 1
+    wants = root is not None and root.min is not None and own
     return Dim(
-        name if k == 1 and not derived else f"_{name}",
+        name if own else f"_{name}",
         min=lo if wants or lo > 1 or not lo and root is not None and root.min == 0 else None,
         max=None if math.isinf(hi) else int(hi),
     )

@@ -156,7 +156,7 @@ def _walk(path: str, value: Any, spec: Any, found: dict[int, TensorSizes]) -> No
     if isinstance(value, torch.Tensor):
         found[id(value)] = TensorSizes(path, _of_tensor(path, value, spec))
         return
-    children = _children(value)
+    children = children_of(value)
     if children is None:
         if spec is not None and spec is not STATIC:
             raise _unfit(path, f"it is a {type(value).__name__}, which is a constant of the exported program")
@@ -165,7 +165,7 @@ def _walk(path: str, value: Any, spec: Any, found: dict[int, TensorSizes]) -> No
         _walk(path + label, child, part, found)
 
 
-def _children(value: Any) -> dict[str, Any] | None:
+def children_of(value: Any) -> dict[str, Any] | None:
     """By how they are reached; None of a leaf."""
     if type(value) not in pytree.SUPPORTED_NODES and not pytree.is_namedtuple_instance(value):
         return None
@@ -184,6 +184,8 @@ def _parts(path: str, children: Mapping[str, Any], value: Any, spec: Any) -> lis
         by_attribute = {label.lstrip("."): None for label in children}
         _check_names(path, spec, by_attribute)
         return [spec.get(name) for name in by_attribute]
+    if type(spec) is type(value) and not isinstance(spec, (list, tuple)):  # of a registered class, made of sizes
+        spec = list((children_of(spec) or {}).values())
     if not isinstance(spec, (list, tuple)) or len(spec) != len(children):
         raise _unfit(path, f"it has {len(children)} items, and `{spec!r}` is said of it")
     return list(spec)

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from pliant.exporting.dims import AUTO, STATIC, Size, TensorSizes
+from pliant.exporting.dims import AUTO, STATIC, Size, TensorSizes, children_of
 
 
 def spelled_sizes(arguments: Mapping[str, Any], said: Mapping[int, TensorSizes]) -> str:
@@ -25,14 +24,16 @@ def _spelled(value: Any, said: Mapping[int, TensorSizes]) -> str:
     if isinstance(value, torch.Tensor):
         sizes = {dim: _size(size) for dim, size in enumerate(said[id(value)].sizes) if size is not STATIC}
         return "{" + ", ".join(f"{dim}: {text}" for dim, text in sizes.items()) + "}" if sizes else "None"
-    leaves, tree = pytree.tree_flatten(value, is_leaf=lambda one: one is not value)
-    if tree.is_leaf():
+    children = children_of(value)
+    if children is None:
         return "None"
-    texts = [_spelled(leaf, said) for leaf in leaves]
+    texts = [_spelled(child, said) for child in children.values()]
     if all(text == "None" for text in texts):
         return "None"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {text}" for key, text in zip(value, texts)) + "}"
+    if children and all(label.startswith(".") for label in children):
+        return "{" + ", ".join(f"{label[1:]!r}: {text}" for label, text in zip(children, texts)) + "}"
     return "[" + ", ".join(texts) + "]"
 
 
