@@ -146,6 +146,25 @@ def test_products_of_groups_of_rows(tmp_path):
         same(path, fn, (torch.randn(rows, 16), weights, torch.tensor(ends, dtype=torch.int32)))
 
 
+def test_what_is_rolled(tmp_path):
+    def rolled(x):
+        return x.roll(1, 0), x.roll((-3, 2), (1, 0)), x.roll(5), x.roll(x.shape[1] // 2, 1)
+
+    path = converted(tmp_path, rolled, torch.randn(3, 5), dynamic=({0: BATCH, 1: LENGTH},))
+    for rows, columns in ((3, 5), (1, 2), (6, 1), (2, 7)):
+        same(path, rolled, (torch.randn(rows, columns),))
+
+
+def test_bins(tmp_path):
+    def counted(x):
+        return torch.histc(x, 7, -2, 5), torch.histc(x, 4, 0, 3)
+
+    path = converted(tmp_path, counted, torch.randn(9), dynamic=({0: BATCH},))
+    for rows in (9, 1, 200):
+        same(path, counted, (torch.randint(-40, 80, (rows,)) / 10,))
+    same(path, counted, (torch.tensor([5.0, -2.0, float("nan"), float("inf"), 3.0]),))
+
+
 def test_large_weights_lie_beside(tmp_path):
     model, path = nn.Linear(64, 32), tmp_path / "model.onnx"
     program = pliant.export(model, (torch.randn(2, 64),))

@@ -109,3 +109,21 @@ def test_results_that_may_be_views_of_arguments_are_not_copies():
     program = exported(lambda x: x.transpose(1, 2).flatten(0, 1))
     with pytest.raises(ConstraintError, match="batch >= 2"):
         program(torch.randn(1, 8, 6))
+
+
+@pytest.mark.parametrize("sides", ["1111", "b1ll", "11ll", "bhll", "111l", "1hl1"])
+def test_masks_of_attention_ask_for_no_batch(sides):
+    def call(batch, heads, length):
+        sizes = {"1": 1, "b": batch, "h": heads, "l": length}
+        return torch.randn(batch, heads, length, 8), torch.randn([sizes[one] for one in sides])
+
+    def attention(q, mask):
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q, mask)
+
+    dims = {"b": pliant.Dim("batch"), "h": pliant.Dim("heads"), "l": pliant.Dim("length"), "1": None}
+    said = ({0: dims["b"], 1: dims["h"], 2: dims["l"]}, [dims[one] for one in sides])
+    program = pliant.export(attention, call(3, 2, 5), dynamic_shapes=said)
+    assert not program.notes
+    for sizes in ((1, 2, 5), (1, 1, 1), (4, 1, 7), (2, 3, 1)):
+        args = call(*sizes)
+        assert torch.equal(program(*args), attention(*args))

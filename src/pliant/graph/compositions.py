@@ -251,6 +251,27 @@ def _group_norm(x: Tensor, num_groups: int, weight: Any = None, bias: Any = None
     return found.clone(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
 
 
+def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """C++ asks of a mask's sides whether they are the attention's, and if not whether they are 1: of a side of 1 no answer to
+    the first needs a guard."""
+    spec: Any = getattr(attn_mask, "spec", None)  # of a fake
+    if spec is None or spec.ndim != 4 or query.dim() != 4 or key.dim() != 4:
+        return NotImplemented
+    sides = zip(spec.size, (query.size(0), query.size(1), query.size(2), key.size(2)))
+    spread = [n for own, n in sides if type(own) is int and own == 1 and isinstance(n, torch.SymInt)]
+    asked = [(n.node.shape_env, n.node.expr.eq(1)) for n in spread if n.node.shape_env.takes_copies]
+    asked = [(env, e) for env, e in asked if env.statically_known(e) is None]
+    if not asked:
+        return NotImplemented
+    for env, e in asked:
+        env.answers[e] = False
+    try:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, *args, **kwargs)
+    finally:
+        for env, e in asked:
+            env.answers.pop(e, None)
+
+
 def _mean_of_image(x: Tensor, output_size: Any) -> Any:
     wanted = tuple(output_size) if isinstance(output_size, (list, tuple)) else (output_size,) * 2
     if wanted != (1, 1) or x.dim() != 4 or not _is_channels_last(x):
@@ -266,6 +287,7 @@ def _mean_of_row(x: Tensor, output_size: Any) -> Any:
 
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     F.group_norm: _group_norm,
+    F.scaled_dot_product_attention: _attention,
     F.adaptive_avg_pool2d: _mean_of_image,
     torch.adaptive_avg_pool1d: _mean_of_row,
     torch.kron: _kron,

@@ -99,6 +99,7 @@ class ShapeEnv:
         self.foresee: Callable[[Expr], bool | None] = lambda e: None
         self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
         self.takes_fallbacks = False  # whether a "no" of `certain` needs no guard
+        self.answers: dict[Expr, bool] = {}  # to questions whose askers go on as well with either answer, while they run
         self.takes_copies = False  # the same where C++ asks whether a view will do, and copies otherwise
         self.lends = False  # whether a trace is on that calls `settle` at each operator
         self.lent: Expr | None = None  # see `lend`
@@ -348,6 +349,8 @@ class ShapeEnv:
         e = self.facts.simplify(e)
         if isinstance(e, x.Constant):
             return e.value
+        if e in self.answers:
+            return self.answers[e]
         if self.unbacked_symbols(e):
             if e.kind is bool and size_oblivious and (known := self.size_obliviously_known(e)) is not None:
                 return known

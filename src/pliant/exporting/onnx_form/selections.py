@@ -5,6 +5,7 @@ In, Out, Holds: as `operators.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -105,3 +106,34 @@ def _grouped(w: Writer, rows: fx.Node, weights: fx.Node, ends: Any = None, bias:
     left = w.op("Sub", w.sizes([a.size_[0]]), stops[-1])
     rest = w.op("Expand", w.scalar(0, dtype), w.op("Concat", left, w.sizes([b.size_[2]]), axis=0))
     return w.op("Concat", *found, rest, axis=0)
+
+
+# ---- by places
+@row_of("roll.default")
+def _roll(w: Writer, x: fx.Node, shifts: Sequence[Any], dims: Sequence[int] = ()) -> str:
+    """What comes behind is put in front, a dimension at a time; all elements as one row where none is named."""
+    size = w.fake(x).size_
+    if not size or any(n == 0 for n in size if type(n) is int):
+        return w.op("Identity", w.value(x))
+    found = w.value(x) if dims else w.op("Reshape", w.value(x), w.sizes([-1]))
+    for shift, dim in zip(shifts, dims or (0,), strict=True):
+        whole = size[dim] if dims else math.prod(size)
+        start, axis = w.sizes([whole - shift % whole]), w.sizes([dim])
+        behind = w.op("Slice", found, start, w.sizes([whole]), axis)
+        found = w.op("Concat", behind, w.op("Slice", found, w.sizes([0]), start, axis), axis=dim)
+    return found if dims else w.op("Reshape", found, w.sizes(size))
+
+
+@row_of("histc.default")
+def _histc(w: Writer, x: fx.Node, bins: int = 100, least: Any = 0, most: Any = 0) -> str:
+    """How many elements each bin has, the last with its upper bound; computed as the operator does, to the last bit."""
+    dtype = w.result.dtype_
+    if any(type(n) not in (int, float) for n in (bins, least, most)) or least >= most:
+        raise w.refused("bins between the least and the largest element")
+    flat = w.op("Reshape", w.value(x), w.sizes([-1, 1]))
+    low, high = w.scalar(least, dtype), w.scalar(most, dtype)
+    inside = w.op("And", w.op("GreaterOrEqual", flat, low), w.op("LessOrEqual", flat, high))
+    place = w.op("Div", w.op("Mul", w.op("Sub", flat, low), w.scalar(bins, dtype)), w.op("Sub", high, low))
+    place = w.op("Min", w.op("Floor", place), w.scalar(bins - 1, dtype))
+    hit = w.op("And", inside, w.op("Equal", place, w.constant(torch.arange(bins, dtype=dtype))))
+    return w.op("ReduceSum", w.op("Cast", hit, to=w.type(dtype)), w.sizes([0]), keepdims=0)
