@@ -7,7 +7,7 @@ Out:    a row for each model: seconds of the processor (those of compilers that 
         geometric mean over sizes. Geometric means last. `--wall`: seconds of the clock in place of the processor's.
 Holds:  every size that differs among the model's sizes varies. Both are inference, in processes of their own, with cache
         folders of their own, after a trivial model that loads what compilers need. Calls are the fastest of those of two
-        processes.
+        processes, in which both packages are called in turn.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from torch.utils import _pytree as pytree
 from benchmarks import zoo_models
 from benchmarks.children import geometric_mean, print_row
 from benchmarks.sizes import registry
+from pliant.errors import FallbackWarning
 
 BUDGET = 0.5  # seconds of calls at a size
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -155,22 +157,27 @@ def modules_of(value: Any) -> set[str]:
     return found.union(*map(modules_of, children))
 
 
-def use(compiler: str, folder: Path, modules: list[str]) -> dict[str, Any]:
-    """Load the package; how far its results are from eager's, and seconds of a call at each size."""
+def use(compilers: list[str], folder: Path, modules: list[str]) -> dict[str, dict[str, Any]]:
+    """Load the packages; by compiler how far results are from eager's, and seconds of a call at each size, called in turn."""
     zoo_models.import_libraries(())  # what models' modules import
     for one in modules:
         importlib.import_module(one)
-    _, _, load = COMPILERS[compiler]()
-    wanted = torch.load(folder / f"wanted_{compiler}", weights_only=False)
     calls = torch.load(folder / "calls", weights_only=False)
-    program = load(str(folder / ("package" + (".pt2" if compiler == "peer" else ".pliant"))))
-    errors, seconds = [], []
+    warnings.simplefilter("error", FallbackWarning)  # a package that runs by operators is not what is measured
+    programs, found = {}, {}
     with torch.no_grad():
-        for (args, kwargs), one in zip(calls, wanted, strict=True):
-            errors.append(error_of(pytree.tree_leaves(program(*args, **kwargs)), one))
+        for compiler in compilers:
+            wanted = torch.load(folder / f"wanted_{compiler}", weights_only=False)
+            load = COMPILERS[compiler]()[2]
+            program = load(str(folder / ("package" + (".pt2" if compiler == "peer" else ".pliant"))))
+            results = [pytree.tree_leaves(program(*args, **kwargs)) for args, kwargs in calls]
+            programs[compiler] = program
+            found[compiler] = {"error": max(map(error_of, results, wanted)), "seconds": []}
         for args, kwargs in calls:
-            seconds.append(fastest(lambda a=args, k=kwargs: program(*a, **k)))
-    return {"error": max(errors), "seconds": seconds}
+            each = {name: (lambda a=args, k=kwargs, p=one: p(*a, **k)) for name, one in programs.items()}
+            for compiler, seconds in fastest(each).items():
+                found[compiler]["seconds"].append(seconds)
+    return found
 
 
 def error_of(found: list[Any], wanted: list[Any]) -> float:
@@ -185,21 +192,25 @@ def error_of(found: list[Any], wanted: list[Any]) -> float:
     return worst
 
 
-def fastest(call: Callable[[], object]) -> float:
-    """Seconds of the processor, which other programs' work lengthens less: of one thread, with OMP_NUM_THREADS=1."""
-    found, end = [], time.perf_counter() + BUDGET
-    while time.perf_counter() < end or len(found) < 5:
-        start = time.process_time()
-        call()
-        found.append(time.process_time() - start)
-    return min(found)
+def fastest(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Seconds of the processor, which other programs' work lengthens less: of one thread, with OMP_NUM_THREADS=1. What else
+    the machine does meets all of them alike: they are called in turn."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    end, turns = time.perf_counter() + BUDGET * len(calls), 0
+    while time.perf_counter() < end or turns < 5:
+        turns += 1
+        for name, call in calls.items():
+            start = time.process_time()
+            call()
+            found[name].append(time.process_time() - start)
+    return {name: min(times) for name, times in found.items()}
 
 
 # ---- processes and the table
 def child(
-    options: argparse.Namespace, compiler: str, name: str, task: str, folder: str, modules: list[str] | None = None
+    options: argparse.Namespace, compilers: str, name: str, task: str, folder: str, modules: list[str] | None = None
 ) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.export", "--compiler", compiler, "--task", task, "--folder", folder]
+    command = [sys.executable, "-m", "benchmarks.export", "--compilers", *compilers.split(), "--task", task, "--folder", folder]
     command += ["--modules", *modules] if modules else []
     command += ["--zoo", name] if options.zoo else ["--models", name]
     command += ["--registry", options.registry] if options.registry else []
@@ -207,7 +218,7 @@ def child(
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **caches})
     if done.returncode:
         lines = [one for one in done.stderr.strip().splitlines() if "Error" in one] or ["no message"]
-        return {"failed": f"{task} by {compiler}: {lines[-1][:150]}"}
+        return {"failed": f"{task} by {compilers}: {lines[-1][:150]}"}
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
@@ -218,13 +229,14 @@ def measure(options: argparse.Namespace, name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="pliant-export-") as folder:
         for compiler in compilers:
             found[compiler] = child(options, compiler, name, "export" if options.only_export else "make", folder)
-        for compiler in [] if options.only_export else compilers * 2:
-            if "failed" in found[compiler]:
-                continue
-            used = child(options, compiler, name, "use", folder, found[compiler]["modules"])
-            if "seconds" in used and "seconds" in found[compiler]:
-                used["seconds"] = list(map(min, used["seconds"], found[compiler]["seconds"]))
-            found[compiler].update(used)
+        made = [] if options.only_export else [one for one in compilers if "failed" not in found[one]]
+        for _ in range(2 if made else 0):
+            modules = sorted({module for one in made for module in found[one]["modules"]})
+            used = child(options, " ".join(made), name, "use", folder, modules)
+            for compiler, one in used.items() if "failed" not in used else ((made[0], used),):
+                if "seconds" in found[compiler] and "seconds" in one:
+                    one["seconds"] = list(map(min, one["seconds"], found[compiler]["seconds"]))
+                found[compiler].update(one)
     return found
 
 
@@ -257,19 +269,19 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="measure torch.export and AOTInductor too")
     parser.add_argument("--only-export", action="store_true", help="make no packages")
     parser.add_argument("--wall", action="store_true", help="seconds of the clock")
-    parser.add_argument("--compiler", choices=list(COMPILERS), help="one measurement in this process")
+    parser.add_argument("--compilers", nargs="*", choices=list(COMPILERS), help="one measurement in this process")
     parser.add_argument("--task", choices=["export", "make", "use"])
     parser.add_argument("--folder")
     parser.add_argument("--modules", nargs="*", default=[], help="to import before a package is loaded")
     options = parser.parse_args()
     rows = rows_of(options)
     names = options.models or list(rows)
-    if options.compiler:
+    if options.compilers:
         folder = Path(options.folder)
         if options.task == "use":
-            print(json.dumps(use(options.compiler, folder, options.modules)))
+            print(json.dumps(use(options.compilers, folder, options.modules)))
         else:
-            print(json.dumps(make(options.compiler, *rows[names[0]], folder, options.task == "export")))
+            print(json.dumps(make(options.compilers[0], *rows[names[0]], folder, options.task == "export")))
         return
     print_table(options, names)
 

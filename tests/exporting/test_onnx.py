@@ -155,6 +155,16 @@ def test_what_is_rolled(tmp_path):
         same(path, rolled, (torch.randn(rows, columns),))
 
 
+def test_ones_on_the_diagonal(tmp_path):
+    def diagonal(x):
+        rows, columns = x.shape
+        return torch.eye(rows) @ x, torch.eye(rows, columns, dtype=torch.int64)
+
+    path = converted(tmp_path, diagonal, torch.randn(3, 5), dynamic=({0: BATCH, 1: LENGTH},))
+    for rows, columns in ((3, 5), (1, 2), (6, 1)):
+        same(path, diagonal, (torch.randn(rows, columns),))
+
+
 def test_bins(tmp_path):
     def counted(x):
         return torch.histc(x, 7, -2, 5), torch.histc(x, 4, 0, 3)

@@ -122,3 +122,20 @@ def test_deterministic_algorithms_leave_images_to_the_library():
         assert "aten.nll_loss2d_forward" in compare(f, pliant.compile(f), classes((2, 5, 7), 4))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_targets_whose_sizes_are_others_that_a_check_compares():
+    def f(x, target):
+        return F.cross_entropy(x.flatten(0, 1), target.flatten())
+
+    args = (torch.randn(4, 3, 8), torch.randint(0, 8, (4, 3)))
+    auto = pliant.AUTO
+    program = pliant.export(f, args, dynamic_shapes=({0: auto, 1: auto}, {0: auto, 1: auto}))
+    with events.collect("loops") as programs:
+        compiled = program.compile()
+    assert "aten.nll" not in "\n".join(one.fields["text"] for one in programs)
+    for x, target in (((2, 6, 8), (3, 4)), ((1, 5, 8), (5, 1))):
+        given = torch.randn(x), torch.randint(0, 8, target)
+        torch.testing.assert_close(compiled(*given), f(*given))
+    with pytest.raises(pliant.PliantError):
+        compiled(torch.randn(2, 2, 8), torch.randint(0, 8, (5,)).view(5, 1))

@@ -257,7 +257,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None,
     spec: Any = getattr(attn_mask, "spec", None)  # of a fake
     if spec is None or spec.ndim != 4 or query.dim() != 4 or key.dim() != 4:
         return NotImplemented
-    sides = zip(spec.size, (query.size(0), query.size(1), query.size(2), key.size(2)))
+    sides: Any = zip(spec.size, (query.size(0), query.size(1), query.size(2), key.size(2)))
     spread = [n for own, n in sides if type(own) is int and own == 1 and isinstance(n, torch.SymInt)]
     asked = [(n.node.shape_env, n.node.expr.eq(1)) for n in spread if n.node.shape_env.takes_copies]
     asked = [(env, e) for env, e in asked if env.statically_known(e) is None]

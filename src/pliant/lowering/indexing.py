@@ -111,7 +111,9 @@ class _Classes:
     """The target class of each point: of rows of classes, or of images whose classes are the second dimension."""
 
     def __init__(self, low: Lowering, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> None:
-        if len(x.shape) < 2 or target.shape != (x.shape[0], *x.shape[2:]):
+        self.shape = (*x.shape[:1], *x.shape[2:])  # of the points, in the words of the rows that are read with them
+        alike = len(x.shape) > 1 and len(target.shape) == len(self.shape)
+        if not alike or not all(n == m or low.known(n.eq(m)) for n, m in zip(target.shape, self.shape)):
             raise Unsupported("one row only, or sizes that differ")
         if len(x.shape) > 2 and torch.are_deterministic_algorithms_enabled():
             raise Unsupported("what GPUs refuse where algorithms are to be deterministic")
@@ -143,7 +145,7 @@ class _Classes:
             loss = self.weighted(apply("neg", picked), lambda: column)
             return where(self.wanted(point), loss, const(0, self.dtype))
 
-        return self.low.pointwise(self.dtype, self.target.shape, at, 6)
+        return self.low.pointwise(self.dtype, self.shape, at, 6)
 
     def total_weight(self) -> Tensor:
         """The sum of the weights of the points that count."""
@@ -155,7 +157,7 @@ class _Classes:
             weight = self.weighted(const(1, self.dtype), lambda: self.column(point))
             return where(wanted, weight, const(0, self.dtype))  # an ignored point reads a weight that may be infinite
 
-        points = Tensor(self.low, self.dtype, self.target.shape, at, weight=2)
+        points = Tensor(self.low, self.dtype, self.shape, at, weight=2)
         total = self.low.reduce(points, list(range(len(points.shape))), "sum", self.dtype, self.dtype)
         total.uses = 2
         return total

@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import keyword
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from pliant.dispatch.dynamic_policy import DynamicPolicy
 
 
+_OTHERS = re.compile(r"\W")  # characters that names have not
 _STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
 
 
@@ -404,6 +406,9 @@ class Inputs:
         return tuple(out)
 
     def _guard(self, value: torch.Tensor, source: Source, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> None:
+        if not self.world.guarded:
+            return
+
         def fixed(values: tuple[Any, ...]) -> tuple[int | None, ...]:
             return tuple(None if is_symbolic(v) else v for v in values)
 
@@ -437,9 +442,7 @@ class Inputs:
         return node
 
     def _fresh_name(self, source: Source) -> str:
-        base = (
-            "".join(c if c.isalnum() else "_" for c in source.describe()).strip("_")[-60:].lstrip("_0123456789") or "x"
-        )
+        base = _OTHERS.sub("_", source.describe()).strip("_")[-60:].lstrip("_0123456789") or "x"
         name, number = base, 0
         while name in self._names or keyword.iskeyword(name):
             number += 1

@@ -323,6 +323,11 @@ def _scalar_tensor(w: Writer, value: Any, **_: Any) -> str:
     return w.scalar(value, w.result.dtype_)
 
 
+@row_of("eye.default", "eye.m")
+def _eye(w: Writer, rows: Any, columns: Any = None, **_: Any) -> str:
+    return w.op("EyeLike", _filled(w, w.result.size_, 0))
+
+
 @row_of("arange.default")
 def _arange(w: Writer, end: Any, **_: Any) -> str:
     return _ranged(w, 0, end, 1)
