@@ -42,6 +42,7 @@ TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, fe
 # Groups of a short row that begins anywhere that a thread takes: lanes beside each other read parts of the same line again.
 # Measured on an H100: softmax of rows of 49 bf16 elements takes 1.3 times a copy's time with 8 lanes a row, 2.3 with 32.
 ODD_TURNS = 8
+FEW_LANES = 8  # of a short row, where only running tells how long rows are
 SHORT_TURNS = 2  # groups of elements of a short row that a thread takes
 MOST_ELEMENTS = 32  # of a row that a thread keeps in registers
 MOST_ALONE = 64  # the same where one block has the row and there are many rows: it need not wait for others
@@ -300,8 +301,8 @@ def _plan_scan(plan: DevicePlan, target: Target) -> None:
 
 def _plan_lengths(plan: DevicePlan, target: Target, rows: int | None) -> list[DevicePlan]:
     """Plans for rows of every length: some lanes of a warp, a block, a cluster; these keep rows in registers, if there is
-    room, and have as many threads as a row needs. What is longer is looped over. Of a warp and of a block there are two:
-    with few elements a thread, which is short to build, and with as many as registers have room for."""
+    room, and have as many threads as a row needs. What is longer is looped over. Short rows have a part of a warp; of a
+    warp and of a block there are two: with few elements a thread, which is short to build, and with as many as registers have room for."""
     few = rows is not None and rows < target.units * FEW_THREADS // target.lanes
     most, length = max(1, MOST_ELEMENTS // plan.width), plan.count(plan.inner)
     found: list[DevicePlan] = []
@@ -313,6 +314,7 @@ def _plan_lengths(plan: DevicePlan, target: Target, rows: int | None) -> list[De
 
     ladder = sorted({min(SHORT_TURNS, most), most})
     if not few:
+        add(replace(plan, group=FEW_LANES, items=ROW_THREADS // FEW_LANES), ladder[0])
         for turns in ladder:
             add(replace(plan, group=target.lanes, items=ROW_THREADS // target.lanes), turns)
     for cluster in sorted({1, target.cluster}):
