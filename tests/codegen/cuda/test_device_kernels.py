@@ -174,8 +174,8 @@ def unaligned(*shape: int) -> Case:
 
 
 def of_sizes(make: Callable[..., LoopProgram], longest: int) -> Case:
-    """A program with symbolic sizes, called with several: a row for some lanes, a warp, a block, a cluster."""
-    calls = [(4, 7), (1, 5), (0, 5), (33, 64), (3, 5000), (2, 12000), (1, longest)]
+    """A program with symbolic sizes, called with several: a row for few lanes, a warp, a block, a cluster."""
+    calls = [(4, 7), (1, 5), (0, 5), (33, 64), (33, 200), (3, 5000), (2, 12000), (1, longest)]
     arguments = [(n, c, torch.randn(n, c)) for n, c in calls]
     return make(symbol("s0"), symbol("s1")), arguments
 
