@@ -164,11 +164,10 @@ def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
     """`run` of a graph that writes its inputs as it goes. Where an assumption, or an operator on data, may fail, it leaves
     them as they were; other errors say whether they were written.
     """
-    from pliant.graph.unbacked import assume
-
-    written = captured.written_inputs()
-    assumes = any(node.target is assume for node in captured.module.graph.nodes)
-    if not (assumes or captured.shape_env.has_unbacked):
+    written = captured.changed_inputs()
+    if not written:
+        return run
+    if not _may_fail(captured):
         return _telling_by_versions(written, run)
 
     def undone(inputs: list[Any]) -> Sequence[Any]:
@@ -177,10 +176,28 @@ def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
             return run(inputs)
         except Exception:
             for tensor, value in before:
-                tensor.detach().copy_(value)
+                with torch.inference_mode(tensor.is_inference()):
+                    tensor.detach().copy_(value)
             raise
 
-    return undone if written else run
+    return undone
+
+
+def _may_fail(captured: CapturedGraph) -> bool:
+    """Whether the graph may be an error on data. Behind a write that autograd records, none may: the record stays."""
+    from pliant.autograd.aliasing import LastingWrite
+    from pliant.autograd.runtime import places_of_writes
+    from pliant.graph.failing import call_may_fail
+
+    calls = [node for node in captured.module.graph.nodes if node.op in ("call_function", "call_method")]
+    failing = [place for place, node in enumerate(calls) if call_may_fail(node)]
+    if not failing and not captured.shape_env.has_unbacked:
+        return False
+    if any(not captured.inputs[i].fake.is_leaf for i in captured.written_inputs()):
+        places = places_of_writes(calls[: failing[-1]] if failing else calls)
+        if places:
+            raise LastingWrite("what may fail on its data comes after a write that autograd records", places)
+    return True
 
 
 def _telling_by_versions(written: list[int], run: GraphCallable) -> GraphCallable:

@@ -30,7 +30,19 @@ def _added(x):
     return (x // 2).sum() + x.sum(), x.sin()
 
 
-PROGRAMS = (_returned_after_its_own_backward, _beside_others, _halves_of_integers, _unique, _added)
+@torch.library.custom_op("test_refused::doubled", mutates_args=())
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+_doubled.register_fake(torch.empty_like)
+
+
+def _by_an_operator_without_derivative(x):
+    return _doubled(x), x.sin(), _doubled(x.detach()) + x
+
+
+PROGRAMS = (_by_an_operator_without_derivative, _returned_after_its_own_backward, _beside_others, _halves_of_integers, _unique, _added)
 
 
 def _asked(f, order, create_graph):

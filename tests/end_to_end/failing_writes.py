@@ -49,7 +49,20 @@ FAILING = {
     "repeated": "x.repeat_interleave(i - 1, 0, output_size=3)",
     "an item": "x[int(i.sum()) - 3]",
     "bincount": "torch.bincount(i - 1)",
+    "custom": "torch.ops.failing_writes.checked(x, i)",
 }
+
+
+@torch.library.custom_op("failing_writes::checked", mutates_args=())
+def checked(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    """An operator of the program's own, in Python."""
+    if i.max() > 3:
+        raise ValueError("too large")
+    return x * 2
+
+
+checked.register_fake(lambda x, i: torch.empty_like(x))
+
 WRITES = {
     "input": "x.add_(1)",
     "view of an input": "x[1:].mul_(2)",
@@ -59,6 +72,7 @@ WRITES = {
     "out": "torch.add(x, 1, out=z)",
     "attribute": "mod.count = mod.count + x.sum()",
     "two inputs": "x.add_(1); z.sub_(x)",
+    "statistics": "F.batch_norm(x, mod.mean, mod.variance, training=True)",
     "nothing": "",
 }
 ORDERS = {"before": "{write}\n{effect}\nr = {operator}", "after": "{effect}\nr = {operator}\n{write}",
@@ -105,11 +119,12 @@ class _Module(torch.nn.Module):
         super().__init__()
         self.register_buffer("seen", torch.zeros(3))
         self.count, self.flag = torch.zeros(()), 0
+        self.mean, self.variance = torch.zeros(4), torch.ones(4)
 
 
 def answers(case: Case, compiler: Callable[[Any], Any], grad: bool) -> list[Any]:
     """What is seen after each of three calls: one that is well, one that fails, one that is well."""
-    names: dict[str, Any] = {"torch": torch}
+    names: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
     exec(case.text(), names)
     f, mod, c = compiler(names["f"]), _Module(), {"l": []}
     found: list[Any] = []
@@ -137,14 +152,14 @@ def answers(case: Case, compiler: Callable[[Any], Any], grad: bool) -> list[Any]
                 end: Any = f(x, z, i, m, mod, c)
             except Exception as error:
                 end = f"{type(error).__name__}: {str(error)[:60]}"
-        seen = [end, x, z, mod.seen, mod.count, mod.flag, text.getvalue(), c.get("d"), list(c["l"])]
+        seen = [end, x, z, mod.seen, mod.count, mod.mean, mod.variance, mod.flag, text.getvalue(), c.get("d"), list(c["l"])]
         found.append([one.detach().clone() if isinstance(one, torch.Tensor) else one for one in seen])
     return found
 
 
-def difference(case: Case, grad: bool = False) -> str | None:
+def difference(case: Case, grad: bool = False, **how: Any) -> str | None:
     expected = answers(case, lambda f: f, grad)
-    found = answers(case, pliant.compile, grad)
+    found = answers(case, lambda f: pliant.compile(f, **how), grad)
     for number, (mine, eager) in enumerate(zip(found, expected, strict=True)):
         if not _alike(mine, eager):
             return f"{case}\n{case.text()}call {number}\nours  {mine}\neager {eager}"
@@ -164,6 +179,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--backend", default="pliant")
     options = parser.parse_args()
     chosen = [case for case in cases() if options.only in str(case)]
     if options.count:
@@ -171,7 +187,7 @@ def main() -> int:
     failed = 0
     for number, case in enumerate(chosen):
         pliant.reset()
-        text = difference(case, grad=bool(number % 2))
+        text = difference(case, grad=bool(number % 2), backend=options.backend)
         if text is not None:
             failed += 1
             print(text + "\n", flush=True)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.end_to_end.failing_writes import Case, difference, sample
 
 import pliant
@@ -13,6 +14,7 @@ FOUND = [
     Case("gather", "view of an input", "around", "print", caught=True),
     Case("embedding", "written by the same", "after", "dict", caught=True),  # the value of a write may fail
     Case("cholesky", "two inputs", "before", "module", caught=True),
+    Case("custom", "input", "before", "list", caught=False),  # which raises in the program's own Python
 ]
 
 
@@ -26,6 +28,42 @@ def test_case_is_as_in_eager(case, grad):
 @pytest.mark.parametrize("case", sample(10), ids=str)
 def test_sampled_case_is_as_in_eager(case):
     assert difference(case) is None
+    pliant.reset()
+
+
+IN_PLACE = [
+    *FOUND,
+    Case("embedding", "statistics", "before", "list", caught=True),  # writes that no version counts
+    Case("gather", "out", "around", "dict", caught=False),
+]
+
+
+def as_it_is(module, inputs):
+    return module.forward
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("backend", ["eager", as_it_is], ids=str)
+@pytest.mark.parametrize("case", IN_PLACE, ids=str)
+def test_case_where_the_graph_writes_as_it_goes(case, backend, grad):
+    assert difference(case, grad, backend=backend) is None
+    pliant.reset()
+
+
+def test_writes_are_not_copied_where_nothing_may_fail():
+    def f(x, y):
+        return x.add_(F.layer_norm(y @ y, (3,)).relu()).sum() + x[0, 1:].sum()
+
+    pliant.reset()
+    compiled, x = pliant.compile(f, backend="eager", fullgraph=True), torch.ones(3, 3)
+    clones = []
+    clone = torch.Tensor.clone
+    try:
+        torch.Tensor.clone = lambda self: clones.append(self) or clone(self)
+        compiled(x, torch.ones(3, 3))
+    finally:
+        torch.Tensor.clone = clone
+    assert not clones
     pliant.reset()
 
 

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pliant
+from pliant import config
 from pliant.debug import events
 from pliant.errors import GraphBreakError
 
@@ -111,6 +112,26 @@ def test_kinds_of_tensors(kind, way):
     else:
         with pytest.raises(GraphBreakError):
             seen_by(function, args, fullgraph=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "on disk"])
+@pytest.mark.parametrize("kind", TENSORS)
+def test_kinds_of_tensors_where_dense_ones_have_code(kind, kept):
+    """What is not served is explained, remembered and run whatever it is."""
+
+    def doubled(tensor):
+        return used(tensor)
+
+    pliant.reset()
+    with config.patch(keep_entries=kept), events.collect("recompile"):
+        for compiled in [pliant.compile(doubled) for _ in range(1 + kept)]:
+            for _ in range(2):
+                compiled(TENSORS[kind]())
+            compiled(torch.ones(3))
+    stats = pliant.stats()
+    assert stats["graphs"] > 1 or stats["fallbacks"] >= 2, stats
+    pliant.reset()
 
 
 # ---- code around the call

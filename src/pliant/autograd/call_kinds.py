@@ -115,7 +115,8 @@ def _write_result(mode: FunctionalMode, target: Any, result: fx.Node, output: An
         return
     if isinstance(target, (list, tuple)):
         for index, (one, value) in enumerate(zip(target, output)):
-            mode.write(one, mode.item(result, index, value), counted)
+            if one is not None:
+                mode.write(one, mode.item(result, index, value), counted)
     else:
         mode.write(target if type(target) is FakeTensor else mode.constant(target), result, counted)
 

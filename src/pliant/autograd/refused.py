@@ -8,6 +8,7 @@ Holds:  a gradient is an error if a function that fails is on a way to the leaf:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from pliant.errors import Unsupported
 from pliant.records import dataclass
 
 FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
-_MISSING = "is not implemented"  # in what PyTorch says of a function without a derivative
+# What PyTorch says of a function without a derivative, and of a custom operator without one.
+_MISSING = re.compile("derivative for .* is not implemented|no autograd formula was registered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class NoDerivative(Unsupported):
 
 def is_missing(error: BaseException) -> bool:
     """Whether it says that a function has no derivative."""
-    return _MISSING in str(error) and "derivative for" in str(error)
+    return _MISSING.search(str(error)) is not None
 
 
 def without_derivative(results: Sequence[Any], leaves: Sequence[Any], tangents: Sequence[Any]) -> dict[int, str]:

@@ -11,6 +11,7 @@ Reads on: `training.py`, where gradients are asked for.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -158,7 +159,7 @@ class _Writes:
                 self.first.setdefault(place, step + 1)
             else:
                 self.lost = step + 1 if self.lost is None else self.lost
-                self.lasting |= _places_of_writes(program)
+                self.lasting |= places_of_writes(program.module.graph.nodes)
 
     def told_from(self, steps: int) -> int:
         """From which step on an error comes too late to run the call anew."""
@@ -166,9 +167,9 @@ class _Writes:
         return min([steps, *late, *([] if self.lost is None else [self.lost])])
 
 
-def _places_of_writes(program: CapturedGraph) -> frozenset[str]:
-    """Where the program writes, as it tells its places."""
-    calls = [node for node in program.module.graph.nodes if node.op in ("call_method", "call_function")]
+def places_of_writes(nodes: Iterable[fx.Node]) -> frozenset[str]:
+    """Where the program writes, as it tells its places: of some nodes of its graph."""
+    calls = [node for node in nodes if node.op in ("call_method", "call_function")]
     return frozenset(str(node.meta.get("origin")) for node in calls if _IN_PLACE.fullmatch(name_of_target(node)))
 
 

@@ -71,7 +71,8 @@ def served(arguments: Iterable[tuple[Source, Any]]) -> list[Served]:
     found: list[Served] = []
     for source, value in arguments:
         if isinstance(value, torch.Tensor):
-            found.append((source, tuple(value.shape)))
+            if not value.is_nested:  # that has no sizes, or none of its own
+                found.append((source, tuple(value.shape)))
         elif type(value) in (int, float):
             found.append((source, value))
     return found

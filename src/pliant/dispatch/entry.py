@@ -191,18 +191,19 @@ def failure(error: BaseException) -> tuple[str, str]:
 def is_of_operator(error: BaseException) -> bool:
     """Whether an operator of the graph failed, or what was assumed of its data, when nothing was written yet.
 
-    A backend of the user's may have errors of its own. `checkpoint` ends what it runs again by an error, raised where
-    values are saved.
+    A backend of the user's may have errors of its own; a custom operator may be the user's Python. `checkpoint` ends what
+    it runs again by an error, raised where values are saved.
     """
     if getattr(error, WROTE, False):
         return False
-    frame, last = error.__traceback__, ""
+    frame, last, called = error.__traceback__, "", False
     while frame is not None:
         last = frame.tb_frame.f_globals.get("__name__", "")
         if frame.tb_frame.f_code.co_filename.startswith("<eval_with_key>"):
             return True
+        called = called or last == "torch._ops"
         frame = frame.tb_next
-    return last.partition(".")[0] in ("", "pliant", "torch") and last != "torch.utils.checkpoint"
+    return (called or last.partition(".")[0] in ("", "pliant", "torch")) and last != "torch.utils.checkpoint"
 
 
 def state_of(generator: Any) -> tuple[Callable[[Any], None], Any]:

@@ -51,6 +51,17 @@ class CapturedGraph:
         tensors = [(i, one.fake) for i, one in enumerate(self.inputs) if one.kind == "tensor"]
         return [i for i, fake in tensors if fake is not None and (fake.is_inference() or fake._version > 0)]
 
+    def changed_inputs(self) -> list[int]:
+        """The same, and those that calls write without counting it: through `data`, and statistics of batch norms."""
+        nodes = self.module.graph.nodes
+        if any(node.target is getattr and node.args[1] == "data" for node in nodes):
+            return [i for i, one in enumerate(self.inputs) if one.kind == "tensor"]
+        norms = [n for n in nodes if name_of_target(n).endswith("batch_norm") and n.kwargs.get("training", True)]
+        kept = {given for node in norms for given in node.all_input_nodes if given is not node.args[0]}
+        places = enumerate(self.module.graph.find_nodes(op="placeholder"))
+        found = {i for i, node in places if node in kept and not self.inputs[i].fake.requires_grad}
+        return sorted(found.union(self.written_inputs()))
+
 
 @dataclass(slots=True, eq=False)
 class AtenGraph:

@@ -1,6 +1,6 @@
 """Which operators may fail on their data.
 
-In:     an operator.
+In:     an operator, or a call in a torch-level graph.
 Out:    whether a call of it, with arguments of the right sizes and types, may be an error: an index out of range, a
         singular matrix. What is not known to take whatever its arguments hold may.
 Reads on: `ir/failing.py`, for computations.
@@ -13,6 +13,9 @@ import operator
 from typing import Any
 
 import torch
+from torch import fx
+
+from pliant.graph.contracts import name_of_target
 
 # Operators whose results are defined for all elements of their arguments, beside views and pointwise ones.
 _TOTAL = frozenset(
@@ -28,6 +31,17 @@ _TOTAL = frozenset(
     _log_softmax_backward_data logsumexp linalg_vector_norm constant_pad_nd tril triu""".split()
 )
 _TOTAL_FAMILIES = ("_scaled_dot_product", "_fft_", "upsample_", "_upsample_")
+# Functions and methods of PyTorch of which the same holds, and which are no operators, or composed of such.
+_TOTAL_CALLS = frozenset(
+    """getattr size dim numel stride shape matmul einsum softmax log_softmax layer_norm rms_norm group_norm batch_norm
+    instance_norm dropout relu gelu silu mish elu selu celu leaky_relu hardtanh sigmoid tanh conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d max_pool1d max_pool2d max_pool3d adaptive_avg_pool1d
+    adaptive_avg_pool2d adaptive_avg_pool3d scaled_dot_product_attention interpolate pad chunk split flatten unflatten
+    reshape view_as expand_as type_as contiguous to float half bfloat16 double int long bool cpu type concat concatenate
+    hstack vstack meshgrid norm std_mean new_tensor tensor detach requires_grad_ zero_ fill_ get_device mse_loss l1_loss
+    smooth_l1_loss huber_loss where masked_fill hardswish hardsigmoid softplus multi_head_attention_forward truediv
+    itruediv""".split()
+)
 _PARTIAL = frozenset(("floor_divide", "remainder", "fmod", "bernoulli", "binary_cross_entropy"))
 
 
@@ -43,3 +57,38 @@ def operator_may_fail(func: Any) -> bool:
         return False
     rounds = name == "div" and "mode" in func._overloadname
     return rounds or name in _PARTIAL or not (torch.Tag.pointwise in func.tags or func.is_view)
+
+
+def call_may_fail(node: fx.Node) -> bool:
+    """The same of a call in a torch-level graph: an operator, a function or method of PyTorch, one of Python's operators."""
+    if hasattr(node.target, "_schema"):
+        return operator_may_fail(node.target)
+    name = name_of_target(node).strip("_")
+    if name in ("getitem", "setitem"):
+        return any(isinstance(v, fx.Node) and _is_tensor(v) for v in _indices(node.args[1]))
+    if name in ("div", "divide"):
+        return node.kwargs.get("rounding_mode") is not None
+    if node.op == "call_function" and not _is_of_torch(node.target):
+        return True
+    return name not in _TOTAL_CALLS and _name_may_fail(name) and _name_may_fail(name.removeprefix("i"))
+
+
+def _indices(index: Any) -> tuple[Any, ...]:
+    return tuple(index) if isinstance(index, tuple | list) else (index,)
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _is_of_torch(func: Any) -> bool:
+    module = getattr(func, "__module__", None) or ""
+    return module.partition(".")[0] in ("", "torch", "_operator", "builtins")
+
+
+@functools.cache
+def _name_may_fail(name: str) -> bool:
+    """Whether any operator of the name that takes tensors may fail. Others are Python's, in the language of scripts."""
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = [getattr(packet, one) for one in packet.overloads() if "out" not in one] if packet is not None else []
+    return not overloads or any(operator_may_fail(one) for one in overloads if "Tensor" in str(one._schema).partition("->")[0])

@@ -93,7 +93,8 @@ def _short(value: Any) -> str:
     if value is MISSING:
         return "not there"
     if isinstance(value, torch.Tensor):
-        return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        sizes = "nested" if value.is_nested else tuple(value.shape)
+        return f"a tensor {sizes} {str(value.dtype).removeprefix('torch.')}"
     if isinstance(value, type):
         return value.__qualname__
     if isinstance(value, enum.Enum):
@@ -172,6 +173,8 @@ def _tensor(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 def _sizes(g: Guard, e: TensorFacts, v: torch.Tensor) -> tuple[str, str]:
     name = g.source.describe()
+    if v.is_nested:
+        return f"`{name}` is a nested tensor now", "nothing: a function of nested tensors runs eagerly"
     if v.dim() != len(e.sizes):
         return (
             f"`{name}` had {len(e.sizes)} dimensions, has {v.dim()}",
