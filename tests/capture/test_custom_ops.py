@@ -290,3 +290,51 @@ def test_a_derivative_that_reads_what_its_setup_computes_breaks_at_its_operator(
 
 def test_packets_without_a_default_overload_are_recorded():
     check(lambda x: torch.ops.aten.index(x, [torch.tensor([0, 2])]) * 2, X)
+
+
+# ---- results and written arguments that lists hold
+
+NESTED = {
+    "after(Tensor x) -> (Tensor, Tensor[])": lambda x: (x + 1, [x + 2, x + 3]),
+    "around(Tensor x) -> (Tensor[], Tensor, Tensor[])": lambda x: ([x + 2, x + 3], x + 1, [x * 4]),
+    "alone(Tensor x) -> Tensor[]": lambda x: [x + 2, x + 3],
+    "written(Tensor(a!)[] xs, Tensor(b!)? y) -> Tensor": lambda xs, y: (
+        [x.mul_(2) for x in [*xs, *([] if y is None else [y])]][0] + 1
+    ),
+    "some(Tensor(a!)?[] xs) -> Tensor": lambda xs: [x.mul_(2) for x in xs if x is not None][0] + 1,
+}
+CALLS = {
+    "after": lambda op, x, y, z: op(x),
+    "an item": lambda op, x, y, z: op.after(x)[1][0] * 2,
+    "around": lambda op, x, y, z: op(x * 2),
+    "alone": lambda op, x, y, z: op(x),
+    "written": lambda op, x, y, z: (op([x, y], z), x + y),
+    "written views": lambda op, x, y, z: (op.written([x[1:], y + 1], None), x, y),
+    "some": lambda op, x, y, z: (op([x, None, y]), z),
+}
+
+
+@pytest.fixture(scope="module")
+def nested():
+    with torch.library._scoped_library("test_nested", "DEF") as library:
+        for schema, function in NESTED.items():
+            library.define(schema)
+            library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
+        yield torch.ops.test_nested
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "pliant"])
+@pytest.mark.parametrize("name", CALLS)
+def test_lists_of_results_and_of_written_arguments(name, backend, nested):
+    pliant.reset()
+    op = getattr(nested, name) if hasattr(nested, name) else nested
+
+    def call(*tensors):
+        return CALLS[name](op, *tensors)
+
+    found = []
+    for f in (call, pliant.compile(call, backend=backend, fullgraph=True)):
+        tensors = [torch.arange(3.0) + k for k in range(3)]
+        found.append((f(*tensors), tensors))
+    torch.testing.assert_close(found[1], found[0])
+    assert pliant.stats()["fallbacks"] == 0

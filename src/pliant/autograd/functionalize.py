@@ -128,8 +128,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             outputs.node = self._made(node, outputs)
         elif isinstance(outputs, (list, tuple)):
             for index, output in enumerate(outputs):
-                if type(output) is FakeTensor:
-                    output.node = self._made(self.item(node, index, output), output)
+                if type(output) is FakeTensor or isinstance(output, (list, tuple)):
+                    self.bind(self.item(node, index, output), output)
 
     def _made(self, node: fx.Node, fake: FakeTensor) -> Alias:
         alias = _new_base(node, fake)

@@ -16,6 +16,7 @@ from dataclasses import field
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from pliant.codegen.native import Entry
 from pliant.graph.layouts import preserved_strides
@@ -347,13 +348,14 @@ class _Writer:
             self._line(call)
             return
         many = len(extern.outs) > 1 or len(extern.target._schema.returns) > 1
-        list_result = (
-            str(extern.target._schema.returns[0].type).startswith("List") if extern.target._schema.returns else False
-        )
+        list_result = any(_is_list(one) for one in extern.target._schema.returns[:1])
         self._line(f"result = {call}")
         for binding in extern.defines:
             self.names.symbols[binding.symbol] = binding.symbol.name
             self._line(f"{binding.symbol.name} = {binding.text('result')}")
+        if len(extern.target._schema.returns) > 1 and any(_is_list(one) for one in extern.target._schema.returns):
+            self.bound["leaves"] = pytree.tree_leaves
+            self._line("result = leaves(result)")
         for k, b in enumerate(extern.outs):
             if b is not None:
                 text = f"result[{k}]" if many or list_result else "result"
@@ -431,3 +433,8 @@ class _Writer:
 
     def _output(self, value: Any) -> str:
         return self._argument(value)
+
+
+def _is_list(returned: Any) -> bool:
+    """Whether a result of a schema is a list of tensors or numbers."""
+    return str(returned.type).startswith("List")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 import torch
+from torch.utils import _pytree as pytree
 
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan, View
 from pliant.ir.ops import OPS
@@ -139,7 +140,7 @@ class _State:
     def _extern(self, c: Extern) -> None:
         args, kwargs = self._arguments(c.args), self._arguments(c.kwargs)
         returned = c.target(*args, **kwargs)
-        results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+        results = pytree.tree_leaves(returned) if isinstance(returned, (tuple, list)) else [returned]
         self.sizes.update({binding.symbol: binding.value(returned) for binding in c.defines})
         for out, result in zip(c.outs, results):
             if out is not None and isinstance(result, torch.Tensor):

@@ -7,7 +7,7 @@ Holds:  always correct; sizes and strides of results are those of the fakes (the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -49,7 +49,7 @@ def lower_call(
     flat: list[Any] = [
         r if r is not None or not isinstance(f, _NUMBERS) else low.size(f) for r, f in zip(results, fakes)
     ]
-    return flat if isinstance(value, (list, tuple)) else flat[0] if flat else None
+    return _nested(value, iter(flat)) if isinstance(value, (list, tuple)) else flat[0] if flat else None
 
 
 def _written_in_place(
@@ -86,7 +86,14 @@ def flatten(value: Any) -> list[Any]:
     """The results of a call as a flat list."""
     if value is None:
         return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    return [leaf for one in value for leaf in (flatten(one) if isinstance(one, (list, tuple)) else [one])]
+
+
+def _nested(value: Any, flat: Iterator[Any]) -> Any:
+    """Flat results, nested as `value` is."""
+    return [_nested(one, flat) for one in value] if isinstance(value, (list, tuple)) else next(flat)
 
 
 def call(low: Lowering, target: Any, fake: torch.Tensor, *args: Any, out_variant: Any = None, **kwargs: Any) -> Tensor:

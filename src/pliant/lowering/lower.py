@@ -420,7 +420,7 @@ def _read_results(node: fx.Node, value: Any) -> Any:
     if not isinstance(value, (list, tuple)) or any(user.target is not operator.getitem for user in node.users):
         return value
     read = {user.args[1] for user in node.users}
-    return [one if k in read else None for k, one in enumerate(value)]
+    return [one if k in read or isinstance(one, (list, tuple)) else None for k, one in enumerate(value)]
 
 
 def _live(computations: list[Computation], outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Computation]:
