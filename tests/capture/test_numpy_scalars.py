@@ -144,3 +144,29 @@ def test_sizes_beside_fixed_scalars_vary(use):
         assert type(found) is not tuple or (found[1:], *map(type, found)) == (expected[1:], *map(type, expected))
     assert pliant.stats()["graphs"] <= 2
     pliant.reset()
+
+
+ROOTS = {
+    "of a size": lambda x, s: (x / np.sqrt(x.shape[0]), np.sqrt(x.shape[0])),
+    "one over it": lambda x, s: (x.clamp(max=1 / np.sqrt(x.shape[0])), 1 / np.sqrt(x.shape[0])),
+    "of a number": lambda x, s: (x * np.sqrt(s), np.sqrt(s)),
+    "as a size": lambda x, s: (x[: int(np.sqrt(x.shape[0] * 3))], int(np.sqrt(s))),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("kind", [int, float, np.int64, np.float64])
+@pytest.mark.parametrize("name", ROOTS)
+def test_roots_of_what_varies(name, kind, dynamic):
+    pliant.reset()
+    compiled = pliant.compile(ROOTS[name], backend="aot_eager", dynamic=dynamic, fullgraph=True)
+    for n in (3, 4, 5, 7, 9, 10, 12, 16, 17, 30):
+        x = torch.linspace(0.1, 2, 2 * n).view(n, 2)
+        for found, wanted in zip(compiled(x, kind(n)), ROOTS[name](x, kind(n)), strict=True):
+            assert type(found) is type(wanted)
+            torch.testing.assert_close(found, wanted) if isinstance(wanted, torch.Tensor) else None
+            assert isinstance(wanted, torch.Tensor) or found == wanted
+    assert pliant.stats()["graphs"] <= 3 and pliant.stats()["fallbacks"] == 0
+    with np.errstate(invalid="ignore"):
+        found = compiled(torch.ones(2, 2), kind(-1))[1] if name == "of a number" else np.nan
+    assert np.isnan(found)

@@ -39,7 +39,7 @@ from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.arrays import is_array
-from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers
+from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, root_of_number
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource
@@ -104,6 +104,8 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return NotImplemented
     if (of_sizes := of_integers(t, function, args, kwargs)) is not NotImplemented:
         return of_sizes
+    if (root := root_of_number(t, function, args, kwargs)) is not NotImplemented:
+        return root
     values = [_plain(t, a) for a in args]
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):

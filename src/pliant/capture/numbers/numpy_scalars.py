@@ -106,6 +106,18 @@ def of_integers(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     return _in_graph(t, number, "int64")
 
 
+def root_of_number(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """numpy.sqrt of a number that varies, as of a size: rounded as `math.sqrt` rounds; NotImplemented for others."""
+    if getattr(function, "__name__", "") != "sqrt" or type(function).__module__ != "numpy" or kwargs or len(args) != 1:
+        return NotImplemented
+    kind, number = _operand(args[0], None)
+    if kind is None or type(number) not in (torch.SymInt, torch.SymFloat) or is_unbacked(number):
+        return NotImplemented
+    if not concrete(number >= 0) or kind is int and not concrete(number < 2**53):
+        return NotImplemented
+    return _in_graph(t, t.call(math.sqrt, (number,), {}), "float64")
+
+
 def fixed(scalar: Any) -> Any:
     """NumPy's scalar of this value, which a guard fixes."""
     if scalar.number is None:
@@ -165,18 +177,28 @@ def of_one_type(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def number_of(name: str, args: tuple[Any, ...]) -> Any:
     """The number that the operation gives, exactly as NumPy computes it; None if that is not so."""
     function, numbers = _EXACT.get(name), [_operand(a, _OTHER_WIDTHS.get(name)) for a in of_one_type(args)]
+    if {kind for kind, _ in numbers} == {int, float}:
+        numbers = [_as_float(*one) for one in numbers]
     kinds = {kind for kind, _ in numbers}
     if function is None or len(kinds) != 1 or None in kinds:
         return None
     values = [number for _, number in numbers]
     divides = name.strip("_").removeprefix("r") in ("floordiv", "mod", "truediv")
-    if divides and (kinds == {float} or name.endswith("truediv__")):
+    quotient = name.endswith("truediv__")
+    if divides and (kinds == {float}) is not quotient or quotient and any(map(is_unbacked, values)):
         return None
     if divides and not concrete(values[0 if name.startswith("__r") else 1] != 0):
         return None
     found = function(*values)
     fits = type(found) not in (int, torch.SymInt) or concrete(found >= -(2**63)) and concrete(found < 2**63)
     return found if fits else None
+
+
+def _as_float(kind: Any, number: Any) -> tuple[Any, Any]:
+    """An integer beside a float, which it becomes; neither kind where that may round."""
+    if kind is not int:
+        return kind, number
+    return (float, float(number)) if type(number) is int and abs(number) <= 2**53 else (None, None)
 
 
 _AS_NUMPY = {int: "int64", torch.SymInt: "int64", float: "float64", torch.SymFloat: "float64"}
