@@ -44,7 +44,7 @@ def as_it_is(module, inputs):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("backend", ["eager", as_it_is], ids=str)
+@pytest.mark.parametrize("backend", ["eager", as_it_is], ids=["eager", "own"])
 @pytest.mark.parametrize("case", IN_PLACE, ids=str)
 def test_case_where_the_graph_writes_as_it_goes(case, backend, grad):
     assert difference(case, grad, backend=backend) is None
