@@ -75,6 +75,9 @@ def numpy_on_tensors() -> Any:
     return found
 
 
+# The module whose frames a traceback shows where an operator was called, of the program's own in Python too.
+OPERATORS = "torch._ops"
+
 # The names of modules of PyTorch's own compiler, which is never loaded from here, and of packages that are no API.
 PEER = "torch._dynamo"
 NUMPY, HIGHER_ORDER, TRANSFORMS, LEGACY_VMAP = (

@@ -19,6 +19,7 @@ from pliant.guards.kinds import Guard
 from pliant.guards.replay import Probe, Replay
 from pliant.guards.sources import Source
 from pliant.records import dataclass
+from pliant.torch_adapter import OPERATORS
 from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def is_of_operator(error: BaseException) -> bool:
         last = frame.tb_frame.f_globals.get("__name__", "")
         if frame.tb_frame.f_code.co_filename.startswith("<eval_with_key>"):
             return True
-        called = called or last == "torch._ops"
+        called = called or last == OPERATORS
         frame = frame.tb_next
     return (called or last.partition(".")[0] in ("", "pliant", "torch")) and last != "torch.utils.checkpoint"
 
