@@ -2,13 +2,13 @@
 
 All of the memory is compared, what lies outside the inputs too.
 
-    python -m tests.autograd.fuzz_memory 0 1000 [backend]
+    python -m tests.autograd.fuzz_memory 0 1000 [--backend aot_eager]
 """
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -82,11 +82,16 @@ def disagreement(seed: int, backend: str = "aot_eager") -> str:
 
 
 def main() -> None:
-    first, last = map(int, sys.argv[1:3])
-    wrong = {seed: text for seed in range(first, last) if (text := disagreement(seed, *sys.argv[3:]))}
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("first", type=int)
+    parser.add_argument("end", type=int)
+    parser.add_argument("--backend", default="pliant")
+    options = parser.parse_args()
+    seeds = range(options.first, options.end)
+    wrong = {seed: text for seed in seeds if (text := disagreement(seed, options.backend))}
     for seed, text in wrong.items():
         print(f"{seed}:\n{text}\n")
-    print(f"{len(wrong)} of {last - first} disagree")
+    print(f"{len(wrong)} of {len(seeds)} disagree")
 
 
 if __name__ == "__main__":
