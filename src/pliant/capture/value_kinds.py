@@ -100,10 +100,19 @@ def plain_class(value: Any) -> type:
     return PLAIN_TYPES.get(type(value), type(value))  # type: ignore[no-any-return]
 
 
+def varying(value: Any) -> type | None:
+    """The class that the program sees of what varies from call to call: int, float, bool, str; None of all other values."""
+    return PLAIN_TYPES.get(type(value))
+
+
+def is_text(value: Any) -> bool:
+    return issubclass(plain_class(value), str)
+
+
 def class_name(value: Any) -> str:
     """The name of the value's class in CPython's errors: with its module if the class is written in C."""
-    if type(value) in PLAIN_TYPES:
-        return plain_class(value).__name__
+    if (plain := varying(value)) is not None:
+        return plain.__name__
     if type(value).__module__.startswith("pliant."):  # a tensor
         return value.__class__.__name__  # type: ignore[no-any-return]
     other: Any = str if isinstance(value, list) else list
@@ -138,7 +147,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 def concrete(value: Any) -> Any:
     """A symbolic number, or text, specialized to its value (adds a guard); a break where only running the graph tells it."""
-    plain = PLAIN_TYPES.get(type(value))
+    plain: Any = varying(value)
     if plain is None:
         return value
     if plain is str:

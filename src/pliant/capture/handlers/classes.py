@@ -24,7 +24,7 @@ from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.iterators import carried, loops
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, is_symbolic
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, is_symbolic, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
@@ -192,7 +192,7 @@ def _construct_complex(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    items = [concrete(i) if type(i) in (torch.SymFloat, torch.SymBool) else i for a in args for i in t.sequence(a)]
+    items = [i if varying(i) is int else concrete(i) for a in args for i in t.sequence(a)]
     return t.native(torch.Size, items, **kwargs)
 
 

@@ -19,10 +19,9 @@ from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of
-from pliant.capture.numbers.varying_text import Text
 from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.torch_calls import call_torch
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic, plain_class
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
@@ -51,12 +50,12 @@ def element(t: Tracer, tensor: FakeTensor) -> Any:
 
 def to_int(t: Tracer, number: Any) -> Any:
     """`int(number)` of a symbolic number."""
-    return number if type(number) is torch.SymInt else _plain(wrap_node(number.node.sym_int()))
+    return number if varying(number) is int else _plain(wrap_node(number.node.sym_int()))
 
 
 def to_float(t: Tracer, number: Any) -> Any:
     """`float(number)` of a symbolic number."""
-    return number if type(number) is torch.SymFloat else _plain(wrap_node(number.node.sym_float()))
+    return number if varying(number) is float else _plain(wrap_node(number.node.sym_float()))
 
 
 def _plain(number: Any) -> Any:
@@ -97,7 +96,7 @@ def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
     if is_fake(number):
         return call_torch(t, torch.Tensor.to, (call_torch(t, torch.Tensor.detach, (number,), {}),), kwargs)
     dtype = kwargs.get("dtype") or _common_dtype([number])
-    value = to_int(t, number) if type(number) is torch.SymBool else number
+    value = to_int(t, number) if varying(number) is bool else number
     return call_torch(t, torch.full, ((), value), {**kwargs, "dtype": dtype})
 
 
@@ -174,7 +173,7 @@ def in_message(t: Tracer, value: Any, spec: Any) -> str | None:
 
 @takes(check_with)
 def _check_with(t: Tracer, error_type: Any, cond: Any, message: Any = None) -> None:
-    if type(cond) is not torch.SymBool or not is_unbacked(cond):
+    if varying(cond) is not bool or not is_unbacked(cond):
         _check_now(t, error_type, concrete(cond), message)
         return
     marks = t.message = Message()
@@ -191,7 +190,7 @@ def _message(t: Tracer, message: Any) -> str:
     if message is None:
         return _NO_MESSAGE
     text = t.call(str, (t.call(message, (), {}),), {})
-    if type(text) is not Text or t.message is None:
+    if varying(text) is not str or t.message is None:
         return text  # type: ignore[no-any-return]
     return "".join([p if isinstance(p, str) else t.message.mark(p.number, p.spec) for p in text.parts])
 

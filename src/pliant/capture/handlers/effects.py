@@ -13,10 +13,10 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
-from pliant.capture.numbers.varying_text import Text, join
+from pliant.capture.numbers.varying_text import join
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.trace import CallEffect
-from pliant.capture.value_kinds import is_symbolic, tuple_of
+from pliant.capture.value_kinds import is_symbolic, is_text, tuple_of, varying
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.sources import MethodSource
@@ -41,7 +41,7 @@ def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> An
         if value.requires_grad or value.__class__ is not torch.Tensor:  # its text tells how it was computed
             raise GraphBreak("side-effect-call", "output of a tensor's value")
         return t.native(torch.Tensor.clone, value)
-    if type(value) is Text or is_symbolic(value):
+    if varying(value) is not None:
         return value
     if type(value) in (tuple, list, dict, torch.Size):
         return _snapshots(t, t.internalize(value), within)
@@ -69,14 +69,10 @@ def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
 
 def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:
     """sys.stdout.write(text)"""
-    if name not in ("write", "flush") or not all(map(_is_text, args)):
+    if name not in ("write", "flush") or not all(map(is_text, args)):
         raise GraphBreak("side-effect-call", f"the method {name} of an output")
     _effect(t, t.world.hold(_write, "write"), (file, name, *args), {})
     return len(args[0]) if name == "write" else None
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, (str, Text))
 
 
 def _write(file: Any, name: str, *args: Any) -> None:
@@ -102,13 +98,13 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         file = t.get_attr(sys, "stdout")
         if file is None:  # nothing is printed
             return
-    kept = [_is_text(a) or is_fake(a) or is_symbolic(a) for a in args]
+    kept = [is_text(a) or is_fake(a) or is_symbolic(a) for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     if file is None:
         _effect(t, print, texts, kwargs)
         return
     texts = tuple(t.call(str, (a,), {}) if is_symbolic(a) else a for a in texts)
-    if not all(map(_is_text, texts)) or t.world.is_foreign(file):
+    if not all(map(is_text, texts)) or t.world.is_foreign(file):
         raise GraphBreak("side-effect-call", "print to a file")
     text = join(" " if between is None else between, texts) + ("\n" if end is None else end)
     t.call(t.get_attr(file, "write"), (text,), {})

@@ -22,7 +22,7 @@ from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.varying_text import Text, join, text_of
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.protocols.operators import python_method
-from pliant.capture.value_kinds import concrete, is_symbolic
+from pliant.capture.value_kinds import concrete, is_symbolic, is_text, varying
 from pliant.graph.fake_tensor import is_fake
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
     pieces.append(pattern[end:])
     if "%" in _FIELD.sub("", pattern):  # a width that is an argument, or an error
         raise GraphBreak("unknown-call", "a pattern with a field of another form")
-    named = not several and hasattr(type(value), "__getitem__") and not isinstance(value, (str, Text))
+    named = not several and hasattr(type(value), "__getitem__") and not is_text(value)
     if given and not named:
         raise Raised(TypeError("not all arguments converted during string formatting"))
     return join("", [piece for piece in pieces if type(piece) is not str or piece])
@@ -71,7 +71,7 @@ def _next(given: list[Any]) -> Any:
 
 
 def _named(t: Tracer, value: Any, key: str) -> Any:
-    if issubclass(type(value), (tuple, str, Text)) or not hasattr(type(value), "__getitem__"):
+    if issubclass(type(value), tuple) or is_text(value) or not hasattr(type(value), "__getitem__"):
         raise Raised(TypeError("format requires a mapping"))
     return t.subscript(value, key)
 
@@ -133,7 +133,7 @@ class _Formatter(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> Any:
         made = self.t.call(format, (value, format_spec), {})
-        if type(made) is not Text:
+        if varying(made) is not str:
             return made
         self.texts.append(made)
         return _MARK

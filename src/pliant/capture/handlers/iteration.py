@@ -17,7 +17,7 @@ from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.protocols import operators, spelled_out
 from pliant.capture.protocols.iteration import iterate, next_value
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
-from pliant.capture.value_kinds import PLAIN_TYPES, SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, plain_class
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -86,7 +86,7 @@ def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs
     if len(values) > 2:
         return TailCall(spelled_out.reduced, (function, values))
     best, other = values[0], values[-1]
-    kinds = {PLAIN_TYPES.get(type(one), type(one)) for one in values}  # one of both is the result
+    kinds = set(map(plain_class, values))  # one of both is the result
     if len(kinds) == 1 and not _SYMBOLS.isdisjoint(map(type, values)):
         return t.native(symbolic, best, other)
     return TailCall(spelled_out.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best

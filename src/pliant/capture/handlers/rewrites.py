@@ -19,7 +19,7 @@ from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.structures import is_several
-from pliant.capture.value_kinds import concrete, is_symbolic
+from pliant.capture.value_kinds import concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
@@ -235,13 +235,12 @@ def _evenly(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -
 def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """The operator takes a plain number of steps."""
     dtype = dtype or torch.get_default_dtype()
-    simple = dtype in (torch.float32, torch.float64) and all(type(one) in _PLAIN_NUMBERS for one in (start, end))
-    if not simple or type(steps) is not torch.SymInt or is_unbacked(steps) or not t.truth(steps > 1):
+    simple = dtype in (torch.float32, torch.float64) and {int, float}.issuperset(map(plain_class, (start, end)))
+    if not simple or varying(steps) is not int or is_unbacked(steps) or not t.truth(steps > 1):
         return None
     return _evenly, (start, end, steps, dtype, device)
 
 
-_PLAIN_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
 def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:

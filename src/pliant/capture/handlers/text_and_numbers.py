@@ -29,7 +29,7 @@ from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.structures import has_symbols
-from pliant.capture.value_kinds import concrete, is_number, is_numpy_scalar, is_symbolic
+from pliant.capture.value_kinds import concrete, is_number, is_numpy_scalar, is_symbolic, is_text, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
@@ -57,7 +57,7 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
         method = operators.python_method(t, value, "__repr__")
     if method is not None:
         return TailCall(spelled_out.text, (method, special, value))
-    if type(value) is Text and function is str:
+    if function is str and varying(value) is str:
         return value
     if is_symbolic(value) and (text := text_of(value, "")) is not None:
         return text
@@ -246,14 +246,14 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
         value = element(t, value)
         if is_symbolic(value) and (marked := in_message(t, value, spec)) is not None:
             return marked
-    if type(value) is Text and type(spec) is str and not spec:
+    if varying(value) is str and type(spec) is str and not spec:
         return value
     if is_symbolic(value) and (text := text_of(value, spec)) is not None:
         return text
     method = operators.python_method(t, value, "__format__")
     if method is not None:
         return TailCall(method, (value, spec))
-    if not spec and not isinstance(value, (int, float, str)) and not is_symbolic(value):
+    if not spec and not is_number(value) and not is_text(value):
         return TailCall(str, (value,))
     t.refuse_opaque(value)
     return t.native(format, concrete(value), concrete(spec))
@@ -349,7 +349,7 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.call(method, (value, *digits), {})
     if is_symbolic(value) and digits in ([], [None]):
         return t.native(round, *within_domain(t, "round", value))
-    if type(value) is torch.SymFloat and type(digits[0]) is int:
+    if varying(value) is float and type(digits[0]) is int:
         return t.native(round, value, digits[0])
     return t.native(round, concrete(value), *(concrete(subscripts.as_index(t, one)) for one in digits))
 

@@ -22,7 +22,7 @@ from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scal
 from pliant.capture.recording.stand_ins import StandIn, check_layout
 from pliant.capture.structures import leaves, mapped, parts_of_key
 from pliant.capture.trace import BreakReason
-from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic
+from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic, plain_class, varying
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
@@ -294,12 +294,9 @@ def _reconciled(result: Any, expected: Any, name: str) -> Any:
             return wrap(result.tensor) if isinstance(expected, numpy.ndarray) else wrap_scalar(result.tensor)
     elif type(expected) in (list, tuple) and type(result) in (list, tuple) and len(result) == len(expected):
         return type(expected)(_reconciled(a, b, name) for a, b in zip(result, expected))
-    elif type(result) is type(expected) or type(result) is _SYMBOLIC.get(type(expected)):
+    elif type(result) is type(expected) or varying(result) is type(expected):
         return result
     raise GraphBreak("unknown-call", f"numpy.{name}, which gives something else for tensors")
-
-
-_SYMBOLIC: dict[type, type] = {int: torch.SymInt, float: torch.SymFloat, bool: torch.SymBool}
 
 
 def _given(t: Tracer, value: Any) -> Any:
@@ -340,21 +337,21 @@ def _is_backwards(part: Any) -> bool:
 def _turned(t: Tracer, array: Any, index: Any) -> Any:
     """array[index] with slices of negative steps: the elements forwards, then turned round."""
     parts = parts_of_key(index)
-    if not all(part is None or part is Ellipsis or type(part) in _PARTS for part in parts):
+    if not _PARTS.issuperset(map(plain_class, parts)):
         raise GraphBreak("unknown-call", "an index of an array with a negative step and other arrays")
     taken = _call_method(t, type(array).__getitem__, (array, tuple(map(_forwards, parts))), {})
-    count = sum(type(part) in _PARTS for part in parts)
+    count = sum(part is not None and part is not Ellipsis for part in parts)
     dim, dims, steps = 0, [], [slice(None)] * taken.ndim
     for part in parts:
         if _is_backwards(part):
             dims.append(dim)
             steps[dim] = slice(None, None, -part.step)
-        dim += array.ndim - count if part is Ellipsis else type(part) not in (int, torch.SymInt)
+        dim += array.ndim - count if part is Ellipsis else plain_class(part) is not int
     result = wrap(t.subscript(t.call(torch.flip, (taken.tensor, dims), {}), tuple(steps)))
     return _in_place_of_a_view(t, result, "a slice of an array with a negative step", array)
 
 
-_PARTS = (int, torch.SymInt, slice)
+_PARTS = frozenset((int, slice, type(None), type(...)))
 
 
 def _forwards(part: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import concrete, plain_class
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor
 
@@ -65,7 +65,7 @@ def _ends_of_arange(node: fx.Node) -> tuple[Any, Any] | None:
     given = [one.meta["val"] if isinstance(one, fx.Node) else one for one in node.args]
     if not 1 <= len(given) <= 2 or not {*node.kwargs} <= {"dtype", "device"}:
         return None
-    if not all(type(one) in (int, torch.SymInt) for one in given):
+    if not {int}.issuperset(map(plain_class, given)):
         return None
     return (0, given[0]) if len(given) == 1 else (given[0], given[1])
 

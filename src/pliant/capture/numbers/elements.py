@@ -37,7 +37,7 @@ from pliant.capture.numbers.element_rules import (
 )
 from pliant.capture.numbers.node_values import Constants
 from pliant.capture.structures import is_several
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import concrete, varying
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.symbolic.expr import Expr, Symbol
@@ -100,7 +100,7 @@ class Elements:
         summed = SUMMED.get(name_of_target(node))
         if dim is None:
             value = self.number(node.args[0].meta["val"]) if node.target == "item" else None
-            value = bool(concrete(value)) if type(value) is torch.SymBool else value
+            value = bool(concrete(value)) if varying(value) is bool else value
         elif summed is not None:
             read = summed(node)
             numbers = self.flat(read.meta["val"]) if isinstance(read, fx.Node) else None

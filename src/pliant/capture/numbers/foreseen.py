@@ -20,6 +20,7 @@ from torch import fx
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.numbers.node_values import NodeValues
+from pliant.capture.value_kinds import varying
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.graph.unbacked import written
@@ -133,7 +134,7 @@ class _Run(NodeValues):
 
     def _worked_out(self, node: fx.Node) -> Any:
         known = node.meta.get("val")
-        if type(known) in (torch.SymInt, torch.SymBool):
+        if varying(known) in (int, bool):
             return self.number(written(known))
         if node.op == "placeholder":
             return self._input(known)

@@ -13,9 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from pliant.capture.value_kinds import concrete, is_number, is_symbolic
+from pliant.capture.value_kinds import concrete, is_number, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.symbolic.sym_node import wrap_node
@@ -23,14 +21,13 @@ from pliant.symbolic.sym_node import wrap_node
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-_FLOATS = (float, torch.SymFloat)
 _LARGE = 700.0  # exp of more is no float
 _LARGEST = sys.float_info.max
 _WHOLE = 2.0**62  # of floats beyond, and of those that are no numbers, expressions have no integer
 
 
 def _of_floats(*numbers: Any) -> bool:
-    return any(isinstance(one, _FLOATS) for one in numbers)
+    return any(issubclass(plain_class(one), float) for one in numbers)
 
 
 def _known_power(base: Any, exponent: Any) -> tuple[Any, ...]:
@@ -41,13 +38,13 @@ def _known_power(base: Any, exponent: Any) -> tuple[Any, ...]:
 
 def _between(value: Any, limit: float) -> tuple[Any, ...]:
     """That a float is a number of at most this size. One made of sizes alone is."""
-    if not isinstance(value, torch.SymFloat) or all(s.kind is not float for s in value.node.expr.free):
+    if varying(value) is not float or all(s.kind is not float for s in value.node.expr.free):
         return ()
     return value >= -limit, value <= limit
 
 
 def _floor_division(a: Any, b: Any) -> tuple[Any, ...]:
-    if not _of_floats(a, b) or not isinstance(b, torch.SymFloat) and bool(b == 0):
+    if not _of_floats(a, b) or varying(b) is not float and bool(b == 0):
         return (b != 0,)
     return b != 0, *_between(a / b, _WHOLE)
 
@@ -88,7 +85,7 @@ def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
     if not symbolic or any(map(is_fake, operands)):
         return operands
     if not all(map(is_number, operands)):
-        return tuple(concrete(v) if type(v) is torch.SymBool else v for v in operands)
+        return tuple(concrete(v) if varying(v) is bool else v for v in operands)
     numbers = tuple(map(_number, operands))
     conditions = (_INSIDE if any(map(is_unbacked, symbolic)) else _INSIDE_OF_KNOWN).get(operation)
     if conditions is None or len(numbers) > conditions.__code__.co_argcount:
@@ -99,7 +96,7 @@ def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
 
 def _number(value: Any) -> Any:
     """0 or 1 for a symbolic truth: a bool is an int."""
-    if type(value) is not torch.SymBool:
+    if varying(value) is not bool:
         return value
     number = value.node.sym_int()
     return wrap_node(number) if number.constant is None else number.constant

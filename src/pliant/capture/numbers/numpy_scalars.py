@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import concrete, is_numpy_scalar
+from pliant.capture.value_kinds import concrete, is_numpy_scalar, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
@@ -78,9 +78,9 @@ def bring_scalar(world: World, value: Any, source: Source) -> Any:
 def to_symbol(t: Tracer, number: Any, scalar: Any) -> tuple[Any, Any]:
     """A symbolic number and a scalar that does not vary, so that NumPy's rules hold for what is made of both."""
     name = scalar.dtype.name if hasattr(scalar, "dtype") else ""
-    if name not in _FOLLOWED or type(number) is torch.SymBool or is_unbacked(number):
+    if name not in _FOLLOWED or varying(number) is bool or is_unbacked(number):
         return concrete(number), scalar
-    if name == "int64" and type(number) is torch.SymInt:  # NumPy takes it in the scalar's type: it is no plain number for that
+    if name == "int64" and varying(number) is int:  # NumPy takes it in the scalar's type: it is no plain number for that
         number = _in_graph(t, number, name)
     return number, _in_graph(t, scalar.item(), name)
 
@@ -98,7 +98,7 @@ def of_integers(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     if by_python is None or kwargs or len(args) != 1 or getattr(function, "__module__", "") != "numpy":
         return NotImplemented
     numbers = t.internalize(args[0])
-    if type(numbers) not in (tuple, list, torch.Size) or {torch.SymInt} != {*map(type, numbers)} - {int}:
+    if type(numbers) not in (tuple, list, torch.Size) or int not in map(varying, numbers) or {*map(plain_class, numbers)} != {int}:
         return NotImplemented
     number = t.call(by_python, (numbers,), {})
     if any(map(is_unbacked, numbers)) or not concrete(number < 2**63) or not concrete(number >= -(2**63)):
@@ -149,8 +149,8 @@ _BY_NUMPY = frozenset(("__pow__", "__rpow__", "__lshift__", "__rlshift__", "__rs
 
 def are_scalars(args: tuple[Any, ...]) -> bool:
     """Whether all are numbers, of Python or NumPy, of which some vary."""
-    kinds = (int, float, bool, scalar_class(), torch.SymInt, torch.SymFloat)
-    return scalar_class() in map(type, args) and all(type(a) in kinds or is_numpy_scalar(a) for a in args)
+    rest = [a for a in args if not is_scalar(a) and not is_numpy_scalar(a)]
+    return any(map(is_scalar, args)) and {int, float, bool}.issuperset(map(plain_class, rest)) and bool not in map(varying, rest)
 
 
 def all_fixed(args: tuple[Any, ...]) -> list[Any]:
@@ -190,7 +190,7 @@ def number_of(name: str, args: tuple[Any, ...]) -> Any:
     if divides and not concrete(values[0 if name.startswith("__r") else 1] != 0):
         return None
     found = function(*values)
-    fits = type(found) not in (int, torch.SymInt) or concrete(found >= -(2**63)) and concrete(found < 2**63)
+    fits = plain_class(found) is not int or concrete(found >= -(2**63)) and concrete(found < 2**63)
     return found if fits else None
 
 
@@ -201,7 +201,7 @@ def _as_float(kind: Any, number: Any) -> tuple[Any, Any]:
     return (float, float(number)) if type(number) is int and abs(number) <= 2**53 else (None, None)
 
 
-_AS_NUMPY = {int: "int64", torch.SymInt: "int64", float: "float64", torch.SymFloat: "float64"}
+_AS_NUMPY = {int: "int64", float: "float64"}
 
 
 def _operand(value: Any, widths: str | None) -> tuple[type | None, Any]:
@@ -211,7 +211,7 @@ def _operand(value: Any, widths: str | None) -> tuple[type | None, Any]:
     elif is_numpy_scalar(value) and hasattr(value, "dtype"):
         name, number = value.dtype.name, value.item()
     else:
-        name, number = _AS_NUMPY.get(type(value), ""), value
+        name, number = _AS_NUMPY.get(plain_class(value), ""), value
     kind = {"int64": int, "float64": float}.get(name)
     if kind is None and name in _FOLLOWED and widths in ("all", name[:5]):
         kind = float if name.startswith("float") else int

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pliant.capture.structures import parts_of_key
+from pliant.capture.value_kinds import varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 
 NOTHING_LEFT = object()  # in place of a key: the tensor as it is
@@ -20,14 +21,14 @@ NOTHING_LEFT = object()  # in place of a key: the tensor as it is
 def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     """The view and the rest of the key."""
     parts = tuple(_element(part) for part in parts_of_key(key))
-    if torch.SymInt not in map(type, parts):
+    if int not in map(varying, parts):
         return tensor, key
     dims = _dims_of(parts, tensor.dim())
     view: Any = tensor
     for part, dim in reversed(list(zip(parts, dims))):
-        if type(part) is torch.SymInt:
+        if varying(part) is int:
             view = torch.select(view, dim, part)
-    rest = tuple(part for part in parts if type(part) is not torch.SymInt)
+    rest = tuple(part for part in parts if varying(part) is not int)
     return view, (rest if rest else NOTHING_LEFT)
 
 

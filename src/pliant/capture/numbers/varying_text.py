@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_text, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 
@@ -72,7 +72,7 @@ class Text:
         return True  # a number has digits
 
     def __add__(self, other: Any) -> Any:
-        return join("", (self, other)) if isinstance(other, (str, Text)) else self.plain() + other
+        return join("", (self, other)) if is_text(other) else self.plain() + other
 
     def __radd__(self, other: Any) -> Any:
         return join("", (other, self)) if isinstance(other, str) else NotImplemented
@@ -108,12 +108,12 @@ def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:
     return Text((one,))
 
 
-def join(separator: str | Text, items: Sequence[Any]) -> Any:
+def join(separator: Any, items: Sequence[Any]) -> Any:
     """separator.join(items)"""
-    if type(separator) is str and Text not in map(type, items):
+    if not any(varying(one) is str for one in (separator, *items)):
         return separator.join(items)
     parts: list[Any] = []
     for place, item in enumerate(items):
         for one in (separator, item) if place else (item,):
-            parts += one.parts if type(one) is Text else (one,)
+            parts += one.parts if varying(one) is str else (one,)
     return Text(p for p in parts if not isinstance(p, str) or p)

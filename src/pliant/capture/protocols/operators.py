@@ -376,7 +376,7 @@ _TRUTHS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
 
 def negation(t: Tracer, value: Any, linked: bool = False) -> Any:
     result = truth(t, value, linked=linked)
-    return torch.sym_not(result) if type(result) is torch.SymBool else not result  # type: ignore[no-untyped-call]
+    return torch.sym_not(result) if is_symbolic(result) else not result  # type: ignore[no-untyped-call]
 
 
 @ending

@@ -17,13 +17,12 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import arrays
 from pliant.capture.numbers.numpy_scalars import plain_number
-from pliant.capture.numbers.varying_text import Text
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.value_kinds import concrete, is_numpy_scalar
+from pliant.capture.value_kinds import concrete, is_numpy_scalar, varying
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import is_native_enum
@@ -120,8 +119,8 @@ _TAKE_TRUTHS = frozenset((torch.sym_not, torch.sym_ite))
 
 def _plain(value: Any) -> Any:
     """Text, and a truth that the sizes at hand tell, as Python has them."""
-    cls = type(value)
-    if cls is Text or (cls is torch.SymBool and value.node.has_hint()):
+    kind = varying(value)
+    if kind is str or (kind is bool and value.node.has_hint()):
         return concrete(value)
     return value
 
