@@ -166,8 +166,7 @@ class Raised(Exception):
     """An exception of the traced program, on its way through the interpreter. `error` is the program's exception."""
 
     def __new__(cls, error: BaseException) -> Raised:
-        kinds = {StopIteration: Exhausted, AttributeError: NoAttribute}
-        return super().__new__(next((kinds[base] for base in type(error).__mro__ if base in kinds), cls), error)
+        return super().__new__(next((_RAISED[base] for base in type(error).__mro__ if base in _RAISED), cls), error)
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -184,3 +183,16 @@ class Exhausted(Raised):
 
 class NoAttribute(Raised):
     """An AttributeError."""
+
+
+class NoItem(Raised):
+    """An IndexError."""
+
+
+class WrongKind(Raised):
+    """A TypeError."""
+
+
+_RAISED: dict[type, type[Raised]] = {
+    StopIteration: Exhausted, AttributeError: NoAttribute, IndexError: NoItem, TypeError: WrongKind
+}  # fmt: skip

@@ -40,9 +40,14 @@ def several(value: Any) -> tuple[Any, ...]:
     return tuple(value) if is_several(value) else (value,)
 
 
-def parts_of_key(key: Any) -> tuple[Any, ...]:
-    """What a subscript names, dimension by dimension."""
-    return key if type(key) is tuple else (key,)
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """A tuple as it is, any other value alone in one: what a subscript names, what `except` catches, what a function returns."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def in_form_of(given: Any, values: Any) -> Any:
+    """The values as the given one is: the tuple of them, or the one."""
+    return tuple(values) if isinstance(given, tuple) else next(iter(values))
 
 
 def leaves(*values: Any) -> Iterator[Any]:

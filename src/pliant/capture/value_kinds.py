@@ -11,12 +11,13 @@ import collections
 import re
 import sys
 import threading
+import types
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-from pliant.capture.graph_breaks import needs_value
+from pliant.capture.graph_breaks import Raised, needs_value
 from pliant.errors import DataDependentError
 
 CONSTANT_TYPES: frozenset[type] = frozenset(
@@ -109,6 +110,12 @@ def is_text(value: Any) -> bool:
     return issubclass(plain_class(value), str)
 
 
+def function_of(member: Any) -> types.FunctionType | None:
+    """The Python function that a member of a class is, or that its `classmethod` or `staticmethod` holds; else None."""
+    function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+    return function if isinstance(function, types.FunctionType) else None
+
+
 def class_name(value: Any) -> str:
     """The name of the value's class in CPython's errors: with its module if the class is written in C."""
     if (plain := varying(value)) is not None:
@@ -123,6 +130,11 @@ def class_name(value: Any) -> str:
         if found is not None:
             return found[1]
     return type(value).__name__
+
+
+def misused(value: Any, text: str) -> Raised:
+    """CPython's error of what a value's class does not have; `{}` in the text is the name of the class."""
+    return Raised(TypeError(text.format(class_name(value))))
 
 
 def derives(value: Any, base: type) -> bool:

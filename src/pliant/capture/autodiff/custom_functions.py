@@ -19,9 +19,10 @@ from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import Region, are_tensors, record_module, tensors_in, tensors_of, without_effects
-from pliant.capture.value_kinds import SYMBOLIC_TYPES
+from pliant.capture.structures import as_tuple, in_form_of
+from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import apply_function, set_grad_enabled, without_setup
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class _Call:
         region = t.recorder.region
         unknown = region is not None and region.differentiated
         self.context.needs_input_grad = tuple(
-            [isinstance(i, FakeTensor) and (i.requires_grad or unknown and i.is_floating_point()) for i in inputs]
+            [is_fake(i) and (i.requires_grad or unknown and i.is_floating_point()) for i in inputs]
         )
 
     def _forward(self) -> Any:
@@ -131,14 +132,15 @@ class _Call:
 
     def _views_of_inputs(self, outputs: Any) -> Any:
         """An input that is returned comes back as a view of itself, or without its history where none is recorded."""
-        if isinstance(outputs, tuple):
-            return tuple(self._views_of_inputs(one) for one in outputs)
-        if isinstance(outputs, FakeTensor) and any(outputs is one for one in self.inputs):
-            if outputs.requires_grad:
-                return self.t.call(torch.Tensor.detach, (outputs,), {})
-            if not any(outputs is one for one in self.context.dirty_tensors):
-                return self.t.call(torch.Tensor.view_as, (outputs, outputs), {})
-        return outputs
+        return in_form_of(outputs, map(self._view_of_input, as_tuple(outputs)))
+
+    def _view_of_input(self, output: Any) -> Any:
+        if is_fake(output) and any(output is one for one in self.inputs):
+            if output.requires_grad:
+                return self.t.call(torch.Tensor.detach, (output,), {})
+            if not any(output is one for one in self.context.dirty_tensors):
+                return self.t.call(torch.Tensor.view_as, (output, output), {})
+        return output
 
     # ---- with gradients
     def differentiable(self) -> Any:
@@ -153,12 +155,11 @@ class _Call:
                 outputs = self._forward()
             finally:
                 set_grad_enabled(before)
-        self.outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        self.outputs = as_tuple(outputs)
         if len(tensors_in(self.outputs)) > len(tensors_of(self.outputs)):
             raise GraphBreak("unsupported-tensor", f"{cls.__name__} returns tensors inside containers")
         made = self._record()
-        results = tuple([next(made) if isinstance(one, FakeTensor) else one for one in self.outputs])
-        return results if isinstance(outputs, tuple) else results[0]
+        return in_form_of(outputs, [next(made) if is_fake(one) else one for one in self.outputs])
 
     def _record(self) -> Any:
         """The node. Backwards come first, since they say what the forward must keep."""
@@ -227,8 +228,7 @@ class _Call:
                 found = self._call_backward(given)
             finally:
                 set_grad_enabled(before)
-            found = found if isinstance(found, tuple) else (found,)
-            gradients, tensors = self._gradients_of_inputs(found)
+            gradients, tensors = self._gradients_of_inputs(as_tuple(found))
             module = region.close(tensors, f"{self.cls.__name__}_backward")
         reads = region.lifted[len([g for g in given if g is not None]) :]
         return Backward(module, tuple([self._keep(one) for one in reads]), gradients)
@@ -245,7 +245,7 @@ class _Call:
     def _gradients_of_outputs(self, pattern: Pattern, region: Region) -> list[Any]:
         missing = iter(pattern)
         return [
-            region.fresh(one) if isinstance(one, FakeTensor) and not next(missing) else None for one in self.outputs
+            region.fresh(one) if is_fake(one) and not next(missing) else None for one in self.outputs
         ]
 
     def _gradients_of_inputs(self, found: tuple[Any, ...]) -> tuple[tuple[int | None, ...], list[FakeTensor]]:
@@ -272,7 +272,7 @@ class _Call:
             if known is value:
                 return position
         with self.region.active():
-            if isinstance(value, FakeTensor) or type(value) in SYMBOLIC_TYPES:
+            if is_fake(value) or is_symbolic(value):
                 self.t.recorder.to_nodes(value)
         self.kept.append(value)
         return len(self.kept) - 1

@@ -28,6 +28,7 @@ from pliant.capture.recording.regions import (
     tensors_of,
     without_effects,
 )
+from pliant.capture.structures import as_tuple, in_form_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward, without_samples
 from pliant.guards.sources import held
@@ -154,7 +155,7 @@ def _chosen(t: Tracer, argnums: Any, args: tuple[Any, ...], traced: _Traced) -> 
     starts = [0]
     for one in args:
         starts.append(starts[-1] + len(flat(t, one)[0]))
-    for number in argnums if isinstance(argnums, tuple) else (argnums,):
+    for number in as_tuple(argnums):
         number = range(len(args))[number]
         leaves = list(range(starts[number], starts[number + 1]))
         if not are_tensors(traced.leaves[i] for i in leaves):
@@ -170,7 +171,7 @@ def _by_argument(argnums: Any, flat: list[Any], specs: list[Any]) -> Any:
     for spec in specs:
         found.append(pytree.tree_unflatten(flat[at : at + spec.num_leaves], spec))
         at += spec.num_leaves
-    return tuple(found) if isinstance(argnums, tuple) else found[0]
+    return in_form_of(argnums, found)
 
 
 # ---- derivatives

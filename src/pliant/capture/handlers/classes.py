@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.iterators import carried, loops
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, class_name, concrete, is_symbolic, varying
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete, is_symbolic, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
@@ -65,9 +65,7 @@ def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
 def _pair(t: Tracer, index: int, pair: Any) -> Args:
     try:
         return tuple(t.sequence(pair))
-    except Raised as raised:
-        if not isinstance(raised.error, TypeError):
-            raise
+    except WrongKind:
         error = TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
         raise Raised(error) from None
 
@@ -172,7 +170,7 @@ _CONVERSIONS = "__bytes__ __index__ __float__ __complex__ __iter__ __getitem__ _
 def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     for value in args:
         if any(operators.python_method(t, value, name) is not None for name in _CONVERSIONS):
-            raise GraphBreak("unknown-object", f"{cls.__name__} would call methods of {class_name(value)}")
+            raise GraphBreak("unknown-object", f"{cls.__name__} would call methods of {type(value).__name__}")
     given = [_as_c_reads_it(t, t.plain(value)) if issubclass(cls, (bytes, bytearray)) else t.plain(value) for value in args]
     return t.native(cls, *given, **{k: t.concrete_tree(v) for k, v in kwargs.items()})
 

@@ -27,7 +27,7 @@ from pliant.capture.protocols import attribute_stores, attributes, class_stateme
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import PLAIN_TYPES, derives, is_numpy_scalar
+from pliant.capture.value_kinds import PLAIN_TYPES, derives, function_of, is_numpy_scalar
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
@@ -116,9 +116,8 @@ def _ask_subclass_hook(t: Tracer, wanted: Any, cls: type) -> None:
     """Before an abstract class of the program's is asked: its hook, whose answers it keeps, may have no effect."""
     if not isinstance(wanted, abc.ABCMeta):
         return
-    asked = t.world.type_lookup(wanted, "__subclasshook__")
-    asked = asked.__func__ if isinstance(asked, classmethod) else asked
-    if not isinstance(asked, types.FunctionType) or asked.__module__.partition(".")[0] in _OWN_CHECKS:
+    asked = function_of(t.world.type_lookup(wanted, "__subclasshook__"))
+    if asked is None or asked.__module__.partition(".")[0] in _OWN_CHECKS:
         return
     _, known, known_not, version = _abc._get_dump(wanted)
     kept = [*known, *(known_not if version == abc.get_cache_token() else ())]

@@ -20,7 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.recording.stand_ins import StandIn, check_layout
-from pliant.capture.structures import leaves, mapped, parts_of_key
+from pliant.capture.structures import as_tuple, leaves, mapped
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic, plain_class, varying
 from pliant.errors import DataDependentError
@@ -327,7 +327,7 @@ def _to_ours(value: Any) -> Any:
 
 # ---- views that no tensor can be
 def _has_negative_step(index: Any) -> bool:
-    return any(_is_backwards(part) for part in parts_of_key(index))
+    return any(_is_backwards(part) for part in as_tuple(index))
 
 
 def _is_backwards(part: Any) -> bool:
@@ -336,7 +336,7 @@ def _is_backwards(part: Any) -> bool:
 
 def _turned(t: Tracer, array: Any, index: Any) -> Any:
     """array[index] with slices of negative steps: the elements forwards, then turned round."""
-    parts = parts_of_key(index)
+    parts = as_tuple(index)
     if not _PARTS.issuperset(map(plain_class, parts)):
         raise GraphBreak("unknown-call", "an index of an array with a negative step and other arrays")
     taken = _call_method(t, type(array).__getitem__, (array, tuple(map(_forwards, parts))), {})

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.capture.structures import as_tuple
 from pliant.capture.value_kinds import concrete, plain_class
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor
@@ -74,5 +75,4 @@ def _adds_dimensions(node: fx.Node) -> bool:
     """Whether a subscript takes all: `x[None, :]`."""
     if name_of_target(node) not in ("getitem", "__getitem__"):
         return False
-    key = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-    return all(one is None or one is Ellipsis or one == slice(None) for one in key)
+    return all(one is None or one is Ellipsis or one == slice(None) for one in as_tuple(node.args[1]))

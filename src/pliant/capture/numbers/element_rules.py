@@ -19,7 +19,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from pliant.capture.structures import parts_of_key, several
+from pliant.capture.structures import as_tuple, several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.records import dataclass
 from pliant.symbolic.expr import Apply
@@ -225,7 +225,7 @@ def _item_of(node: fx.Node, value: Grid, index: Any) -> Any:
     if type(index) is Grid and _is_mask(node):
         mask = torch.tensor([bool(concrete(_truth(n))) for n in index.flat()])
         return Grid(value.numbers, value.places[mask.view(index.places.shape)])
-    if Grid in map(type, parts_of_key(index)):
+    if Grid in map(type, as_tuple(index)):
         raise Unknown
     return _moved(node, value, index)
 

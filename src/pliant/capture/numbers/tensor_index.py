@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.structures import parts_of_key
+from pliant.capture.structures import as_tuple
 from pliant.capture.value_kinds import varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 
@@ -20,7 +20,7 @@ NOTHING_LEFT = object()  # in place of a key: the tensor as it is
 
 def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     """The view and the rest of the key."""
-    parts = tuple(_element(part) for part in parts_of_key(key))
+    parts = tuple(_element(part) for part in as_tuple(key))
     if int not in map(varying, parts):
         return tensor, key
     dims = _dims_of(parts, tensor.dim())
@@ -34,7 +34,7 @@ def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
 
 def select_by_tensors(tensor: Any, key: Any) -> tuple[Any, Any]:
     """The same for numbers in 0-d tensors that stay there: a body that is mapped or runs often has other ones each time."""
-    parts = parts_of_key(key)
+    parts = as_tuple(key)
     for part, dim in reversed(list(zip(parts, _dims_of(parts, tensor.dim())))):
         if is_place(part):
             tensor = tensor[(slice(None),) * dim + (part.reshape(1),)].squeeze(dim)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
-from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
+from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised, WrongKind
 from pliant.capture.iterators.generators import not_stop_iteration
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.iteration import hashables, is_driven
-from pliant.capture.value_kinds import class_name
+from pliant.capture.value_kinds import misused
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -82,9 +82,9 @@ def list_extend(t: Tracer, op: Op, value: Any) -> None:
     value = _taken(t, value)
     try:
         items = t.iterable(value)
-    except Raised as raised:
-        if isinstance(raised.error, TypeError) and not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-            raise Raised(TypeError(f"Value after * must be an iterable, not {class_name(value)}")) from None
+    except WrongKind:
+        if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
+            raise misused(value, "Value after * must be an iterable, not {}") from None
         raise
     t.native(_target(t, op).extend, items)
 

@@ -9,7 +9,8 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import spelled_out
-from pliant.capture.value_kinds import class_name, derives
+from pliant.capture.structures import as_tuple
+from pliant.capture.value_kinds import derives, misused
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -56,11 +57,11 @@ def check_exc_match(t: Tracer, op: Op, wanted: Any) -> bool:
 
 def _catchable(wanted: Any, star: bool) -> Any:
     """The exception class or tuple of such, if it is one."""
-    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
+    for cls in as_tuple(wanted):
         if not derives(cls, BaseException):
             inherit = "catching classes that do not inherit from BaseException is not allowed"
             raise Raised(TypeError(inherit))
-        if star and issubclass(cls, BaseExceptionGroup):
+        if star and derives(cls, BaseExceptionGroup):
             raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
     return wanted
 
@@ -78,7 +79,7 @@ def before_with(t: Tracer, op: Op, manager: Any) -> tuple[Any, Any]:
     leave = t.special_method(manager, "__exit__") if enter is not None else None
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""
-        raise Raised(TypeError(f"'{class_name(manager)}' object does not support the context manager protocol{missed}"))
+        raise misused(manager, f"'{{}}' object does not support the context manager protocol{missed}")
     if not isinstance(enter, types.MethodType):
         return leave, t.call(enter, (), {})
     result, leave = t.call(spelled_out.entered, (enter, leave), {}, linked=True)

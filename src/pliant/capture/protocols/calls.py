@@ -44,7 +44,7 @@ from pliant.capture.protocols.iteration import advance, is_driven
 from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, class_name, concrete, derives
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, derives, function_of, misused
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
@@ -377,7 +377,7 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if (method := t.world.python_function(type(obj), "__call__")) is not None:
         return call(t, method, (obj, *args), kwargs, linked)
     if t.world.type_lookup(type(obj), "__call__") is MISSING:
-        raise Raised(TypeError(f"'{class_name(obj)}' object is not callable"))
+        raise misused(obj, "'{}' object is not callable")
     accessor = find_accessor(type(obj))
     if accessor is not None:
         return accessor(t, obj, args)
@@ -484,11 +484,9 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     if t.world.python_function(cls, "__del__") is not None:
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")
-    if isinstance(new, staticmethod):
-        new = new.__func__
-    if isinstance(new, types.FunctionType):
-        return TailCall(spelled_out.instance, (new, cls, args, kwargs))
-    obj = new_object(t, cls, new, args, kwargs)
+    if (in_python := function_of(new)) is not None:
+        return TailCall(spelled_out.instance, (in_python, cls, args, kwargs))
+    obj = new_object(t, cls, getattr(new, "__func__", new), args, kwargs)
     if (own := t.world.python_function(type(obj), "__init__")) is not None:
         return TailCall(spelled_out.initialized, (own, obj, args, kwargs))
     init = t.world.type_lookup(type(obj), "__init__")

@@ -11,11 +11,12 @@ from __future__ import annotations
 import collections
 import itertools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, NoItem, Raised
 from pliant.capture.iterators.carried import DequeItems, own_items
 from pliant.capture.iterators.generators import OURS, TracedGenerator, TracedIterator, own
 from pliant.capture.numbers.arrays import is_array
@@ -25,7 +26,7 @@ from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 
@@ -36,40 +37,56 @@ if TYPE_CHECKING:
 @ending
 def iterate(t: Tracer, value: Any) -> Any:
     """iter(value): a real iterator over traced values, or an object whose `__next__` is interpreted."""
-    cls = type(value)
-    if cls is FakeTensor:
-        if value.dim() == 0:
-            raise Raised(TypeError("iteration over a 0-d tensor"))
-        return t.native(iter, value)
-    if cls in OURS:
-        return value
+    return _ITERATORS.of(value)(t, value)
+
+
+def _items_of_tensor(t: Tracer, value: Any) -> Any:
+    if value.dim() == 0:
+        raise Raised(TypeError("iteration over a 0-d tensor"))
+    return t.native(iter, value)
+
+
+def _items_of_set(t: Tracer, value: Any) -> Any:
+    note_order(t, value)
+    value = t.world.resolve(value)
+    items = loosely_ordered(t.world, value)
+    return iter(t.world.adopt(value) if items is None else items)
+
+
+def _object_items(t: Tracer, value: Any) -> Any:
+    """Of an object whose class may have an `__iter__` of its own."""
     if (revived := own(t, value)) is not value:
         return revived
     note_order(t, value)
-    value = t.world.resolve(value)
-    if (items := loosely_ordered(t.world, value)) is not None:
-        return iter(items)
-    value = concrete(t.world.adopt(value))
+    value = concrete(t.world.adopt(t.world.resolve(value)))
     method = python_method(t, value, "__iter__")
     if method is not None:
         return TailCall(method, (value,)) if is_array(value) else TailCall(spelled_out.iterator, (method, value))
-    if cls is collections.deque:
-        return DequeItems(value)
-    if cls in MUTABLE_CONTAINERS or cls in (tuple, str, bytes, range, frozenset, torch.Size):
-        return iter(value)
     if t.world.is_opaque(value):
-        return _iterate_foreign(t, value)
-    if not hasattr(cls, "__iter__") and python_method(t, value, "__getitem__") is not None:
+        return _ITERATORS_OUTSIDE.of(value)(t, value)
+    if not hasattr(type(value), "__iter__") and python_method(t, value, "__getitem__") is not None:
         return TracedIterator(t, _getitem_iterator(t, value))
     return t.native(iter, value)
 
 
-def _iterate_foreign(t: Tracer, value: Any) -> Any:
-    if isinstance(value, list):
-        return own_items(t, value)
-    if (held_here := t.world.contents(value)) is not None:
-        return iterate(t, held_here)
-    raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
+def _items_of_contents(t: Tracer, value: Any) -> Any:
+    if (held_here := t.world.contents(value)) is None:
+        raise GraphBreak("unknown-object", f"iteration over a {type(value).__name__} from outside")
+    return iterate(t, held_here)
+
+
+_ITERATORS: ByKind[Callable[..., Any]] = ByKind(
+    _object_items,
+    {
+        FakeTensor: _items_of_tensor,
+        **dict.fromkeys(OURS, lambda t, value: value),
+        **dict.fromkeys((tuple, str, bytes, range, torch.Size), lambda t, value: iter(value)),
+        **dict.fromkeys(MUTABLE_CONTAINERS, lambda t, value: iter(t.world.adopt(t.world.resolve(value)))),
+        **dict.fromkeys((set, frozenset), _items_of_set),
+        collections.deque: lambda t, value: DequeItems(t.world.adopt(t.world.resolve(value))),
+    },
+)
+_ITERATORS_OUTSIDE: ByKind[Callable[[Tracer, Any], Any]] = ByKind(_items_of_contents, families={list: own_items})
 
 
 def _getitem_iterator(t: Tracer, value: Any) -> Any:
@@ -78,10 +95,8 @@ def _getitem_iterator(t: Tracer, value: Any) -> Any:
     while True:
         try:
             item = subscript(t, value, index)
-        except Raised as raised:
-            if isinstance(raised.error, (IndexError, StopIteration)):
-                return
-            raise
+        except (NoItem, Exhausted):
+            return
         yield item
         index += 1
 

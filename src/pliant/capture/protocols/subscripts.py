@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import collections
 import operator
-import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.arrays import key_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
+from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, class_name, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, function_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource
@@ -33,32 +34,31 @@ if TYPE_CHECKING:
 @ending
 def subscript(t: Tracer, container: Any, key: Any) -> Any:
     """container[key]"""
-    cls = type(container)
-    if cls is FakeTensor:
-        view, rest = container, t.internalize(_tensor_key(t, key))
-        if t.recorder.region is not None:
-            view, rest = t.native(select_by_tensors, view, rest)
-        if rest is not NOTHING_LEFT:
-            view, rest = t.native(select_symbolic, view, rest)
-        return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
-    container = t.world.resolve(container)
-    if cls in MUTABLE_CONTAINERS and t.world.needs_guards(container):
-        return _foreign_item(t, container, key)
-    if cls in (tuple, list, torch.Size, str, bytes, range):
-        return t.native(operator.getitem, container, _index(t, key))
-    if cls in DICT_TYPES:
-        return _own_dict_item(t, container, key)
-    if cls.__module__ == "typing":  # a type: ClassVar[int]
+    return _ITEMS.of(container)(t, t.world.resolve(container), key)
+
+
+def _tensor_item(t: Tracer, tensor: Any, key: Any) -> Any:
+    view, rest = tensor, t.internalize(_tensor_key(t, key))
+    if t.recorder.region is not None:
+        view, rest = t.native(select_by_tensors, view, rest)
+    if rest is not NOTHING_LEFT:
+        view, rest = t.native(select_symbolic, view, rest)
+    return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
+
+
+def _item_at(t: Tracer, sequence: Any, key: Any) -> Any:
+    return t.native(operator.getitem, sequence, _index(t, key))
+
+
+def _object_item(t: Tracer, container: Any, key: Any) -> Any:
+    """Of an object whose class may have a `__getitem__` of its own."""
+    if type(container).__module__ == "typing":  # a type: ClassVar[int]
         return t.native(operator.getitem, container, key)
     method = python_method(t, container, "__getitem__")
-    if method is not None:
-        return TailCall(method, (container, key))
-    if isinstance(container, type):
-        return _class_item(t, container, key)
-    if isinstance(container, dict):
-        return dict_item(t, container, key)
-    if isinstance(container, (list, tuple)) and t.world.is_foreign(container):
-        return sequence_item(t, container, key)
+    return _INHERITED.of(container)(t, container, key) if method is None else TailCall(method, (container, key))
+
+
+def _item_in_c(t: Tracer, container: Any, key: Any) -> Any:
     if t.world.is_opaque(container) and (held_here := t.world.contents(container)) is not None:
         container = held_here
     t.refuse_opaque(container)
@@ -67,10 +67,10 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
 
 def _tensor_key(t: Tracer, key: Any) -> Any:
     """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
-    if issubclass(type(key), tuple):
-        return tuple(_tensor_key(t, part) for part in key)
-    if type(key) is slice:
-        return slice(*[_tensor_key(t, as_index(t, part)) for part in (key.start, key.stop, key.step)])
+    return _TENSOR_KEYS.of(key)(t, key)
+
+
+def _part_of_key(t: Tracer, key: Any) -> Any:
     key = key_of(key)
     refuse_own_items(t, key)
     key = known_items(t, key)
@@ -79,9 +79,16 @@ def _tensor_key(t: Tracer, key: Any) -> Any:
     return key
 
 
+_TENSOR_KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+    _part_of_key,
+    {slice: lambda t, key: slice(*[_tensor_key(t, as_index(t, part)) for part in (key.start, key.stop, key.step)])},
+    {tuple: lambda t, key: tuple(_tensor_key(t, part) for part in key)},
+)
+
+
 def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
     """list.__getitem__, or tuple's, of an instance of a subclass."""
-    base = list if isinstance(container, list) else tuple
+    base: Any = base_in_c(container) or tuple
     source = t.world.source_of(container)
     if source is None:
         return t.native(base.__getitem__, container, _index(t, key))
@@ -112,7 +119,7 @@ def refuse_own_items(t: Tracer, value: Any) -> None:
     asked = ("__iter__", "__len__") if issubclass(type(value), (list, tuple)) else ("__getitem__",)
     own = any(python_method(t, value, name) is not None for name in asked)
     if own or issubclass(type(value), collections.deque) and t.world.is_opaque(value):
-        raise GraphBreak("unknown-object", f"C code would read the items of a {class_name(value)}")
+        raise GraphBreak("unknown-object", f"C code would read the items of a {type(value).__name__}")
 
 
 def known_items(t: Tracer, value: Any) -> Any:
@@ -126,26 +133,24 @@ def known_items(t: Tracer, value: Any) -> Any:
     return items if outside or any(map(operator.is_not, items, before)) else value
 
 
-def _own_dict_item(t: Tracer, container: Any, key: Any) -> Any:
-    key = t.hashable(key)
-    if type(container) is collections.defaultdict and key not in container:
-        return _missing_item(t, container, key)
-    return t.native(operator.getitem, container, key)
+def _plain_dict_item(t: Tracer, container: Any, key: Any) -> Any:
+    if t.world.needs_guards(container):
+        return dict_item(t, container, key)
+    return t.native(operator.getitem, container, t.hashable(key))
 
 
 def _class_item(t: Tracer, cls: type, key: Any) -> Any:
     if hasattr(cls, "__members__"):  # an enum's member by name
         member = t.native(operator.getitem, cls, key)
         return t.world.hold(member, str(member))
-    own_item = t.world.type_lookup(cls, "__class_getitem__")
-    if isinstance(own_item, classmethod) and isinstance(own_item.__func__, types.FunctionType):
-        if own_item.__func__.__module__ != "typing":
-            return TailCall(own_item.__func__, (cls, key))
+    own_item = function_of(t.world.type_lookup(cls, "__class_getitem__"))
+    if own_item is not None and own_item.__module__ != "typing":
+        return TailCall(own_item, (cls, key))
     return t.native(operator.getitem, cls, key)  # list[int]
 
 
 def dict_item(t: Tracer, container: Any, key: Any) -> Any:
-    """dict.__getitem__ of an instance of a subclass."""
+    """dict.__getitem__, where a class may say what takes the place of a missing item."""
     key = t.hashable(key)
     if t.world.is_foreign(container):
         value = t.world.dict_get(container, key)
@@ -158,28 +163,32 @@ def dict_item(t: Tracer, container: Any, key: Any) -> Any:
 
 def _missing_item(t: Tracer, container: Any, key: Any) -> Any:
     missing = python_method(t, container, "__missing__")
-    if missing is not None:
-        return TailCall(missing, (container, key))
-    factory = t.get_attr(container, "default_factory") if isinstance(container, collections.defaultdict) else None
-    if factory is None:
-        raise Raised(KeyError(key))
-    made = t.call(factory, (), {})
+    return _MISSING_ITEMS.of(container)(t, container, key) if missing is None else TailCall(missing, (container, key))
+
+
+def _lacks_key(t: Tracer, container: Any, key: Any) -> NoReturn:
+    raise Raised(KeyError(key))
+
+
+def _made_item(t: Tracer, container: Any, key: Any) -> Any:
+    factory = t.get_attr(container, "default_factory")
+    made = _lacks_key(t, container, key) if factory is None else t.call(factory, (), {})
     store_subscript(t, container, key, made)
     return made
 
 
-def _foreign_item(t: Tracer, container: Any, key: Any) -> Any:
+_MISSING_ITEMS: ByKind[Callable[..., Any]] = ByKind(
+    _lacks_key,
+    {collections.Counter: lambda t, container, key: t.native(operator.getitem, t.world.adopt(container), key)},
+    {collections.defaultdict: _made_item},
+)
+
+
+def _plain_list_item(t: Tracer, container: Any, key: Any) -> Any:
     world = t.world
-    if type(container) in DICT_TYPES:
-        value = world.dict_get(container, t.hashable(key))
-        if value is not MISSING:
-            return world.resolve(value)
-        if type(container) is collections.defaultdict:
-            return _missing_item(t, container, key)
-        if type(container) is collections.Counter:
-            return subscript(t, world.adopt(container), key)
-        raise Raised(KeyError(key))
-    if isinstance(key, (slice, FakeTensor)) or world.has_changes(container):
+    if not world.needs_guards(container):
+        return _item_at(t, container, key)
+    if is_fake(key) or type(key) is slice or world.has_changes(container):
         return subscript(t, world.adopt(container), key)
     index = _place(t, key)
     source = world.place_of(container)
@@ -204,6 +213,21 @@ def _place(t: Tracer, key: Any) -> Any:
     """The key as an int; what is none is left to the container to refuse."""
     index = _index(t, key)
     return operator.index(index) if hasattr(type(index), "__index__") else index
+
+
+_ITEMS: ByKind[Callable[..., Any]] = ByKind(
+    _object_item,
+    {
+        FakeTensor: _tensor_item,
+        **dict.fromkeys((tuple, torch.Size, str, bytes, range), _item_at),
+        **dict.fromkeys(MUTABLE_CONTAINERS - DICT_TYPES, _plain_list_item),
+        **dict.fromkeys(DICT_TYPES, _plain_dict_item),
+        collections.defaultdict: dict_item,
+    },
+)
+_INHERITED: ByKind[Callable[..., Any]] = ByKind(
+    _item_in_c, families={type: _class_item, dict: dict_item, **dict.fromkeys((list, tuple), sequence_item)}
+)
 
 
 def as_index(t: Tracer, key: Any) -> Any:
