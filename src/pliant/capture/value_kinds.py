@@ -132,9 +132,9 @@ def class_name(value: Any) -> str:
     return type(value).__name__
 
 
-def misused(value: Any, text: str) -> Raised:
+def misused(value: Any, text: str, error: type[Exception] = TypeError) -> Raised:
     """CPython's error of what a value's class does not have; `{}` in the text is the name of the class."""
-    return Raised(TypeError(text.format(class_name(value))))
+    return Raised(error(text.replace("{}", class_name(value))))
 
 
 def derives(value: Any, base: type) -> bool:

@@ -79,22 +79,18 @@ _DESCRIPTORS = (
 
 def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function or method written in C."""
-    receiver = getattr(function, "__self__", None)
     if type(function) in _DESCRIPTORS:
         return _call_descriptor(t, function, args, kwargs)
-    if type(function) is types.MethodWrapperType and isinstance(receiver, types.GetSetDescriptorType):
-        return call_torch(t, function, args, kwargs)  # `Tensor.shape.__get__`
-    if receiver is None or isinstance(receiver, types.ModuleType) or _is_function(function, receiver):
-        return _call_c_function(t, function, args, kwargs)
-    if isinstance(receiver, type):
-        return _call_c_classmethod(t, function, receiver, args, kwargs)
-    return call_method(t, receiver, function.__name__, function, args, kwargs)
+    return _BOUND_TO.of(getattr(function, "__self__", None))(t, function, args, kwargs)
 
 
-def _is_function(function: Any, receiver: Any) -> bool:
-    """Whether it is one of torch's own functions, bound to a record of pybind11."""
+def _call_bound(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Of an object, be it one of torch's own functions, which are bound to a record of pybind11."""
+    receiver = function.__self__
     made_by_pybind = type(receiver).__name__.startswith(("pybind11_detail_function_record", "PyCapsule"))
-    return made_by_pybind and function in all_functions()
+    if made_by_pybind and function in all_functions():
+        return _call_c_function(t, function, args, kwargs)
+    return call_method(t, receiver, function.__name__, function, args, kwargs)
 
 
 def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -238,20 +234,13 @@ def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Ar
     module = type(receiver).__module__
     if module in ("string", TensorBase.__module__) or type(receiver).__name__ in ("PyCapsule",):
         return t.native(bound, *map(t.plain, args), **kwargs)
-    if name == "__get__" and isinstance(receiver, types.FunctionType):
-        return receiver if args[0] is None else types.MethodType(receiver, args[0])
     if name in ATTRIBUTE_METHODS and not isinstance(receiver, type):
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains
-    if isinstance(receiver, (property, classmethod, staticmethod)) and name in _DESCRIPTOR_METHODS:
-        if name == "__init__" and t.world.is_foreign(receiver):
-            raise GraphBreak("unknown-call", f"the {type(receiver).__name__} of a class is made anew")
-        return t.native(bound, *args, **kwargs)
-    if isinstance(receiver, BaseException) and name in ("__init__", "with_traceback", "add_note"):
-        if t.world.is_foreign(receiver):
-            return _change_error(t, receiver, name, args, kwargs)
-        return t.native(bound, *args, **kwargs)
+    names, how = _OWN_METHODS.of(receiver)
+    if name in names:
+        return how(t, receiver, name, bound, args, kwargs)
     if name == "__eq__" or name == "__ne__":
         return receiver is args[0] if name == "__eq__" else receiver is not args[0]
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
@@ -263,8 +252,10 @@ _OWN_FIELDS = (
 )  # fmt: skip
 
 
-def _change_error(t: Tracer, error: BaseException, name: str, args: Args, kwargs: Kwargs) -> Any:
-    """What a method of an exception from outside stores in it."""
+def _change_error(t: Tracer, error: BaseException, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What a method of an exception stores in it."""
+    if not t.world.is_foreign(error):
+        return t.native(bound, *args, **kwargs)
     if name == "__init__" and not kwargs and not isinstance(error, (*_OWN_FIELDS, UnicodeError)):
         t.world.slot_set(error, "args", args, "plain")
         return None
@@ -274,7 +265,28 @@ def _change_error(t: Tracer, error: BaseException, name: str, args: Args, kwargs
     raise GraphBreak("unknown-call", f"the method {name} of a {type(error).__name__} from outside")
 
 
-_DESCRIPTOR_METHODS = ("setter", "getter", "deleter", "__get__", "__init__")
+def _descriptor_method(t: Tracer, descriptor: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if name == "__init__" and t.world.is_foreign(descriptor):
+        raise GraphBreak("unknown-call", f"the {type(descriptor).__name__} of a class is made anew")
+    return t.native(bound, *args, **kwargs)
+
+
+def _bind_function(t: Tracer, function: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    return function if args[0] is None else types.MethodType(function, args[0])
+
+
+# Of these kinds: names of methods, and what such a call does.
+_OWN_METHODS: ByKind[tuple[tuple[str, ...], Any]] = ByKind(
+    ((), None),
+    {types.FunctionType: (("__get__",), _bind_function)},
+    {
+        BaseException: (("__init__", "with_traceback", "add_note"), _change_error),
+        **dict.fromkeys(
+            (property, classmethod, staticmethod),
+            (("setter", "getter", "deleter", "__get__", "__init__"), _descriptor_method),
+        ),
+    },
+)
 _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 
 
@@ -318,8 +330,9 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     raise GraphBreak("unknown-call", f"the C function {module}.{function.__name__}")
 
 
-def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs: Kwargs) -> Any:
+def _call_c_classmethod(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """dict.fromkeys, object.__new__, int.from_bytes..."""
+    cls = function.__self__
     if function.__name__ == "__call__":
         return steps_of(type(t).instantiate)(t, cls, args, kwargs)
     if function.__name__ == "__new__":
@@ -345,3 +358,10 @@ def _call_c_classmethod(t: Tracer, function: Any, cls: type, args: Args, kwargs:
             t.process_bound = f"{function.__name__} asks for the time zone, or the locale"
         return t.native(function, *map(concrete, args), **kwargs)
     raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")
+
+
+_BOUND_TO: ByKind[Callable[..., Any]] = ByKind(
+    _call_bound,
+    {type(None): _call_c_function, types.GetSetDescriptorType: call_torch},  # `Tensor.shape.__get__`
+    {types.ModuleType: _call_c_function, type: _call_c_classmethod},
+)

@@ -22,9 +22,10 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
 from pliant.capture.iterators import carried, loops
+from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, concrete, is_symbolic, varying
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete, is_symbolic, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
@@ -109,7 +110,7 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _as_c_reads_it(t: Tracer, value: Any) -> Any:
     """A container from outside of a class of the program's: what it holds, under guards; or a break."""
-    if issubclass(type(value), dict) and (held_here := t.world.contents(value)) is not None:
+    if base_in_c(value) in DICT_TYPES and (held_here := t.world.contents(value)) is not None:
         return held_here
     value = subscripts.known_items(t, value)
     t.refuse_opaque(value)

@@ -10,7 +10,7 @@ import abc
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.nn import TransformerEncoder
@@ -19,15 +19,14 @@ from torch.utils.hooks import RemovableHandle
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows, spread
-from pliant.capture.iterators.generators import TracedGenerator
-from pliant.capture.numbers.arrays import class_of, is_array, unhashable
+from pliant.capture.numbers.arrays import is_array, unhashable
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, spelled_out
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import PLAIN_TYPES, derives, function_of, is_numpy_scalar
+from pliant.capture.value_kinds import PLAIN_TYPES, ByKind, derives, function_of, is_numpy_scalar
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
@@ -83,16 +82,21 @@ def _group_tensors(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 # ---- questions about objects
+def _of_any(asked: Callable[[Tracer, Any, Any], Any]) -> Handler:
+    """A question about a class or, by turns, each of a tuple of classes."""
+
+    def question(t: Tracer, subject: Any, wanted: Any) -> Any:
+        if isinstance(wanted, tuple):
+            return any(ended(t, question(t, subject, one)) for one in wanted)
+        return asked(t, subject, wanted)
+
+    return spread(question)
+
+
 def _check_class(t: Tracer, value: Any, wanted: Any) -> Any:
-    if isinstance(wanted, tuple):
-        return any(ended(t, _check_class(t, value, w)) for w in wanted)
     cls = type(value)
-    if cls in PLAIN_TYPES:
-        return issubclass(attributes.bring_class(t, value), wanted)
-    if cls is TracedGenerator:
-        return bool(isinstance(wanted, type) and issubclass(types.GeneratorType, wanted))
-    if is_array(value):
-        return issubclass(class_of(value), wanted)
+    if is_array(value) or attributes.stands_for(value) is not None:
+        return bool(t.native(issubclass, attributes.bring_class(t, value), wanted))
     if cls is not wanted and (hook := class_check(t, wanted, "__instancecheck__")) is not None:
         return TailCall(spelled_out.contained, (hook, wanted, value, True))
     if cls is not FakeTensor and attributes.claims_class(t, cls):
@@ -145,10 +149,7 @@ def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
         t.world.guard(question(abc.get_cache_token), Kind.EQUALS, token)
 
 
-@takes(issubclass)
-def _issubclass(t: Tracer, cls: Any, wanted: Any) -> Any:
-    if isinstance(wanted, tuple):
-        return any(ended(t, _issubclass(t, cls, one)) for one in wanted)
+def _check_subclass(t: Tracer, cls: Any, wanted: Any) -> Any:
     if (hook := class_check(t, wanted, "__subclasscheck__")) is not None:
         return TailCall(spelled_out.contained, (hook, wanted, cls, True))
     _ask_subclass_hook(t, wanted, cls)
@@ -191,16 +192,14 @@ def _of_code(question: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     function = args[0]
     if isinstance(function, types.MethodType):
         function = function.__func__
-    if not isinstance(function, (types.FunctionType, type)):
+    if (told_by := _TOLD_BY.of(function)) is None:
         raise GraphBreak("unknown-call", f"the {question.__name__} of a {type(function).__name__}")
-    t.get_attr(function, "__code__" if isinstance(function, types.FunctionType) else "__init__")
+    t.get_attr(function, told_by)
     return t.native(question, args[0])
 
 
+_TOLD_BY: ByKind[str | None] = ByKind(None, {types.FunctionType: "__code__"}, {type: "__init__"})
 ROWS.each((inspect.signature, inspect.getsource, inspect.getsourcelines, inspect.getsourcefile, inspect.getfile), _of_code)
-
-
-_HASHED_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, type(None), torch.dtype, torch.device)
 
 
 @handles(hash)
@@ -210,16 +209,26 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
         return TailCall(method, args)
-    if isinstance(args[0], _HASHED_BY_VALUE) or type(args[0]) in PLAIN_TYPES:
-        return t.native(hash, t.hashable(args[0]))
-    if is_fake(args[0]):
-        return _number_of(t, args[0])
-    plain = t.world.type_lookup(type(args[0]), "__hash__") is object.__hash__
-    if plain and not isinstance(_id(t, args[0]), TracedId):
-        return t.native(hash, args[0])
-    if type(args[0]).__hash__ is None:
-        raise Raised(unhashable(args[0]))
+    return _HASHES.of(args[0])(t, args[0])
+
+
+def _hash_in_c(t: Tracer, value: Any) -> Any:
+    plain = t.world.type_lookup(type(value), "__hash__") is object.__hash__
+    if plain and not isinstance(_id(t, value), TracedId):
+        return t.native(hash, value)
+    if type(value).__hash__ is None:
+        raise Raised(unhashable(value))
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
+
+
+_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, type(None), torch.dtype, torch.device, *PLAIN_TYPES)
+_HASHES: ByKind[Callable[..., Any]] = ByKind(
+    _hash_in_c,
+    families={
+        FakeTensor: _number_of,
+        **dict.fromkeys(_BY_VALUE, lambda t, value: t.native(hash, t.hashable(value))),
+    },
+)
 
 
 # ---- attributes by name
@@ -257,11 +266,24 @@ def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return sorted(_locals(t))
     obj = t.internalize(args[0])
     t.refuse_opaque(obj)
-    if type(obj) is types.ModuleType and "__dir__" not in namespace_of(t.world, obj):
-        return sorted(t.world.keys_of(obj.__dict__))
-    if isinstance(obj, (types.FunctionType, types.ModuleType, torch.Tensor)):
-        raise GraphBreak("unknown-call", f"dir() of a {type(obj).__name__}")
-    return t.native(dir, obj)
+    return _NAMES.of(obj)(t, obj)
+
+
+def _names_of_module(t: Tracer, module: types.ModuleType) -> list[str]:
+    if "__dir__" in namespace_of(t.world, module):
+        _no_names(t, module)
+    return sorted(t.world.keys_of(module.__dict__))
+
+
+def _no_names(t: Tracer, obj: Any) -> NoReturn:
+    raise GraphBreak("unknown-call", f"dir() of a {type(obj).__name__}")
+
+
+_NAMES: ByKind[Callable[..., Any]] = ByKind(
+    lambda t, obj: t.native(dir, obj),
+    {types.ModuleType: _names_of_module},
+    dict.fromkeys((types.FunctionType, types.ModuleType, torch.Tensor), _no_names),
+)
 
 
 @takes(globals)
@@ -293,7 +315,8 @@ ATTRIBUTE_METHODS: dict[str, Handler] = {
 }
 TABLE |= {getattr(object, name): handler for name, handler in ATTRIBUTE_METHODS.items()}
 TABLE |= {
-    isinstance: spread(_check_class),
+    isinstance: _of_any(_check_class),
+    issubclass: _of_any(_check_subclass),
     len: spread(steps_of(operators.length)),
     setattr: spread(steps_of(attribute_stores.set_attr)),
     delattr: spread(steps_of(attribute_stores.delete_attr)),

@@ -67,8 +67,8 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     value = t.internalize(value)
     if not t.world.is_opaque(value):
         value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
-    if len(args) == 1 and type(value) in _NAMED:
-        return join("", _NAMED[type(value)](t, value))
+    if len(args) == 1 and (named := _NAMED.get(type(value))) is not None:
+        return join("", named(t, value))
     if len(args) == 1 and _holds_numbers_that_vary(value):
         return _container_text(t, value)
     value = t.concrete_tree(value)
@@ -96,11 +96,14 @@ def text_by_name(t: Tracer, receiver: Any, name: str, args: Args, owner: type) -
     return NotImplemented
 
 
+def _copied_of_class(cls: Any, items: Callable[[Any], Any], value: Any) -> Any:
+    return value if type(value) is cls else cls(items(value))
+
+
 # What shows no name of a class: how it shows an instance of a subclass, too.
 _COPIES: dict[Any, Callable[[Any], Any]] = {
-    list.__repr__: lambda value: value if type(value) is list else list(list.__iter__(value)),
-    tuple.__repr__: lambda value: value if type(value) is tuple else tuple(tuple.__iter__(value)),
-    dict.__repr__: lambda value: value if type(value) is dict else dict(dict.items(value)),
+    cls.__repr__: functools.partial(_copied_of_class, cls, items)
+    for cls, items in ((list, list.__iter__), (tuple, tuple.__iter__), (dict, dict.items))
 }
 
 

@@ -12,7 +12,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -21,8 +21,8 @@ from pliant.capture.protocols.attributes import c_descriptor, get_attr, inside, 
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, class_name
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.capture.value_kinds import ByKind, misused
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.torch_adapter import store_in_module
 
@@ -69,7 +69,7 @@ def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     if not table and not hasattr(obj, "__dict__"):
         t.native(object.__setattr__, obj, name, None)  # which complains
     if value is DELETED and world.dict_get(table, name) is MISSING:
-        raise Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'"))
+        raise misused(obj, "'{}' object has no attribute " + f"'{name}'", AttributeError)
     world.dict_set(table, name, value)
     return None
 
@@ -83,22 +83,29 @@ def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: 
 
 
 def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:
-    if isinstance(found, property):
-        function = found.fdel if value is DELETED else found.fset
-        if function is None:
-            what = "deleter" if value is DELETED else "setter"
-            raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
-        return TailCall(inside(t, function, name), (obj,) if value is DELETED else (obj, value))
-    if isinstance(found, types.MemberDescriptorType):
-        if t.world.is_foreign(obj):
-            if value is DELETED and _slot_is_empty(t, found, obj, name):
-                raise Raised(AttributeError(name))
-            t.world.slot_set(obj, name, value, "slot")
-        elif value is DELETED:
-            t.native(found.__delete__, obj)
-        else:
-            t.native(found.__set__, obj, value)
-        return None
+    return _THROUGH.of(found)(t, found, obj, name, value)
+
+
+def _set_through_property(t: Tracer, found: property, obj: Any, name: str, value: Any) -> Any:
+    function = found.fdel if value is DELETED else found.fset
+    if function is None:
+        what = "deleter" if value is DELETED else "setter"
+        raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
+    return TailCall(inside(t, function, name), (obj,) if value is DELETED else (obj, value))
+
+
+def _set_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: str, value: Any) -> None:
+    if t.world.is_foreign(obj):
+        if value is DELETED and _slot_is_empty(t, found, obj, name):
+            raise Raised(AttributeError(name))
+        t.world.slot_set(obj, name, value, "slot")
+    elif value is DELETED:
+        t.native(found.__delete__, obj)
+    else:
+        t.native(found.__set__, obj, value)
+
+
+def _set_through_object(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:
     setter = t.world.python_function(type(found), "__delete__" if value is DELETED else "__set__")
     if setter is not None:
         t.world.hold(found, name)
@@ -109,33 +116,49 @@ def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: A
     raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
 
 
+_THROUGH: ByKind[Callable[..., Any]] = ByKind(
+    _set_through_object, {types.MemberDescriptorType: _set_slot}, {property: _set_through_property}
+)
+
+
 @ending
 def delete_attr(t: Tracer, obj: Any, name: str) -> Any:
     """del obj.name"""
     deleter = t.world.python_function(type(obj), "__delattr__")
     if deleter is not None:
         return TailCall(deleter, (obj, name))
-    if is_fake(obj):
-        raise GraphBreak("unknown-object", f"deleting an attribute of a {type(obj).__name__}")
-    if isinstance(obj, (types.ModuleType, types.FunctionType, type)):
-        _delete_from_namespace(t, obj, name)
-        return None
-    return find_store(t, obj, name, DELETED)
+    return _DELETIONS.of(obj)(t, obj, name)
+
+
+def _delete_from_tensor(t: Tracer, fake: FakeTensor, name: str) -> NoReturn:
+    raise GraphBreak("unknown-object", f"deleting an attribute of a {type(fake).__name__}")
 
 
 def _delete_from_namespace(t: Tracer, obj: Any, name: str) -> None:
-    """Of a module, a function or a class."""
-    if not t.world.is_foreign(obj) or isinstance(obj, types.ModuleType) and t.world.is_made(obj):
+    """Of a module or a function."""
+    if not t.world.is_foreign(obj) or t.world.is_made(obj):
         t.native(delattr, obj, name)
-        t.world.forget_lookups()
         return
     get_attr(t, obj, name)  # which complains
-    if not isinstance(obj, type):
-        t.world.dict_set(namespace_of(t.world, obj), name, DELETED)
+    t.world.dict_set(namespace_of(t.world, obj), name, DELETED)
+
+
+def _delete_from_class(t: Tracer, cls: type, name: str) -> None:
+    if not t.world.is_foreign(cls):
+        t.native(delattr, cls, name)
+        t.world.forget_lookups()
         return
-    if name not in vars(obj) and t.world.slot_get(obj, name) is MISSING:
-        raise Raised(AttributeError(f"type object '{obj.__name__}' has no attribute '{name}'"))
-    t.world.slot_set(obj, name, DELETED, "type")
+    get_attr(t, cls, name)  # which complains
+    if name not in vars(cls) and t.world.slot_get(cls, name) is MISSING:
+        raise Raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
+    t.world.slot_set(cls, name, DELETED, "type")
+
+
+_DELETIONS: ByKind[Callable[..., Any]] = ByKind(
+    lambda t, obj, name: find_store(t, obj, name, DELETED),
+    {FakeTensor: _delete_from_tensor, types.FunctionType: _delete_from_namespace},
+    {types.ModuleType: _delete_from_namespace, type: _delete_from_class},
+)
 
 
 def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
@@ -160,10 +183,14 @@ _FUNCTION_FIELDS = frozenset(f"__{name}__" for name in _OF_FUNCTIONS.split())
 def _set_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
     if not t.world.is_foreign(obj):
         t.native(setattr, obj, name, value)
-    elif isinstance(obj, types.FunctionType) and name in _FUNCTION_FIELDS:
-        raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
     else:
         t.world.dict_set(namespace_of(t.world, obj), name, value)
+
+
+def _set_on_function(t: Tracer, function: types.FunctionType, name: str, value: Any) -> None:
+    if name in _FUNCTION_FIELDS and t.world.is_foreign(function):
+        raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
+    _set_namespace(t, function, name, value)
 
 
 def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
@@ -180,7 +207,7 @@ _STORES: ByKind[Callable[..., Any]] = ByKind(
     _set_on_object,
     {
         FakeTensor: _set_tensor_attribute,
-        types.FunctionType: _set_namespace,
+        types.FunctionType: _set_on_function,
         threading.local: lambda t, obj, name, value: t.world.slot_set(obj, name, value, "plain"),
     },
     {types.ModuleType: _set_namespace, type: _set_class_attribute},

@@ -41,7 +41,7 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     is_symbolic,
-    plain_class,
+    varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
@@ -321,18 +321,26 @@ def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
     return world.resolve(world.bring(value, AttributeSource(world.place_of(obj), name)))
 
 
+_STANDS_FOR: dict[type, type] = {TracedId: int, TracedGenerator: types.GeneratorType}
+
+
+def stands_for(value: Any) -> type | None:
+    """The class of what the program sees in place of a value of ours, be it a number that varies or a generator."""
+    return varying(value) or _STANDS_FOR.get(type(value))
+
+
 def bring_class(t: Tracer, obj: Any) -> type:
     """type(obj); tensors answer for what they stand for."""
     if is_array(obj):
         return class_of(obj)  # type: ignore[no-any-return]
-    cls = obj.__class__ if is_fake(obj) else int if type(obj) is TracedId else plain_class(obj)
+    cls = obj.__class__ if is_fake(obj) else stands_for(obj) or type(obj)
     t.world.fix_class(cls)
     return t.world.hold(cls, cls.__qualname__)  # type: ignore[no-any-return]
 
 
 def claims_class(t: Tracer, cls: type) -> bool:
     """Whether instances say themselves what their `__class__` is, as stand-ins for other objects do."""
-    return isinstance(t.world.type_lookup(cls, "__class__"), property)
+    return t.world.type_lookup(cls, "__class__") is not object.__dict__["__class__"]
 
 
 # ---- nn.Module

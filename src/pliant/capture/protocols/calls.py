@@ -19,7 +19,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 import torch.nn.modules.module as nn_module
@@ -81,8 +81,6 @@ def _call_method(t: Tracer, method: Any, args: tuple[Any, ...], kwargs: dict[str
     receiver = method.__self__
     if is_generator(receiver) and _is_drawn(t, receiver):
         return draw(t, receiver, method.__name__, args, kwargs)
-    if isinstance(receiver, logging.Logger):
-        return log(t, method, args, kwargs)
     return _RECEIVERS.of(receiver)(t, method, args, kwargs, linked)
 
 
@@ -92,6 +90,7 @@ _RECEIVERS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(OURS, lambda t, method, args, kwargs, linked: t.native(method, *args, **kwargs)),
         TracedGenerator: lambda t, method, args, kwargs, linked: advance(t, method, args, linked),
     },
+    {logging.Logger: lambda t, method, args, kwargs, linked: log(t, method, args, kwargs)},
 )
 
 
@@ -372,8 +371,6 @@ def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 # ---- objects with __call__
 def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
-    if isinstance(obj, torch.nn.Module) and _calls_as_torch_does(t, type(obj)):
-        return _call_module(t, obj, args, kwargs, linked)
     if (method := t.world.python_function(type(obj), "__call__")) is not None:
         return call(t, method, (obj, *args), kwargs, linked)
     if t.world.type_lookup(type(obj), "__call__") is MISSING:
@@ -381,8 +378,6 @@ def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, A
     accessor = find_accessor(type(obj))
     if accessor is not None:
         return accessor(t, obj, args)
-    if type(obj) is types.GenericAlias:
-        return call(t, obj.__origin__, args, kwargs)
     folded = call_object(t, obj, args, kwargs)
     if folded is NotImplemented and type(obj).__module__.partition(".")[0] == "numpy":
         folded = arrays.call_numpy(t, obj, args, kwargs)
@@ -404,8 +399,8 @@ def _call_module(
     t: Tracer, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
 ) -> Any:
     """Without hooks a module's call is its `forward`; with hooks nn.Module's own code is interpreted."""
-    if isinstance(module, torch.jit.ScriptModule):
-        raise GraphBreak("unknown-call", "a TorchScript module")
+    if not _calls_as_torch_does(t, type(module)):
+        return _call_object(t, module, args, kwargs, linked)
     if _has_hooks(t, module):
         return inline(t, module_call, (module, *args), kwargs, linked)
     if module.__dict__.get("_compiled_call_impl") is not None:
@@ -416,6 +411,10 @@ def _call_module(
         if not t.world.is_foreign(raised.error):
             tracebacks.passed_module(raised.error)
         raise
+
+
+def _call_scripted(t: Tracer, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> NoReturn:
+    raise GraphBreak("unknown-call", "a TorchScript module")
 
 
 def _calls_as_torch_does(t: Tracer, cls: type) -> bool:
@@ -490,15 +489,26 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     if (own := t.world.python_function(type(obj), "__init__")) is not None:
         return TailCall(spelled_out.initialized, (own, obj, args, kwargs))
     init = t.world.type_lookup(type(obj), "__init__")
-    if isinstance(obj, _CONTAINERS):
-        call_native(t, init.__get__(obj), args, kwargs)
-    elif init not in _NO_INIT and not isinstance(obj, BaseException):
-        t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
+    if init not in _NO_INIT:
+        _INITIALIZERS.of(obj)(t, init, obj, args, kwargs)
     return obj
+
+
+def _initialize(t: Tracer, init: Any, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
 
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _NO_INIT = (object.__init__, type.__init__, weakref.ref.__init__)
+_INITIALIZERS: ByKind[Callable[..., Any]] = ByKind(
+    _initialize,
+    families={
+        **dict.fromkeys(
+            _CONTAINERS, lambda t, init, obj, args, kwargs: call_native(t, init.__get__(obj), args, kwargs)
+        ),
+        BaseException: lambda t, init, obj, args, kwargs: None,  # `__new__` did it
+    },
+)
 
 
 def new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -545,7 +555,13 @@ _KINDS: ByKind[Callable[..., Any]] = ByKind(
         functools.partial: _call_partial,
         _LRU_CACHE: lambda t, function, args, kwargs, linked: call_cached(t, function, args, kwargs),
         **dict.fromkeys(_C_FUNCTIONS, _call_in_c),
+        types.GenericAlias: lambda t, alias, args, kwargs, linked: call(t, alias.__origin__, args, kwargs, linked),
         **dict.fromkeys(OPERATORS, lambda t, function, args, kwargs, linked: call_torch(t, function, args, kwargs)),
     },
-    {type: _call_class, weakref.ref: _call_reference},
+    {
+        type: _call_class,
+        weakref.ref: _call_reference,
+        torch.nn.Module: _call_module,
+        torch.jit.ScriptModule: _call_scripted,
+    },
 )

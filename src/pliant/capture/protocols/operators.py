@@ -9,10 +9,11 @@ Source: Python's data model, "Emulating numeric types" and "Emulating container 
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -22,18 +23,21 @@ from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, is_array
 from pliant.capture.numbers.number_domains import within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
+from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import (
     DICT_TYPES,
-    MADE_ANEW,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
+    is_number,
     is_symbolic,
+    is_text,
     plain_class,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -129,26 +133,27 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
 
 
 def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: bool) -> Any:
-    if function is operator.ior and isinstance(left, dict) and t.world.is_opaque(left) and type(left) not in DICT_TYPES:
+    whole, base, other = left, base_in_c(left), base_in_c(right)
+    if function is operator.ior and base in DICT_TYPES and t.world.is_opaque(left) and type(left) is not base:
         return t.call(dict.__ior__, (left, right), {})
-    whole, joined = left, isinstance(left, _JOINED) and isinstance(right, (*_JOINED, int))
-    joined = joined and not isinstance(left, MADE_ANEW)  # the result is of the left one's class
+    joined = base in _JOINED and (other is not None or is_number(right))
     if inplace or joined:
         left = _as_c_holds_it(t, left)
     right = _as_c_holds_it(t, right) if joined else right
     left, right = t.world.adopt(left), t.world.adopt(right)
-    if isinstance(left, (list, tuple, str, bytes)) or isinstance(right, (list, tuple)):
+    if not is_fake(left) and not is_fake(right):
         right, left = concrete(right), concrete(left)
-    if isinstance(left, str) and function is operator.mod:
+    if function is operator.mod and is_text(left):
         return t.call(str.__mod__, (left, right), {})
     if not _copies_items(function, left, right):
         t.refuse_opaque(left, right)
-    if inplace and isinstance(left, (list, set, collections.deque)) and not isinstance(right, (list, set, tuple, int)):
+    if function is operator.iadd and base in (list, collections.deque):
         right = t.iterable(right)
     made = t.native(function, left, right)
     return whole if inplace and made is left else made
 
 
+# Dicts of other classes are joined to one of the left one's class.
 _JOINED = (list, set, dict)
 _COPYING = frozenset((operator.add, operator.iadd, operator.mul, operator.imul))
 _IN_ORDER = frozenset((list, tuple, collections.deque))
@@ -195,12 +200,15 @@ def ordered_methods(
     own = python_method(t, left, direct)
     other = python_method(t, right, reflected)
     found = [(own, left, right)] if own is not None else []
-    same = type(left) is type(right)
-    if other is not None and (comparing or not same):
+    if other is not None and (comparing or type(left) is not type(right)):
         overrides = comparing or other is not python_method(t, left, reflected)
-        first = not same and isinstance(right, type(left)) and overrides
-        found.insert(0 if first else len(found), (other, right, left))
+        found.insert(0 if overrides and _is_of_subclass(right, left) else len(found), (other, right, left))
     return found
+
+
+def _is_of_subclass(value: Any, other: Any) -> bool:
+    """Whether the value's class derives from the other's, and so is asked first."""
+    return type(other) in type(value).__mro__[1:]
 
 
 @ending
@@ -247,7 +255,7 @@ def by_identity(value: Any) -> bool:
 def _by_rank(left: Any, right: Any) -> list[tuple[Any, Any]]:
     """Who is asked first by a comparison."""
     pairs = [(left, right), (right, left)]
-    return pairs[::-1] if type(left) is not type(right) and isinstance(right, type(left)) else pairs
+    return pairs[::-1] if _is_of_subclass(right, left) else pairs
 
 
 def _differs(t: Tracer, obj: Any) -> Any:
@@ -268,10 +276,10 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
         return True
     if is_fake(left) and is_fake(right):
         stand_ins.check_identity(t, left, right)
-    if isinstance(left, torch.autograd.graph.Node) and isinstance(right, torch.autograd.graph.Node):
+    if all(isinstance(one, torch.autograd.graph.Node) for one in (left, right)):
         raise GraphBreak("data-dependent", "whether two functions of autograd's graph are one")
     t.world.guard_distinct(left, right)
-    if type(left) is tuple and type(right) is tuple and t.world.is_foreign(left) and t.world.is_foreign(right):
+    if {type(left), type(right)} == {tuple} and t.world.is_foreign(left) and t.world.is_foreign(right):
         return t.world.source_of(left) == t.world.source_of(right)
     return False
 
@@ -291,23 +299,12 @@ def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
 
 def _contains(t: Tracer, container: Any, item: Any) -> Any:
     """Whether the item is in the container; or the items to compare it with, one by one."""
-    world, cls = t.world, type(container)
-    if is_symbolic(item) and cls in (*DICT_TYPES, set, frozenset) and len(container) <= _FEW_KEYS:
-        return _has_number(t, container, item)
-    if (isinstance(container, dict) or cls is set and not world.has_changes(container)) and world.needs_guards(
-        container
-    ):
-        return world.contains(container, t.hashable(item))
-    if not isinstance(container, list) and (held_here := world.contents(container)) is not None:
-        return _contains(t, held_here, item)
-    if cls in (dict, set, frozenset) or cls in DICT_TYPES:
-        return bool(t.native(operator.contains, world.adopt(container), t.hashable(item)))
-    if cls in (str, bytes, range, types.MappingProxyType):
-        return bool(t.native(operator.contains, container, concrete(item)))
-    if is_fake(container):
-        raise GraphBreak("data-dependent", "membership in a tensor")
+    return _CONTAINING.of(container)(t, container, item)
+
+
+def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
-    in_c = type(items) in (list, tuple) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
+    in_c = is_several(items) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
     return bool(t.native(operator.contains, items, item)) if in_c else items
 
 
@@ -315,6 +312,48 @@ _COMPARED_IN_C = frozenset((int, float, bool, complex, str, bytes, type(None), t
 
 
 _FEW_KEYS = 32
+
+
+def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
+    """Of an object that may be a container of a class of the program's."""
+    held_here = t.world.contents(container)
+    return _among_items(t, container, item) if held_here is None else _contains(t, held_here, item)
+
+
+def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) -> bool:
+    """Of a dict or a set; `by_key`: whether one from outside is asked for the one key."""
+    if is_symbolic(item) and len(keys) <= _FEW_KEYS:
+        return _has_number(t, keys, item)
+    if by_key(t.world, keys):
+        return t.world.contains(keys, t.hashable(item))
+    return bool(t.native(operator.contains, t.world.adopt(keys), t.hashable(item)))
+
+
+def _among_keys_of_subclass(t: Tracer, mapping: Any, item: Any) -> Any:
+    outside = t.world.needs_guards(mapping)
+    return t.world.contains(mapping, t.hashable(item)) if outside else _among_items(t, mapping, item)
+
+
+def _in_tensor(t: Tracer, container: Any, item: Any) -> NoReturn:
+    raise GraphBreak("data-dependent", "membership in a tensor")
+
+
+_CONTAINING: ByKind[Callable[..., Any]] = ByKind(
+    _among_contents,
+    {
+        FakeTensor: _in_tensor,
+        **dict.fromkeys(DICT_TYPES, functools.partial(_among_keys, lambda world, keys: world.needs_guards(keys))),
+        set: functools.partial(
+            _among_keys, lambda world, keys: world.needs_guards(keys) and not world.has_changes(keys)
+        ),
+        frozenset: functools.partial(_among_keys, lambda world, keys: False),
+        **dict.fromkeys(
+            (str, bytes, range, types.MappingProxyType),
+            lambda t, container, item: bool(t.native(operator.contains, container, concrete(item))),
+        ),
+    },
+    {dict: _among_keys_of_subclass, list: _among_items},
+)
 
 
 def _has_number(t: Tracer, container: Any, item: Any) -> bool:
