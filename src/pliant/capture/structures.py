@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from torch import fx
+
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import ByKind, is_symbolic, tuple_of
 
@@ -50,6 +52,11 @@ def in_form_of(given: Any, values: Any) -> Any:
     return tuple(values) if isinstance(given, tuple) else next(iter(values))
 
 
+def parts_of(value: Any) -> Iterable[Any]:
+    """The values in a container."""
+    return _PARTS.of(value)(value)  # type: ignore[misc]
+
+
 def leaves(*values: Any) -> Iterator[Any]:
     """What is no container, in the values and the containers among them."""
     for value in values:
@@ -58,6 +65,11 @@ def leaves(*values: Any) -> Iterator[Any]:
             yield value
         else:
             yield from leaves(*parts(value))
+
+
+def argument(given: Any) -> Any:
+    """What an argument of a node is in the trace: the value of the node that computes it, or the constant."""
+    return given.meta.get("val") if isinstance(given, fx.Node) else given
 
 
 def has_symbols(*values: Any) -> bool:
@@ -81,3 +93,8 @@ def mapped(value: Any, leaf: Callable[[Any], Any], within: frozenset[int] = froz
 
 
 _SEQUENCES = [_MADE.of([]), _MADE.of(())]
+
+
+def made_like(value: Any, parts: list[Any]) -> Any:
+    """A list, a tuple, a dict or a slice of the value's class with these parts."""
+    return _MADE.of(value)(value, parts)  # type: ignore[misc]

@@ -8,11 +8,10 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
@@ -21,29 +20,19 @@ from pliant.capture.iterators.carried import own_items
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import operators, subscripts
 from pliant.capture.protocols.iteration import hashables
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete
+from pliant.capture.value_kinds import DICT_TYPES, ByKind, concrete
 from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
-_READ_ONLY_DICT = frozenset(("get", "__getitem__", "__contains__"))
-
-
 def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """A method of a mutable container: reads of outside dicts are guarded one key at a time, the rest adopts the container."""
-    if isinstance(receiver, dict) and t.world.needs_guards(receiver):
-        if name in _READ_ONLY_DICT:
-            return _read_foreign_dict(t, receiver, name, args)
-        if name == "__setitem__":
-            t.world.dict_set(receiver, t.hashable(args[0]), args[1])
-            return None
-        if name == "__len__":
-            return operators.length(t, receiver)
-    if isinstance(receiver, list) and name == "__getitem__":
-        return (
-            t.subscript(receiver, args[0]) if type(receiver) is list else subscripts.sequence_item(t, receiver, args[0])
-        )
+    base: Any = base_in_c(receiver)
+    if base in DICT_TYPES and name in _KEY_BY_KEY and t.world.needs_guards(receiver):
+        return _KEY_BY_KEY[name](t, receiver, *args)
+    if name == "__getitem__" and base in _ITEMS:
+        return _ITEMS[base](t, receiver, *args)
     if name in ("append", "add") and len(args) == 1:
         value = t.hashable(args[0]) if name == "add" else args[0]
         if t.world.add_unread(receiver, [value]):
@@ -52,17 +41,14 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if name == "sort" and type(receiver) is list:
         receiver[:] = in_order(t, list(receiver), kwargs)
         return None
-    if name == "__getitem__" and isinstance(receiver, dict) and type(receiver) not in MUTABLE_CONTAINERS:
-        return subscripts.dict_item(t, receiver, *args)
     if t.world.is_opaque(receiver):
         if name in ATTRIBUTE_METHODS:
             return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
         return _call_on_contents(t, receiver, name, args, kwargs)
-    method = getattr(receiver, name)
-    if isinstance(method, types.MethodType):  # a subclass' own method: what was asked for is the base class'
-        method = functools.partial(getattr(base_in_c(receiver), name), receiver)
+    is_derived = base not in (None, type(receiver))  # perhaps with a method of its own: the base class' was asked for
+    method = functools.partial(getattr(base, name), receiver) if is_derived else getattr(receiver, name)
     args = _arguments(t, receiver, name, args)
-    if isinstance(receiver, collections.deque):
+    if base is collections.deque:
         kwargs = {k: concrete(v) if k == "maxlen" else t.iterable(v) for k, v in kwargs.items()}
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
@@ -72,9 +58,9 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
 
 def _call_on_contents(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """A method in C of a container from outside of a class of the program's: of what it holds, where that is all it asks."""
-    if isinstance(receiver, list) and name in ("__iter__", "__reversed__"):
-        return own_items(t, receiver, method=name)
     base = base_in_c(receiver)
+    if base is list and name in ("__iter__", "__reversed__"):
+        return own_items(t, receiver, method=name)
     asked = _ASKED if base is collections.OrderedDict and name not in _VIEWS else ()
     known = name in _OF_CONTENTS.get(base, ()) and not any(t.world.python_function(type(receiver), n) for n in asked)
     held_here = t.world.contents(receiver) if known else None
@@ -107,11 +93,11 @@ def _as_it_is(t: Tracer, value: Any) -> Any:
 
 def _other_set(t: Tracer, value: Any) -> Any:
     """The operand of an operator of sets, which takes no other iterables."""
-    return hashables(t, value) if issubclass(type(value), (set, frozenset)) else value
+    return hashables(t, value) if _is_set.of(value) else value
 
 
 def _other_dict(t: Tracer, value: Any) -> Any:
-    return t.mapping(value) if issubclass(type(value), dict) else value
+    return t.mapping(value) if base_in_c(value) in DICT_TYPES else value
 
 
 def _number(t: Tracer, value: Any) -> Any:
@@ -126,6 +112,7 @@ def _items(t: Tracer, value: Any) -> Any:
     return t.iterable(value)
 
 
+_is_set = ByKind(False, families=dict.fromkeys((set, frozenset), True))
 Convert = Callable[["Tracer", Any], Any]
 _PAIRS = functools.partial(pairs_or_mapping, by_keys=False)
 _PAIRS_BY_KEYS = functools.partial(pairs_or_mapping, by_keys=True)
@@ -158,18 +145,21 @@ _ARGUMENTS: ByKind[dict[str, tuple[Convert, ...]]] = ByKind(
 def _arguments(t: Tracer, receiver: Any, name: str, args: Args) -> Args:
     """The arguments of a method as C code gets them."""
     rows: Iterable[Convert] = _ARGUMENTS.of(receiver).get(name, ())
-    if not rows and issubclass(type(receiver), (set, frozenset)):
+    if not rows and _is_set.of(receiver):
         rows = itertools.repeat(_other_set if name.startswith("__") and name != "__init__" else hashables)
     return tuple([convert(t, value) for convert, value in zip(itertools.chain(rows, itertools.repeat(_as_it_is)), args)])
 
 
-def _read_foreign_dict(t: Tracer, receiver: dict[Any, Any], name: str, args: Args) -> Any:
-    key = t.hashable(args[0])
-    if name == "__contains__":
-        return t.world.contains(receiver, key)
-    value = t.world.dict_get(receiver, key)
-    if value is not MISSING:
-        return t.world.resolve(value)
-    if name == "get":
-        return args[1] if len(args) > 1 else None
-    raise Raised(KeyError(key))
+def _get(t: Tracer, mapping: Any, key: Any, default: Any = None) -> Any:
+    value = t.world.dict_get(mapping, t.hashable(key))
+    return default if value is MISSING else t.world.resolve(value)
+
+
+# Methods of a dict from outside of which only some keys are read.
+_KEY_BY_KEY: dict[str, Callable[..., Any]] = {
+    "get": _get,
+    "__contains__": lambda t, mapping, key: t.world.contains(mapping, t.hashable(key)),
+    "__setitem__": lambda t, mapping, key, value: t.world.dict_set(mapping, t.hashable(key), value),
+    "__len__": operators.length,
+}
+_ITEMS: dict[type, Callable[..., Any]] = {**dict.fromkeys(DICT_TYPES, subscripts.dict_item), list: subscripts.list_item}

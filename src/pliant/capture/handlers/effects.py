@@ -15,8 +15,9 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
-from pliant.capture.value_kinds import is_symbolic, is_text, tuple_of, varying
+from pliant.capture.value_kinds import is_symbolic, is_text, varying
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.sources import MethodSource
@@ -61,10 +62,7 @@ def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
     if id(value) in within:
         raise GraphBreak("side-effect-call", f"output of a {type(value).__name__} that holds itself")
     inner = within | {id(value)}
-    if type(value) is dict:
-        return {key: _snapshot(t, item, inner) for key, item in value.items()}
-    items = [_snapshot(t, item, inner) for item in value]
-    return items if type(value) is list else tuple_of(type(value), items)
+    return made_like(value, [_snapshot(t, item, inner) for item in parts_of(value)])
 
 
 def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:

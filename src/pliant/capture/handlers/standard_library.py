@@ -27,7 +27,6 @@ import struct
 import sys
 import threading
 import types
-import typing
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -41,10 +40,11 @@ from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, root_of_number
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_numpy_scalar
+from pliant.capture.value_kinds import ByKind, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource
 
 if TYPE_CHECKING:
+    from pliant.capture.outside.world import World
     from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
@@ -69,9 +69,7 @@ _MISSING = object()
 
 def _plain(t: Tracer, value: Any) -> Any:
     """The value without symbolic numbers and containers from outside; `_MISSING` if it is not plain."""
-    if type(value) in PLAIN_TYPES:
-        return concrete(value)
-    value = t.world.adopt(t.world.resolve(value))
+    value = t.world.adopt(t.world.resolve(concrete(value)))
     cls = type(value)
     if cls in _PLAIN or is_numpy_scalar(value) or cls is type and value.__module__ == "numpy":
         return value
@@ -85,17 +83,10 @@ def _plain(t: Tracer, value: Any) -> Any:
 
 
 def call_object(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A call of an object in C that is a function by nature (NumPy's, `functools.cmp_to_key`'s)."""
-    if type(function) is _KEY:
-        return t.native(function, *args)
-    if type(function) is typing.NewType:
-        return args[0]
+    """A call of an object in C that is a function by nature, as NumPy's are."""
     if (drawn := call_numpy_random(t, function, args, kwargs)) is not NotImplemented:
         return drawn
     return fold(t, function, args, kwargs)
-
-
-_KEY = type(functools.cmp_to_key(max))
 
 
 def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -209,28 +200,40 @@ IN_TIME_ZONES = frozenset(("astimezone", "ctime", "fromtimestamp", "strftime", "
 
 def call_value_method(t: Tracer, receiver: Any, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A method of an immutable object, or of one that the trace made; NotImplemented for others."""
-    own = isinstance(receiver, _OBJECTS) and id(receiver) in t.world.made
-    if not own and not isinstance(receiver, VALUES) and not is_numpy_scalar(receiver):
-        return NotImplemented
-    if isinstance(receiver, types.MappingProxyType) and t.world.is_opaque(receiver):
+    if not _IS_COMPUTED_WITH.of(receiver)(t.world, receiver):
         return NotImplemented
     name = getattr(bound, "__name__", "")
     if name in ("now", "today", "utcnow"):
         return NotImplemented
     if name in IN_TIME_ZONES:
         t.process_bound = f"{name} asks for the time zone, or the locale"
-    values = [_giving_plain(t, a) if isinstance(a, _FUNCTIONS) else t.plain(a) for a in args]
-    t.refuse_opaque(*(v for a, v in zip(args, values, strict=True) if not isinstance(a, _FUNCTIONS)))
+    values = [_PASSED.of(a)(t, a) for a in args]
     return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})
 
 
-_FUNCTIONS = (types.FunctionType, types.MethodType)
+def _passed_plain(t: Tracer, value: Any) -> Any:
+    value = t.plain(value)
+    t.refuse_opaque(value)
+    return value
 
 
 def _giving_plain(t: Tracer, function: Any) -> Callable[..., Any]:
     """A function of the program for C code that uses its results: `re.sub` joins them."""
     called = t.reentrant(function)
     return lambda *args: t.plain(called(*args))
+
+
+_PASSED: ByKind[Callable[..., Any]] = ByKind(
+    _passed_plain, dict.fromkeys((types.FunctionType, types.MethodType), _giving_plain)
+)
+_IS_COMPUTED_WITH: ByKind[Callable[[World, Any], bool]] = ByKind(
+    lambda world, value: is_numpy_scalar(value),
+    families={
+        **dict.fromkeys(VALUES, lambda world, value: True),
+        types.MappingProxyType: lambda world, value: not world.is_opaque(value),
+        **dict.fromkeys(_OBJECTS, lambda world, value: id(value) in world.made),
+    },
+)
 
 
 # ---- functions that make classes: the class serves all calls

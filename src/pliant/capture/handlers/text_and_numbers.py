@@ -29,7 +29,7 @@ from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.structures import has_symbols
-from pliant.capture.value_kinds import concrete, is_number, is_numpy_scalar, is_symbolic, is_text, varying
+from pliant.capture.value_kinds import ByKind, concrete, is_number, is_numpy_scalar, is_symbolic, is_text, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
@@ -61,8 +61,8 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
         return value
     if is_symbolic(value) and (text := text_of(value, "")) is not None:
         return text
-    if isinstance(value, BaseException) and not isinstance(value, _OWN_TEXT):
-        return _exception_text(t, function, value)
+    if (text_of_error := _TEXTS_OF_ERRORS.of(value)) is not None:
+        return text_of_error(t, function, value)
     note_order(t, value)
     value = t.internalize(value)
     if not t.world.is_opaque(value):
@@ -136,7 +136,8 @@ _BRACKETS: dict[type, tuple[str, str]] = {
 
 
 def _elements(container: Any) -> Iterable[Any]:
-    return itertools.chain(container, container.values()) if type(container) is dict else container
+    pairs = _PAIRS.of(container)(container)
+    return container if pairs is None else itertools.chain(*pairs)
 
 
 def _holds_numbers_that_vary(value: Any, depth: int = 0) -> bool:
@@ -155,13 +156,20 @@ def _container_text(t: Tracer, value: Any) -> str:
         return t.call(repr, (item,), {})  # type: ignore[no-any-return]
 
     left, right = _BRACKETS[type(value)]
-    if type(value) is dict:
-        pairs = [join(": ", (text(k), text(v))) for k, v in value.items()]
-        return left + join(", ", pairs) + right  # type: ignore[no-any-return]
-    if type(value) is collections.deque and value.maxlen is not None:
-        right = f"], maxlen={value.maxlen})"
-    end = "," * (type(value) is tuple and len(value) == 1) + right
-    return left + join(", ", [text(v) for v in value]) + end  # type: ignore[no-any-return]
+    right = _ENDS.of(value)(value) or right
+    pairs = _PAIRS.of(value)(value)
+    texts = [text(v) for v in value] if pairs is None else [join(": ", [text(k), text(v)]) for k, v in pairs]
+    return left + join(", ", texts) + right  # type: ignore[no-any-return]
+
+
+_PAIRS: ByKind[Callable[[Any], Any]] = ByKind(lambda value: None, {dict: dict.items})
+_ENDS: ByKind[Callable[[Any], str | None]] = ByKind(
+    lambda value: None,
+    {
+        tuple: lambda value: ",)" if len(value) == 1 else None,
+        collections.deque: lambda value: None if value.maxlen is None else f"], maxlen={value.maxlen})",
+    },
+)
 
 
 def _ordered_dict_text(t: Tracer, value: Any) -> list[Any]:
@@ -201,9 +209,6 @@ _NAMED: dict[type, Callable[[Any, Any], list[Any]]] = {
 }
 
 
-_OWN_TEXT = (OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)  # not from `args` alone
-
-
 def _exception_text(t: Tracer, function: Any, error: BaseException) -> Any:
     """What most exceptions show: their arguments."""
     arguments = t.get_attr(error, "args")
@@ -214,6 +219,13 @@ def _exception_text(t: Tracer, function: Any, error: BaseException) -> Any:
     return join("", [type(error).__name__, "(", join(", ", parts), ")"])
 
 
+_TEXTS_OF_ERRORS: ByKind[Callable[..., Any] | None] = ByKind(
+    None,
+    families={
+        BaseException: _exception_text,
+        **dict.fromkeys((OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)),  # not from `args` alone
+    },
+)
 # Methods written in C show the address of their object.
 _OF_AN_OBJECT = (types.BuiltinMethodType, types.MethodWrapperType)
 

@@ -7,15 +7,16 @@ Holds:  a guard says that the range is not empty.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import fx
 
-from pliant.capture.structures import as_tuple
+from pliant.capture.structures import argument, as_tuple
 from pliant.capture.value_kinds import concrete, plain_class
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import is_fake
 
 _ENDS = {"max": True, "amax": True, "min": False, "amin": False}
 # They keep each element, at least once.
@@ -28,31 +29,24 @@ _KEEPING = frozenset(
 def end_of_range(node: fx.Node) -> Any:
     """The number; None where it is not one of a range."""
     largest = _ENDS.get(name_of_target(node))
-    if largest is None or len(node.args) != 1 or node.kwargs or not isinstance(node.args[0], fx.Node):
+    if largest is None or len(node.args) != 1 or node.kwargs or not is_fake(argument(node.args[0])):
         return None
     ends = _ends(node.args[0])
     if ends is None:
         return None
     start, end = ends
-    return (end - 1 if largest else start) if concrete(_size(node.args[0]) > 0) else None
+    return (end - 1 if largest else start) if concrete(math.prod(argument(node.args[0]).size_) > 0) else None
 
 
 def is_end_of_range(node: fx.Node) -> bool:
     return name_of_target(node) in _ENDS and len(node.args) == 1 and not node.kwargs and bool(_ends(node.args[0]))
 
 
-def _size(node: fx.Node) -> Any:
-    size: Any = 1
-    for one in node.meta["val"].size_:
-        size = size * one
-    return size
-
-
 def _ends(node: Any) -> tuple[Any, Any] | None:
     """Where the range starts and ends that a node holds the elements of."""
     while isinstance(node, fx.Node) and node.op in ("call_function", "call_method"):
         value = node.meta.get("val")
-        if type(value) is not FakeTensor or value.dtype_ is not torch.int64 or value._version > 0:
+        if not is_fake(value) or value.dtype_ is not torch.int64 or value._version > 0:
             return None
         if name_of_target(node) == "arange":
             return _ends_of_arange(node)
@@ -63,7 +57,7 @@ def _ends(node: Any) -> tuple[Any, Any] | None:
 
 
 def _ends_of_arange(node: fx.Node) -> tuple[Any, Any] | None:
-    given = [one.meta["val"] if isinstance(one, fx.Node) else one for one in node.args]
+    given = list(map(argument, node.args))
     if not 1 <= len(given) <= 2 or not {*node.kwargs} <= {"dtype", "device"}:
         return None
     if not {int}.issuperset(map(plain_class, given)):

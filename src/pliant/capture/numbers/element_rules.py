@@ -19,7 +19,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from pliant.capture.structures import as_tuple, several
+from pliant.capture.structures import argument, as_tuple, several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
 from pliant.records import dataclass
 from pliant.symbolic.expr import Apply
@@ -231,8 +231,7 @@ def _item_of(node: fx.Node, value: Grid, index: Any) -> Any:
 
 
 def _is_mask(node: fx.Node) -> bool:
-    index = node.args[1]
-    return isinstance(index, fx.Node) and getattr(index.meta["val"], "dtype_", None) is torch.bool
+    return getattr(argument(node.args[1]), "dtype_", None) is torch.bool
 
 
 def _attribute(node: fx.Node, value: Grid, name: str) -> Grid:
@@ -342,7 +341,7 @@ def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Ca
 
 def _term(number: Any) -> Any:
     """What an element adds to the others: a truth is 0 or 1."""
-    return number if type(number) is Ratio else _whole(number)
+    return _RATIO.get(type(number), _whole)(number)
 
 
 def _folded(function: Callable[[Any, Any], Any], first: Any = None) -> Callable[[list[Any]], list[Any]]:

@@ -17,6 +17,7 @@ import re
 import reprlib
 import sys
 import types
+import typing
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -555,6 +556,8 @@ _KINDS: ByKind[Callable[..., Any]] = ByKind(
         functools.partial: _call_partial,
         _LRU_CACHE: lambda t, function, args, kwargs, linked: call_cached(t, function, args, kwargs),
         **dict.fromkeys(_C_FUNCTIONS, _call_in_c),
+        type(functools.cmp_to_key(max)): lambda t, key, args, kwargs, linked: t.native(key, *args, **kwargs),
+        typing.NewType: lambda t, new_type, args, kwargs, linked: args[0],
         types.GenericAlias: lambda t, alias, args, kwargs, linked: call(t, alias.__origin__, args, kwargs, linked),
         **dict.fromkeys(OPERATORS, lambda t, function, args, kwargs, linked: call_torch(t, function, args, kwargs)),
     },

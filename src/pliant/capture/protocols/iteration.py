@@ -118,8 +118,6 @@ def next_value(t: Tracer, iterator: Any) -> Any:
 def send(t: Tracer, iterator: Any, value: Any) -> Any:
     """iterator.send(value), or next() for None."""
     iterator = own(t, iterator)
-    if isinstance(iterator, TracedGenerator):
-        return t.native(iterator.send, value)
     if value is None:
         return next_value(t, iterator)
     return t.call(t.get_attr(iterator, "send"), (value,), {})

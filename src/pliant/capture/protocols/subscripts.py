@@ -102,6 +102,11 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
     return t.world.bring(t.native(base.__getitem__, container, index), ItemSource(source, index, base.__name__))
 
 
+def list_item(t: Tracer, container: Any, key: Any) -> Any:
+    """list.__getitem__, of an instance of a subclass too"""
+    return (_plain_list_item if type(container) is list else sequence_item)(t, container, key)
+
+
 def known_length(t: Tracer, container: Any) -> int:
     """The length, under a guard, of an instance of a subclass of list or tuple from outside."""
     if python_method(t, container, "__len__") is not None:

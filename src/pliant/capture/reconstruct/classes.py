@@ -16,7 +16,7 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
-from pliant.capture.value_kinds import CONSTANT_TYPES
+from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held
@@ -106,10 +106,8 @@ _PLAIN = {
 
 def _parts(value: Any) -> list[Any] | None:
     """What else must be the same in each call; None if the value itself is made or changed by calls."""
-    for cls, parts in _PARTS.items():
-        if isinstance(value, cls):
-            return parts(value)
-    return None
+    found = _PARTS.of(value)
+    return None if found is None else found(value)
 
 
 def _of_function(function: types.FunctionType) -> list[Any]:
@@ -125,13 +123,16 @@ def _is_empty(cell: types.CellType) -> bool:
     return False
 
 
-_PARTS: dict[type, Callable[[Any], list[Any]]] = {
-    types.FunctionType: _of_function,
-    staticmethod: lambda v: [v.__func__],
-    classmethod: lambda v: [v.__func__],
-    property: lambda v: [v.fget, v.fset, v.fdel],
-    functools.cached_property: lambda v: [v.func],
-    enum.Enum: lambda v: [v._value_],
-    tuple: list,
-    frozenset: list,
-}
+_PARTS: ByKind[Callable[[Any], list[Any]] | None] = ByKind(
+    None,
+    families={
+        types.FunctionType: _of_function,
+        staticmethod: lambda v: [v.__func__],
+        classmethod: lambda v: [v.__func__],
+        property: lambda v: [v.fget, v.fset, v.fdel],
+        functools.cached_property: lambda v: [v.func],
+        enum.Enum: lambda v: [v._value_],
+        tuple: list,
+        frozenset: list,
+    },
+)

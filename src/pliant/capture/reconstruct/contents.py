@@ -13,21 +13,27 @@ from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.instances import fills_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED
+from pliant.capture.value_kinds import ByKind
 
 
 def _methods(b: Statements, obj: Any) -> str:
     """The class whose methods change the container without running code of a subclass."""
-    for base in (collections.OrderedDict, dict, list, set, collections.deque, bytearray):
-        if isinstance(obj, base):
-            return b.names(base) if base not in (dict, list, set, bytearray) else base.__name__
-    raise CannotReconstruct("container", obj)
+    base = _BASES.of(obj)
+    if base is None:
+        raise CannotReconstruct("container", obj)
+    return base.__name__ if base.__module__ == "builtins" else b.names(base)
+
+
+_BASES: ByKind[type | None] = ByKind(
+    None, families={cls: cls for cls in (collections.OrderedDict, dict, list, set, collections.deque, bytearray)}
+)
 
 
 _PLAIN_KEYS = frozenset((int, str, bytes, bool, type(None)))
 
 
 def extended(b: Statements, obj: Any, values: Any) -> str:
-    method = "update" if isinstance(obj, set) else "extend"
+    method = "update" if _BASES.of(obj) is set else "extend"
     return f"{_methods(b, obj)}.{method}({b.value(obj)}, [{b.items(values)}])"
 
 

@@ -17,7 +17,7 @@ import torch
 from torch.overrides import get_default_nowrap_functions
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import tuple_of
+from pliant.capture.structures import made_like
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 from pliant.torch_adapter import dispatch_of_tensor, no_torch_function
@@ -113,8 +113,7 @@ def _converted(t: Tracer, value: Any, cls: type, inputs: tuple[Any, ...]) -> Any
     if cls is torch.Tensor or isinstance(value, cls):
         return value
     if type(value) in (list, tuple) or hasattr(value, "n_sequence_fields"):  # eager looks into nothing else
-        items = [_converted(t, one, cls, inputs) for one in value]
-        return items if type(value) is list else tuple_of(type(value), items)
+        return made_like(value, [_converted(t, one, cls, inputs) for one in value])
     if not is_fake(value):
         return value
     return t.recorder.as_class(value, cls) if any(value is one for one in _each(inputs)) else with_class(t, value, cls)

@@ -26,7 +26,7 @@ from pliant.capture.protocols.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.recording import checkpointed
 from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.symbol_nodes import SymbolNodes
-from pliant.capture.structures import is_several, leaves, several
+from pliant.capture.structures import is_several, leaves, mapped, several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
@@ -171,14 +171,15 @@ class Recorder(TorchFunctionMode):
             result = self._run(func, args, kwargs)
         finally:
             drew, mode.draws = mode.draws, before or mode.draws
-        if type(func) in OPERATORS:
+        is_operator = type(func) in OPERATORS
+        if is_operator:
             func = differentiable_form(mode, func, args, kwargs, result)
         if func in _MADE_OF_NUMBERS and torch.get_default_dtype() is not self.default_dtype:
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
         if not drew and not writes and "empty" not in name:
             self.elements.constants.note(result)
         returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
-        if returns or result is None and (_has_tensor(args) or is_random(func) or type(func) in OPERATORS):
+        if returns or result is None and (_has_tensor(args) or is_random(func) or is_operator):
             self.record(func, args, kwargs, result)
         return result
 
@@ -222,16 +223,16 @@ class Recorder(TorchFunctionMode):
 
     def _constants(self, value: Any) -> Any:
         """The arguments with constants in place of fakes; None if one is not known."""
-        if is_fake(value):
-            return self.elements.constants.of(value)
-        if type(value) in (tuple, list):
-            items = [v if v is None else self._constants(v) for v in value]
-            unknown = any(new is None and old is not None for new, old in zip(items, value))
-            return None if unknown else type(value)(items)
-        if type(value) is dict:
-            found = {k: v if v is None else self._constants(v) for k, v in value.items()}
-            return None if any(found[k] is None and value[k] is not None for k in value) else found
-        return value if isinstance(value, (int, float, bool, str, torch.dtype, torch.device)) else None
+        try:
+            return mapped(value, self._constant)
+        except _NotKnown:
+            return None
+
+    def _constant(self, value: Any) -> Any:
+        known = None if value is None else _CONSTANTS.of(value)(self, value)
+        if known is None and value is not None:
+            raise _NotKnown
+        return known
 
     def _number(self, value: Any) -> Any:
         """The integer that a 0-d tensor is known to hold; any other value as it is."""
@@ -249,7 +250,7 @@ class Recorder(TorchFunctionMode):
 
     def _with_numbers(self, values: Any) -> Any:
         """The arguments with integers in place of the 0-d tensors that hold them."""
-        return type(values)(self._with_numbers(v) if type(v) in (tuple, list) else self._size(v) for v in values)
+        return mapped(values, self._size)
 
     def _item(self, func: Any, args: tuple[Any, ...]) -> Any:
         if (number := self.inputs.item(args[0])) is not None:
@@ -414,8 +415,6 @@ class Recorder(TorchFunctionMode):
             if type(value).__name__ in ("bool_", "bool"):
                 raise GraphBreak("unknown-call", "a truth of NumPy, which PyTorch takes for a float or a flag")
             return value.item()
-        if type(value) is _KIND:
-            return f"{value.__module__}.{value.__name__}"
         if isinstance(value, fx.node.base_types):
             return value
         return _DTYPES[value] if isinstance(value, type) and value in _DTYPES else self.constant(value)
@@ -466,6 +465,7 @@ _AS_NODES: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
         **dict.fromkeys((int, float, bool, str, type(None), torch.dtype, torch.device), lambda recorder, value: value),
         **dict.fromkeys(SYMBOLIC_TYPES, lambda recorder, value: recorder.symbols.node(value)),
         list: lambda recorder, value: [recorder.to_nodes(v) for v in value],
+        _KIND: lambda recorder, value: f"{value.__module__}.{value.__name__}",
         slice: lambda recorder, value: slice(*map(recorder.to_nodes, (value.start, value.stop, value.step))),
     },
     {
@@ -475,6 +475,17 @@ _AS_NODES: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
         Tensor: Recorder._refuse_real,
     },
 )
+
+
+_CONSTANTS: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
+    lambda recorder, value: None,
+    {FakeTensor: lambda recorder, value: recorder.elements.constants.of(value)},
+    dict.fromkeys((int, float, str, torch.dtype, torch.device), lambda recorder, value: value),
+)
+
+
+class _NotKnown(Exception):
+    """An argument is no constant."""
 
 
 def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:
