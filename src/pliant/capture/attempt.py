@@ -22,7 +22,7 @@ from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.ops import effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
-from pliant.capture.frame import Frame, Yielded
+from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import CannotCapture, CastsKept, CastsMeet, GraphBreak, Raised, StartAgain, Stopped
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
@@ -113,7 +113,7 @@ class _Attempt:
                     raise self.t.failure
                 if self.t.lock is not None and self.t.lock.depth:
                     return self._before_lock("a lock stays held where the function ends", self.t.lock.where)
-                return self._finish(result if isinstance(result, Return) else Return(result), before)
+                return self._finish(result, before)
         except GraphBreak as stop:
             pass_on(stop)
             found = self._broken(stop.reason(self._break_location()))
@@ -138,7 +138,7 @@ class _Attempt:
             return self._finish(found, before)
 
     # ---- starting
-    def _start(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _start(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Return:
         outside = sys.exc_info()[1]
         if outside is not None:
             self.t.current_exception = self.t.world.bring(outside, HandledSource())
@@ -148,7 +148,7 @@ class _Attempt:
             case ResumeRoot():
                 return self._resume_root(self.root, args)
 
-    def _call_root(self, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _call_root(self, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Return:
         world = self.t.world
         world.hold(fn, getattr(fn, "__qualname__", type(fn).__name__))
         if isinstance(fn, types.MethodType):
@@ -156,9 +156,9 @@ class _Attempt:
             world.hold(fn.__self__, "self")
         traced = tuple(world.bring(a, s) for a, s in zip(args, argument_sources(fn, len(args)), strict=True))
         keywords = {k: world.bring(v, KwargSource(k)) for k, v in kwargs.items()}
-        return self.t.call(fn, traced, keywords, linked=True)
+        return Return(self.t.call(fn, traced, keywords, linked=True))
 
-    def _resume_root(self, root: ResumeRoot, args: Sequence[Any]) -> Any:
+    def _resume_root(self, root: ResumeRoot, args: Sequence[Any]) -> Return:
         t, world, point = self.t, self.t.world, root.point
         world.hold(root.globals, "")
         cells = {}
@@ -182,14 +182,14 @@ class _Attempt:
         frame.ip = frame.program.index_of(point.offset)
         suspended = started(frame) if is_generator(frame.code) else None
         if suspended is None:
-            return frame.run().value
+            return Return(frame.run().value)
         suspended.running = True
         result = frame.run()
         suspended.running = False
-        if isinstance(result, Yielded):
+        if result.yields:
             return Return(result.value, suspended)
         suspended.finished = True
-        return (result.value,)
+        return Return((result.value,))
 
     # ---- breaking
     def _break_location(self) -> SourceLocation | None:

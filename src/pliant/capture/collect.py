@@ -128,19 +128,22 @@ def _marked_locals(program: Program, values: dict[str, Any], times_reached: Call
     """Only generators are carried in locals; not where the program could look at all of them."""
     if looks_at_locals(program):
         return values
-    return {k: _carry(v, times_reached) if type(v) is TracedGenerator else v for k, v in values.items()}
+    return {k: _carry_generator(v, times_reached) for k, v in values.items()}
 
 
 def _carry(value: Any, times_reached: Callable[[Any], int], is_next: bool = False) -> Any:
-    if type(value) is not TracedGenerator:
-        return Carry(value, is_next) if can_be_carried(value, times_reached) else value
-    if not value.started or value.finished or times_reached(value) != 1:
+    return Carry(value, is_next) if can_be_carried(value, times_reached) else _carry_generator(value, times_reached)
+
+
+def _carry_generator(value: Any, times_reached: Callable[[Any], int]) -> Any:
+    started = type(value) is TracedGenerator and value.started and not value.finished
+    if not started or times_reached(value) != 1:
         return value
     frame = value.frame
     delegate = frame.delegate()
     frame.stack[:] = _marked(frame.program, frame.op.offset, frame.stack, times_reached)
-    if type(delegate) is TracedGenerator:
-        frame.stack[-1] = _carry(delegate, times_reached)
+    if (carried := _carry_generator(delegate, times_reached)) is not delegate:
+        frame.stack[-1] = carried
     frame.locals = _marked_locals(frame.program, frame.locals, times_reached)
     return Carry(value)
 

@@ -271,8 +271,9 @@ def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
         owner = writer.read(one.source)
         parts = [_drawn_argument(writer, a) for a in one.args]
         parts += [f"{name}={_drawn_argument(writer, value)}" for name, value in one.kwargs.items()]
-        called = f"{owner}.{one.method}" if isinstance(one.method, str) else writer.names(one.method)
-        call = f"{called}({', '.join(parts if isinstance(one.method, str) else [owner, *parts])})"
+        is_method = isinstance(one.method, str)
+        called = f"{owner}.{one.method}" if is_method else writer.names(one.method)
+        call = f"{called}({', '.join(parts if is_method else [owner, *parts])})"
         if one.is_array:
             call = f"{writer.names(torch.as_tensor, 'as_tensor')}({call})"
         sources = [DrawSource(index)] if one.count is None else [DrawSource(index, i) for i in range(one.count)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pliant.capture import tracebacks
 from pliant.capture.bytecode.decode import Op, Program, decode
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Returned:
+    yields: ClassVar[bool] = False
     value: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Yielded:
+    yields: ClassVar[bool] = True
     value: Any
 
 

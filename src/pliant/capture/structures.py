@@ -5,7 +5,7 @@ Holds:  a kind of container is a row here; nothing of the program runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from torch import fx
@@ -65,6 +65,11 @@ def leaves(*values: Any) -> Iterator[Any]:
             yield value
         else:
             yield from leaves(*parts(value))
+
+
+def consists_of(value: Any, classes: Container[type]) -> bool:
+    """Whether the value is of one of the classes, or a tuple of such values."""
+    return all(consists_of(part, classes) for part in value) if type(value) is tuple else type(value) in classes
 
 
 def argument(given: Any) -> Any:

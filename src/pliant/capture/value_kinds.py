@@ -19,6 +19,7 @@ import torch
 
 from pliant.capture.graph_breaks import Raised, needs_value
 from pliant.errors import DataDependentError
+from pliant.guards.standard import standard_globals
 
 CONSTANT_TYPES: frozenset[type] = frozenset(
     (
@@ -114,6 +115,18 @@ def function_of(member: Any) -> types.FunctionType | None:
     """The Python function that a member of a class is, or that its `classmethod` or `staticmethod` holds; else None."""
     function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
     return function if isinstance(function, types.FunctionType) else None
+
+
+def is_of_program(member: Any) -> bool:
+    """Whether a member of a class is a Python function that neither PyTorch nor the standard library has."""
+    function = function_of(member)
+    return function is not None and not standard_globals(function.__globals__)
+
+
+def module_of(function: types.FunctionType) -> str:
+    """The name of the module that the function was written in; none where its globals have none."""
+    name = function.__globals__.get("__name__")
+    return name if isinstance(name, str) else ""
 
 
 def class_name(value: Any) -> str:

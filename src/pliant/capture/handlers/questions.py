@@ -137,9 +137,10 @@ _OWN_CHECKS = frozenset(("abc", "collections", "contextlib", "enum", "numbers", 
 
 def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
     """The bases of the class stay as they are, and so do the classes registered with an abstract one."""
-    if isinstance(cls, type):
+    bases = cls.__mro__ if isinstance(cls, type) else ()
+    if bases:
         t.world.type_lookup(cls, "__class__")  # any name: the guard compares `__mro__` too
-    if isinstance(wanted, abc.ABCMeta) and not (isinstance(cls, type) and wanted in cls.__mro__):
+    if isinstance(wanted, abc.ABCMeta) and wanted not in bases:
         t.world.type_lookup(wanted, "__class__")
         token = t.cache_token
         if token is None or token != abc.get_cache_token():

@@ -22,6 +22,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.numbers.arrays import constant_array, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import wrap_scalar
+from pliant.capture.structures import leaves
 from pliant.capture.trace import Draw, DrawnState
 from pliant.capture.value_kinds import is_numpy_scalar
 from pliant.guards.sources import DrawSource, held
@@ -88,10 +89,11 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
     if id(generator) in t.world.made:
         return _given(t, t.native(getattr(generator, name), *values, **named))
     source = t.world.source_of(generator) or held(generator, "random")
+    is_pythons = type(generator) is random.Random
     if name in _STATES:
         return _set_state(t, Draw(source, name, values, named))
     try:
-        range_ = _NUMBERS[name](*values, **named) if name in _NUMBERS and type(generator) is random.Random else _ANY
+        range_ = _NUMBERS[name](*values, **named) if name in _NUMBERS and is_pythons else _ANY
         example = (
             shuffled(copy.copy(generator), values[0])
             if name == "shuffle"
@@ -101,7 +103,7 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
         raise GraphBreak("random-state", f"{name} of a random generator with these arguments") from None
     if name == "shuffle":
         own = t.world.adopt(t.world.resolve(args[0]))
-        if type(generator) is not random.Random or type(own) is not list:
+        if not is_pythons or type(own) is not list:
             raise GraphBreak("random-state", f"shuffle of a {type(own).__name__}")
         own[:] = _drawn(t, Draw(source, shuffled, values, named), example, range_)
         return None
@@ -109,9 +111,10 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
 
 
 def _is_plain(value: Any) -> bool:
-    if type(value) in (list, tuple):
-        return all(map(_is_plain, value))
-    return type(value) in (int, float, str, bool, type(None), range, type, DrawnState) or is_numpy_scalar(value)
+    return all(type(one) in _PLAIN or is_numpy_scalar(one) for one in leaves(value))
+
+
+_PLAIN = frozenset((int, float, str, bool, type(None), range, type, DrawnState))
 
 
 def shuffled(generator: random.Random, values: list[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.torch_calls import call_torch, constant_answers
-from pliant.guards.standard import standard_globals
+from pliant.capture.value_kinds import is_of_program, module_of
 from pliant.tables import Table
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ ALL = Rows()
 
 def find(function: Any) -> Handler | None:
     """The handler of this very callable."""
-    hashed = type(function).__hash__
-    if isinstance(hashed, types.FunctionType) and not standard_globals(hashed.__globals__):
+    if is_of_program(type(function).__hash__):
         return None  # an object of the program
     try:
         found = ALL.callables.get(function)
@@ -151,8 +150,8 @@ def find(function: Any) -> Handler | None:
 
 def find_special(function: types.FunctionType) -> Any:
     """How a function is called whose module has rules of its own; None if it has none."""
-    module = function.__globals__.get("__name__")
-    if not isinstance(module, str) or not module.startswith("torch."):
+    module = module_of(function)
+    if not module.startswith("torch."):
         return None
     package = ".".join(module.split(".")[:2])
     rule = ALL.modules.get(package)

@@ -31,7 +31,7 @@ def let_go(value: Any) -> GraphBreak:
 
 def check_let_go(values: Collection[Any]) -> None:
     """Break before a store that may let go of such objects."""
-    by_class = {id(type(value)): value for value in values if type(value) is not types.GeneratorType}
-    for value in (*by_class.values(), *(v for v in values if type(v) is types.GeneratorType)):
+    of_each_class = {id(value if type(value) is types.GeneratorType else type(value)): value for value in values}
+    for value in of_each_class.values():
         if runs_code_at_end(value):
             raise let_go(value)

@@ -84,8 +84,6 @@ class TracedGenerator(ItsOwnIterator):
         return self._step()
 
     def _step(self, error: BaseException | None = None) -> Any:
-        from pliant.capture.frame import Yielded
-
         self.running = True
         tracer = self.frame.tracer
         outer = tracer.current_exception
@@ -100,7 +98,7 @@ class TracedGenerator(ItsOwnIterator):
             self.finished = self.is_broken = True
             raise
         else:
-            if isinstance(result, Yielded):
+            if result.yields:
                 return result.value
             failure = end_of(result.value)
             self._finish()

@@ -217,7 +217,7 @@ class _Taking:
     def of(self, one: Any, other: Any) -> Any:
         if one is other:
             return one
-        if type(one) is tuple and type(other) is tuple and len(one) == len(other):
+        if {type(one), type(other)} == {tuple} and len(one) == len(other):
             return tuple([self.of(*pair) for pair in zip(one, other, strict=True)])
         if is_fake(one) and is_fake(other) and _are_alike(one, other, self.condition):
             return self.tensor(one, other)

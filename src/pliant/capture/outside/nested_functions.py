@@ -10,6 +10,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
+from pliant.capture.value_kinds import module_of
 from pliant.dispatch import markers
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
@@ -53,10 +54,8 @@ def _is_known(function: types.FunctionType) -> bool:
     from pliant.capture.handlers.table import find_special  # which needs what brings functions
     from pliant.capture.recording.torch_calls import is_torch_leaf
 
-    module = function.__globals__.get("__name__")
-    if isinstance(module, str) and module.partition(".")[0] == "pliant":
-        return True
-    return is_torch_leaf(function) or find_special(function) is not None
+    ours = module_of(function).partition(".")[0] == "pliant"
+    return ours or is_torch_leaf(function) or find_special(function) is not None
 
 
 def is_defined_inside(function: types.FunctionType) -> bool:

@@ -26,7 +26,10 @@ class _ById:
 
 
 def _same_constant(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and type(a) in (int, float, str, bool, bytes) and bool(a == b)
+    return type(a) is type(b) and type(a) in _COMPARED and bool(a == b)
+
+
+_COMPARED = frozenset((int, float, str, bool, bytes))
 
 
 def frozen(container: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.structures import has_symbols
+from pliant.capture.structures import consists_of, has_symbols
 from pliant.capture.value_kinds import is_symbolic
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.guards.sources import held
@@ -26,15 +26,11 @@ def call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
     if kept is NOT_KEPT:
         return _compute_cached(t, function, args, kwargs)
-    if _is_plain(kept):  # computed anew it is under guards, which hold in other processes too
+    if consists_of(kept, _PLAIN):  # computed anew it is under guards, which hold in other processes too
         found = _compute_cached(t, function, args, kwargs)
         if type(found) is type(kept) and found == kept:
             return found
     return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) in _PLAIN_KEYS or type(value) is tuple and all(map(_is_plain, value))
 
 
 def _compute_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -55,13 +51,13 @@ def _compute_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dic
 
 def _kept_result(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What its cache holds for arguments that are the same in eager."""
-    given = (*args, *kwargs.values())
-    if not all(one is None or type(one) in _PLAIN_KEYS or t.world.is_foreign(one) for one in given):
+    given = [one for one in (*args, *kwargs.values()) if not t.world.is_foreign(one)]
+    if not _PLAIN.issuperset(map(type, given)):
         return NOT_KEPT
     return kept_result(function, args, kwargs)
 
 
-_PLAIN_KEYS = frozenset((int, float, str, bool, bytes, torch.dtype, torch.device))
+_PLAIN = frozenset((int, float, str, bool, bytes, torch.dtype, torch.device, type(None)))
 
 
 def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

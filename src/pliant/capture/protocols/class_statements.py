@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.protocols import attributes
-from pliant.guards.standard import standard_globals
+from pliant.capture.value_kinds import is_of_program
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -95,6 +95,4 @@ def _hooked(t: Tracer, bases: Any) -> bool:
 
 def _program_hook(t: Tracer, cls: type, name: str) -> bool:
     """Whether the class has the method from code that is not PyTorch's or the standard library's."""
-    found = t.world.type_lookup(cls, name)
-    function = getattr(found, "__func__", found)
-    return isinstance(function, types.FunctionType) and not standard_globals(function.__globals__)
+    return is_of_program(t.world.type_lookup(cls, name))

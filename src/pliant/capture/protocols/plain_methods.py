@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.protocols import operators
-from pliant.capture.value_kinds import CONSTANT_TYPES, PLAIN_TYPES
+from pliant.capture.structures import consists_of
+from pliant.capture.value_kinds import CONSTANT_TYPES, PLAIN_TYPES, derives
 from pliant.guards.kinds import MISSING
 
 if TYPE_CHECKING:
@@ -77,7 +78,11 @@ def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
         value = t.get_attr(obj, name)
     except Raised:
         return False
-    return _is_plain(fixed_field(t, obj, name) if type(value) in (*PLAIN_TYPES, tuple) else value)
+    return derives(value, object) or consists_of(fixed_field(t, obj, name) if type(value) in _FIXED else value, _PLAIN)
+
+
+_FIXED = (*PLAIN_TYPES, tuple)
+_PLAIN = CONSTANT_TYPES | {int, float, type}
 
 
 def fixed_field(t: Tracer, obj: Any, name: str) -> Any:
@@ -100,7 +105,3 @@ def fields_compared(cls: type) -> list[str]:
     return [one.name for one in fields if one.compare or one.hash]
 
 
-def _is_plain(value: Any) -> bool:
-    if type(value) is tuple:
-        return all(map(_is_plain, value))
-    return type(value) in CONSTANT_TYPES or type(value) in (int, float) or isinstance(value, type)

@@ -22,7 +22,7 @@ from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.value_kinds import concrete, is_numpy_scalar, varying
+from pliant.capture.value_kinds import concrete, is_numpy_scalar, module_of, varying
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import is_native_enum
@@ -65,10 +65,8 @@ def _leaf_code(code: types.CodeType, module: str) -> bool:
 
 def is_torch_leaf(function: types.FunctionType) -> bool:
     """Whether a Python function of PyTorch is called natively instead of being interpreted."""
-    module = function.__globals__.get("__name__")
-    if not isinstance(module, str) or not module.startswith("torch"):
-        return False
-    return _leaf_code(function.__code__, module)
+    module = module_of(function)
+    return module.startswith("torch") and _leaf_code(function.__code__, module)
 
 
 # C functions of torch that change a setting. Those that the graph records have handlers of their own.
@@ -223,7 +221,7 @@ def _asks(function: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _is_constant(answer: Any) -> bool:
-    return all(type(one) in _CONSTANTS or is_native_enum(type(one)) for one in leaves(answer))
+    return all(is_native_enum(cls) or cls in _CONSTANTS for cls in map(type, leaves(answer)))
 
 
 @functools.cache
