@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -17,9 +18,9 @@ from pliant.capture.numbers.varying_text import join
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
-from pliant.capture.value_kinds import is_symbolic, is_text, varying
+from pliant.capture.value_kinds import PLAIN_TYPES, ByKind, is_symbolic, is_text
 from pliant.graph import random_state
-from pliant.graph.fake_tensor import is_fake
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import MethodSource
 
 if TYPE_CHECKING:
@@ -38,31 +39,50 @@ def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
 
 
 def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:
-    if is_fake(value):
-        if value.requires_grad or value.__class__ is not torch.Tensor:  # its text tells how it was computed
-            raise GraphBreak("side-effect-call", "output of a tensor's value")
-        return t.native(torch.Tensor.clone, value)
-    if varying(value) is not None:
-        return value
-    if type(value) in (tuple, list, dict, torch.Size):
-        return _snapshots(t, t.internalize(value), within)
+    return _SNAPSHOTS.of(value)(t, value, within)
+
+
+def _tensor_now(t: Tracer, value: Any, within: frozenset[int]) -> Any:
+    if value.requires_grad or value.__class__ is not torch.Tensor:  # its text tells how it was computed
+        raise GraphBreak("side-effect-call", "output of a tensor's value")
+    return t.native(torch.Tensor.clone, value)
+
+
+def _object_now(t: Tracer, value: Any, within: frozenset[int]) -> Any:
     value = t.plain(value)
-    if isinstance(value, _TOLD_AS_THEY_ARE) or is_output(t, value):
-        return value
-    named = isinstance(value, (types.ModuleType, types.FunctionType))
-    if t.world.is_foreign(value) and (named or not type(value).__module__.startswith("builtins")):
-        return value
+    told = t.world.is_foreign(value) and not type(value).__module__.startswith("builtins") or is_output(t, value)
+    return value if told else _refuse_output(t, value, within)
+
+
+def _named_now(t: Tracer, value: Any, within: frozenset[int]) -> Any:
+    return value if t.world.is_foreign(value) else _refuse_output(t, value, within)
+
+
+def _refuse_output(t: Tracer, value: Any, within: frozenset[int]) -> NoReturn:
     raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
 
 
-_TOLD_AS_THEY_ARE = (str, int, float, type(None), bytes, torch.dtype, torch.device, type)
-
-
 def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
+    value = t.internalize(value)
     if id(value) in within:
         raise GraphBreak("side-effect-call", f"output of a {type(value).__name__} that holds itself")
     inner = within | {id(value)}
     return made_like(value, [_snapshot(t, item, inner) for item in parts_of(value)])
+
+
+_TOLD_AS_THEY_ARE = (str, int, float, type(None), bytes, torch.dtype, torch.device, type)
+_SNAPSHOTS: ByKind[Callable[..., Any]] = ByKind(
+    _object_now,
+    {
+        FakeTensor: _tensor_now,
+        **dict.fromkeys((tuple, list, dict, torch.Size), _snapshots),
+        **dict.fromkeys(PLAIN_TYPES, lambda t, value, within: value),
+    },
+    {
+        **dict.fromkeys(_TOLD_AS_THEY_ARE, lambda t, value, within: value),
+        **dict.fromkeys((types.ModuleType, types.FunctionType), _named_now),
+    },
+)
 
 
 def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:

@@ -25,13 +25,13 @@ from pliant.capture.outside.snapshots import frozen, unowned_copy
 from pliant.capture.outside.whole_containers import base_in_c, copy_in, plain_key, refuse_own_reads
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
-    DICT_TYPES,
     MUTABLE_CONTAINERS,
+    SYMBOLIC_TYPES,
+    ByKind,
     concrete,
     is_hashed_by_identity,
-    is_symbolic,
 )
-from pliant.graph.fake_tensor import is_fake
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import (
     AttributeSource,
@@ -149,28 +149,31 @@ class World(Fields):
 
     def real_key(self, key: Any) -> Any:
         """Keys are looked up in real dicts: a fake input tensor stands for the tensor itself."""
-        if is_fake(key):
-            found = self.inputs.example_of(key)
-            if found is None:
-                raise GraphBreak("unknown-object", "a tensor made here is looked up in a dict from outside")
-            source = self.source_of(key)
-            self.guard(source, Kind.IDENTITY, found)
-            return found
-        if type(key) is TracedId and (source := self.source_of(key.obj)) is not None:
-            self.guard(source, Kind.IDENTITY, key.obj)
-            return int.__index__(key)
-        if is_symbolic(key):
-            return concrete(key)
-        self._fix_key(key)
+        return _REAL_KEYS.of(key)(self, key)
+
+    def _real_tensor(self, key: Any) -> torch.Tensor:
+        found: torch.Tensor | None = self.inputs.example_of(key)
+        if found is None:
+            raise GraphBreak("unknown-object", "a tensor made here is looked up in a dict from outside")
+        self.guard(self.source_of(key), Kind.IDENTITY, found)
+        return found
+
+    def _real_id(self, key: TracedId) -> int:
+        if (source := self.source_of(key.obj)) is None:
+            return key
+        self.guard(source, Kind.IDENTITY, key.obj)
+        return int.__index__(key)
+
+    def _fixed_object(self, key: Any) -> Any:
+        """A container from outside knows the object itself."""
+        if is_hashed_by_identity(key) and (source := self.source_of(key)) is not None:
+            self.guard(source, Kind.IDENTITY, key)
         return key
 
-    def _fix_key(self, key: Any) -> None:
-        """A container from outside knows the object itself."""
-        if type(key) is tuple:
-            for one in key:
-                self._fix_key(one)
-        elif type(key) is not str and is_hashed_by_identity(key) and (source := self.source_of(key)) is not None:
-            self.guard(source, Kind.IDENTITY, key)
+    def _fixed_parts(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        for one in key:
+            (self._fixed_parts if type(one) is tuple else self._fixed_object)(one)
+        return key
 
     def contains(self, mapping: Any, key: Any) -> bool:
         """Whether a foreign dict, or a set without changes, has the key."""
@@ -182,7 +185,8 @@ class World(Fields):
         if type(key) is HookId:
             return False
         key = self.real_key(key)
-        present = (set if type(mapping) is set else dict).__contains__(mapping, key)
+        base: Any = base_in_c(mapping)
+        present: bool = base.__contains__(mapping, key)
         self.guard(self.source_of(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
         return present
 
@@ -204,7 +208,8 @@ class World(Fields):
             check_let_go((dict.get(mapping, key),))
         if changes.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
             if id(mapping) not in self._owner_of_dict:  # no single store does that
-                _store(self.adopt(mapping) if type(mapping) in DICT_TYPES else self.contents(mapping), key, value)
+                whole = self.contents(mapping)
+                _store(self.adopt(mapping) if whole is None else whole, key, value)
                 return
             del changes[key]
             if dict.__contains__(mapping, key):
@@ -291,11 +296,12 @@ class World(Fields):
         """
         if id(value) in self._contents:
             return self._contents[id(value)][1]
-        if not self.needs_guards(value) or base_in_c(value) in (None, type(value)):
+        base = base_in_c(value)
+        if not self.needs_guards(value) or base in (None, type(value)):
             return None
         source = self.origins[id(value)][1]
         refuse_own_reads(self, value)
-        if isinstance(value, list) and self.inputs.policy.length_varies(source, len(value)):
+        if base is list and self.inputs.policy.length_varies(source, len(value)):
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         shadow, before = self._copied(value)
         self._contents[id(value)] = (value, shadow)
@@ -358,6 +364,18 @@ class World(Fields):
             if before is not None and frozen(shadow) != before:
                 out.append(ReplaceContents(original, unowned_copy(shadow)))
         return out
+
+
+_REAL_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
+    World._fixed_object,
+    {
+        str: lambda world, key: key,
+        tuple: World._fixed_parts,
+        FakeTensor: World._real_tensor,
+        TracedId: World._real_id,
+        **dict.fromkeys(SYMBOLIC_TYPES, lambda world, key: concrete(key)),
+    },
+)
 
 
 def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.value_kinds import derives
+from pliant.capture.value_kinds import ByKind, derives
 from pliant.torch_adapter import C_NAMESPACES, C_OPERATORS, TensorBase, has_schema
 
 # Questions about the build, the machine, and settings: their answers are guarded where a program can change them.
@@ -79,12 +80,23 @@ METHODS = frozenset(
 
 def is_known(function: Any) -> bool:
     """Whether the function, or the method of this name, does nothing but what the graph records."""
-    if type(function) is not types.BuiltinFunctionType:
-        return not isinstance(function, types.MethodDescriptorType) or _is_method(function.__name__)
+    return _KNOWN.of(function)(function)
+
+
+def _is_known_builtin(function: types.BuiltinFunctionType) -> bool:
     receiver = function.__self__
-    if isinstance(receiver, TensorBase) or derives(receiver, TensorBase):
-        return _is_method(function.__name__)
-    return _is_listed(function)
+    of_tensors = isinstance(receiver, TensorBase) or derives(receiver, TensorBase)
+    return _is_method(function.__name__) if of_tensors else _is_listed(function)
+
+
+def _is_known_descriptor(function: types.MethodDescriptorType) -> bool:
+    return _is_method(function.__name__)
+
+
+_KNOWN: ByKind[Callable[[Any], bool]] = ByKind(
+    lambda function: True,
+    {types.BuiltinFunctionType: _is_known_builtin, types.MethodDescriptorType: _is_known_descriptor},
+)
 
 
 @functools.lru_cache(maxsize=4096)
