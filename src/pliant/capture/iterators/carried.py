@@ -407,11 +407,13 @@ def bring(t: Tracer, real: Any, source: Source) -> Any:
     make = BRING.get(type(real))
     if make is None:
         raise GraphBreak("unknown-object", f"an iterator from outside ({type(real).__name__}) is advanced")
-    if type(real) in PLAIN_ITERATORS:
-        t.world.bring(real, source)
-        return standing(t, real)
     t.world.guard(source, Kind.TYPE, type(real))
     return make(t, real, source)
+
+
+def _plain(t: Tracer, real: Any, source: Source) -> Any:
+    t.world.bring(real, source)
+    return standing(t, real)
 
 
 def standing(t: Tracer, real: Any) -> Any:
@@ -429,14 +431,14 @@ def shared(t: Tracer, real: Any) -> Any:
     source = t.world.source_of(real)
     if source is None or not _has_no_more_state(real):
         return real
-    return standing(t, real) if type(real) in PLAIN_ITERATORS else BRING[type(real)](t, real, source)
+    return BRING[type(real)](t, real, source)
 
 
 def _has_no_more_state(real: Any) -> bool:
     """Whether the state of the iterator is that of plain ones that it is made of."""
-    if type(real) not in SHARED or type(real) in PLAIN_ITERATORS:
-        return type(real) in SHARED
-    return all(_has_no_more_state(part) for part in real.__reduce__()[1] if hasattr(type(part), "__next__"))
+    if type(real) in PLAIN_ITERATORS:
+        return True
+    return type(real) in SHARED and all(_has_no_more_state(part) for part in real.__reduce__()[1] if hasattr(type(part), "__next__"))
 
 
 def _place_of_part(source: Source, index: int) -> Source:
@@ -490,7 +492,7 @@ def _grouped(t: Tracer, real: Any, source: Source) -> Any:
 
 # How each type of iterator is brought; `generators` adds a row.
 BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
-    **dict.fromkeys(PLAIN_ITERATORS, CarriedItems),
+    **dict.fromkeys(PLAIN_ITERATORS, _plain),
     enumerate: _numbered,
     zip: _zipped,
     map: _mapped,

@@ -463,11 +463,10 @@ class Inputs:
         fits = -(2**62) <= value <= 2**62 if isinstance(value, int) else math.isfinite(value)
         return fits and self.policy.scalar(source, value, self.world.is_of_module(source)) != "static"
 
-    def symbolic(self, value: int | float, source: Source) -> Any:
+    def symbolic(self, value: int | float, source: Source, least: int = -(2**62)) -> Any:
         """A number that varies, under no guard of its own."""
-        if isinstance(value, int):
-            return self.wrap(self.shape_env.create_symbol(value, source, lo=-(2**62), duck=False))
-        return self.wrap(self.shape_env.create_symbol(value, source, kind=float, duck=False))
+        kind, lo = (int, least) if isinstance(value, int) else (float, None)
+        return self.wrap(self.shape_env.create_symbol(value, source, kind=kind, lo=lo, duck=False))
 
     def item(self, fake: FakeTensor) -> Any:
         """The element of a 0-d input in main memory, as if the caller had passed the number; None where the graph is to
@@ -488,9 +487,7 @@ class Inputs:
                 number = value.item()
             if not self.policy.element(source, number):
                 return None
-            kind, lo = (int, -(2**63)) if isinstance(number, int) else (float, None)
-            symbol = self.shape_env.create_symbol(number, source, kind=kind, lo=lo, duck=False)
-            self._items[source] = self.wrap(symbol)
+            self._items[source] = self.symbolic(number, source, -(2**63))
         return self._items[source]
 
     def has_elements(self, fake: FakeTensor) -> bool:

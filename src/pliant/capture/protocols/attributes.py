@@ -211,13 +211,10 @@ def _has_getter(t: Tracer, found: Any) -> bool:
 
 def _of_class(t: Tracer, function: Any, cls: type, name: str) -> Any:
     """What a classmethod around the function gives for a class."""
-    if (
-        sys.version_info < (3, 13)
-        and not isinstance(function, types.FunctionType)
-        and hasattr(type(function), "__get__")
-    ):
-        return bind(t, inside(t, function, name), cls, type(cls), name)  # then it binds what it wraps
-    return types.MethodType(inside(t, function, name), cls)
+    function = inside(t, function, name)
+    if sys.version_info < (3, 13) and hasattr(type(function), "__get__"):
+        return bind(t, function, cls, type(cls), name)  # then it binds what it wraps
+    return types.MethodType(function, cls)
 
 
 def inside(t: Tracer, function: Any, name: str) -> Any:

@@ -119,12 +119,15 @@ def known_length(t: Tracer, container: Any) -> int:
 
 def refuse_own_items(t: Tracer, value: Any) -> None:
     """Break if C code that takes any sequence for a list would ask the program's class for the items of one."""
-    if is_fake(value) or issubclass(type(value), dict):
-        return
-    asked = ("__iter__", "__len__") if issubclass(type(value), (list, tuple)) else ("__getitem__",)
-    own = any(python_method(t, value, name) is not None for name in asked)
-    if own or issubclass(type(value), collections.deque) and t.world.is_opaque(value):
+    own = any(python_method(t, value, name) is not None for name in _ASKED_BY_C.of(value))
+    if own or base_in_c(value) is collections.deque and t.world.is_opaque(value):
         raise GraphBreak("unknown-object", f"C code would read the items of a {type(value).__name__}")
+
+
+_ASKED_BY_C: ByKind[tuple[str, ...]] = ByKind(
+    ("__getitem__",),
+    families={**dict.fromkeys((list, tuple), ("__iter__", "__len__")), **dict.fromkeys((FakeTensor, dict), ())},
+)
 
 
 def known_items(t: Tracer, value: Any) -> Any:
@@ -271,20 +274,33 @@ def _change_item(t: Tracer, container: Any, key: Any, value: Any) -> Any:
     method = python_method(t, container, "__delitem__" if deletes else "__setitem__")
     if method is not None:
         return TailCall(method, (container, key, *rest))
-    key = t.hashable(key) if isinstance(container, dict) else key
-    if isinstance(container, dict) and t.world.needs_guards(container):
-        if not t.world.contains(container, key) and deletes:
-            raise Raised(KeyError(key))
-        t.world.dict_set(container, stored_key(t, key), value)
-        return None
+    _CHANGES.of(container)(t, container, key, *rest)
+    return None
+
+
+def _change_dict(t: Tracer, container: Any, key: Any, value: Any = DELETED) -> None:
+    key = t.hashable(key)
+    if not t.world.needs_guards(container):
+        _change_in_c(t, container, key, *(() if value is DELETED else (value,)))
+        return
+    if not t.world.contains(container, key) and value is DELETED:
+        raise Raised(KeyError(key))
+    t.world.dict_set(container, stored_key(t, key), value)
+
+
+def _change_sequence(t: Tracer, container: Any, key: Any, *value: Any) -> None:
+    value = tuple(map(t.iterable, value)) if isinstance(key, slice) else value
+    _change_in_c(t, container, _index(t, key), *value)
+
+
+def _change_in_c(t: Tracer, container: Any, key: Any, *value: Any) -> None:
     container = t.world.adopt(container)
     if t.world.is_opaque(container) and (held_here := t.world.contents(container)) is not None:
         container = held_here
     if t.world.is_opaque(container):
-        what = "deletion from" if deletes else "assignment to"
+        what = "assignment to" if value else "deletion from"
         raise GraphBreak("unknown-object", f"item {what} a {type(container).__name__} from outside")
-    if not isinstance(container, dict):
-        rest = (t.iterable(value),) if isinstance(key, slice) and not deletes else rest
-        key = _index(t, key)
-    t.native(operator.delitem if deletes else operator.setitem, container, key, *rest)
-    return None
+    t.native(operator.setitem if value else operator.delitem, container, key, *value)
+
+
+_CHANGES: ByKind[Callable[..., None]] = ByKind(_change_sequence, families={dict: _change_dict})

@@ -174,7 +174,7 @@ class Recorder(TorchFunctionMode):
         is_operator = type(func) in OPERATORS
         if is_operator:
             func = differentiable_form(mode, func, args, kwargs, result)
-        if func in _MADE_OF_NUMBERS and torch.get_default_dtype() is not self.default_dtype:
+        if func in _MADE_OF_NUMBERS and self.default_dtype is not torch.get_default_dtype():
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
         if not drew and not writes and "empty" not in name:
             self.elements.constants.note(result)
