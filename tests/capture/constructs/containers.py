@@ -1,6 +1,7 @@
 """Lists, dicts, sets, tuples, strings, numbers, itertools; mutation of what was there before."""
 
 import collections
+import collections.abc
 import copy
 import itertools
 import math
@@ -405,3 +406,17 @@ def python_random(x, y):
 @program("containers")
 def dropout_and_rand(x, y):
     return torch.nn.functional.dropout(x, 0.5, training=True), torch.rand(2)
+
+
+@program("containers")
+def class_of_a_generator(x, y):
+    made = (i for i in range(3))
+    asked = isinstance(made, (list, collections.abc.Iterator)), isinstance(made, int | str)
+    return x + len(list(made)), type(made).__name__, asked
+
+
+@program("containers")
+def set_joined_in_place_to_keys(x, y):
+    found = {1}
+    found |= {5: x, 6: y}.keys()
+    return x, sorted(found), 7 in found

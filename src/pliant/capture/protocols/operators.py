@@ -28,7 +28,6 @@ from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
-from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import (
     DICT_TYPES,
     MUTABLE_CONTAINERS,
@@ -304,7 +303,7 @@ def _contains(t: Tracer, container: Any, item: Any) -> Any:
 
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
-    in_c = is_several(items) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
+    in_c = type(items) in (list, tuple) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
     return bool(t.native(operator.contains, items, item)) if in_c else items
 
 
