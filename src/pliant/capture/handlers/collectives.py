@@ -19,6 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
 from pliant.capture.recording.regions import tensors_in
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.structures import as_tuple
 from pliant.graph import collectives
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
@@ -108,7 +109,7 @@ def _fill() -> None:
 
 # ---- functional collectives: interpreted, but for these functions
 def _group_of_mesh(group: Any) -> Any:
-    mesh, dim = group if isinstance(group, tuple) else (group, 0)
+    mesh, dim = (*as_tuple(group), 0)[:2]
     return mesh._dim_group_names[dim]
 
 

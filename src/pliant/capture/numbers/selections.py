@@ -10,7 +10,7 @@ Holds:  a side changes nothing but the frame's own locals and stack, and records
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,7 @@ from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
+from pliant.capture.value_kinds import ByKind
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
@@ -172,17 +173,21 @@ def _checked_call(frame: Frame, op: Op) -> None:
     shape: Any = op.arg
     low, high = frame.stack[len(frame.stack) - shape.count - 2 :][:2]
     function = high if low is NULL else low
-    pure = type(function) in (type, types.BuiltinFunctionType) and function in _PURE
-    if not (pure or _is_torchs(function) or is_fake(getattr(function, "__self__", None))):
+    if not (_IS_SAFE.of(function)(function) or is_fake(getattr(function, "__self__", None))):
         raise _Refused("a side calls what may have effects")
     HANDLERS["CALL"](frame, op)
 
 
-def _is_torchs(function: Any) -> bool:
-    if type(function) is types.FunctionType:
-        return function.__module__ == "torch.nn.functional"
-    named = getattr(VARIABLE_FUNCTIONS, getattr(function, "__name__", ""), None)
-    return type(function) is types.BuiltinFunctionType and named == function
+_IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
+    lambda function: False,
+    {
+        type: lambda function: function in _PURE,
+        types.FunctionType: lambda function: function.__module__ == "torch.nn.functional",
+        types.BuiltinFunctionType: lambda function: (
+            function in _PURE or getattr(VARIABLE_FUNCTIONS, function.__name__, None) == function
+        ),
+    },
+)
 
 
 def _check_nodes(last: fx.Node) -> None:

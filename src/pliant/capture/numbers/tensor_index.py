@@ -7,12 +7,13 @@ Holds:  as in torch, a number in a key selects along its dimension first, whatev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from pliant.capture.structures import as_tuple
-from pliant.capture.value_kinds import varying
+from pliant.capture.value_kinds import ByKind, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 
 NOTHING_LEFT = object()  # in place of a key: the tensor as it is
@@ -70,8 +71,11 @@ def _dims_of(parts: tuple[Any, ...], rank: int) -> list[int]:
 
 def _width(part: Any) -> int:
     """How many dimensions a part takes."""
-    if part is None or part is Ellipsis or isinstance(part, bool):
-        return 0
-    if isinstance(part, torch.Tensor) and part.dtype in (torch.bool, torch.uint8):
-        return part.dim()
-    return 1
+    return _WIDTHS.of(part)(part)
+
+
+_WIDTHS: ByKind[Callable[[Any], int]] = ByKind(
+    lambda part: 1,
+    dict.fromkeys((type(None), type(...), bool), lambda part: 0),
+    {torch.Tensor: lambda part: part.dim() if part.dtype in (torch.bool, torch.uint8) else 1},
+)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
+from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.trace import DELETED, NULL
 from pliant.guards.kinds import MISSING
 
@@ -126,9 +127,7 @@ def load_global_name(frame: Frame, name: str) -> Any:
     value = world.dict_get(namespace if world.is_foreign(namespace) else known_globals(frame), name)
     if value is not MISSING:
         return world.resolve(value)
-    table = namespace.get("__builtins__", _BUILTINS)
-    table = table if isinstance(table, dict) else table.__dict__
-    return world.dict_get(world.hold(table, "builtins"), name)
+    return world.dict_get(world.hold(builtins_of(namespace), "builtins"), name)
 
 
 @opcode("LOAD_GLOBAL", "LOAD_NAME")

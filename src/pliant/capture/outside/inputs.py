@@ -68,10 +68,6 @@ def _elements(value: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(value.shape), tuple(value.flatten().tolist())
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
 def _item(source: Source, index: tuple[int, ...]) -> Source:
     for place in index:
         source = ItemSource(source, place)
@@ -519,7 +515,7 @@ class Inputs:
     def take_elements(self) -> None:
         """Elements in terms of which sizes of tensors are known become inputs, though no call was given them."""
         given = {
-            symbol for one in self._items.values() for n in _as_list(one) for symbol in self.shape_env.expr_of(n).free
+            symbol for one in self._items.values() for n in several(one) for symbol in self.shape_env.expr_of(n).free
         }
         if given:
             known = self.shape_env.facts.replacements.values()

@@ -6,6 +6,7 @@ Out:    the traced value, under guards; `Raised` with the program's error.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import types
@@ -25,6 +26,12 @@ def namespace_of(world: World, obj: Any) -> dict[str, Any]:
     if isinstance(obj, types.FunctionType):
         return world.instance_dict(obj)
     return world.hold(obj.__dict__, obj.__name__)  # type: ignore[no-any-return]
+
+
+def builtins_of(namespace: dict[str, Any]) -> dict[str, Any]:
+    """What code with these globals finds behind them: a module, or its dict."""
+    found = namespace.get("__builtins__", builtins)
+    return getattr(found, "__dict__", found)  # type: ignore[no-any-return]
 
 
 def is_asked(module: types.ModuleType, name: str) -> bool:

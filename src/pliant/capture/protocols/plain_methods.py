@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.protocols import operators
+from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.structures import consists_of
 from pliant.capture.value_kinds import CONSTANT_TYPES, PLAIN_TYPES, derives
 from pliant.guards.kinds import MISSING
@@ -56,14 +57,9 @@ def _known_names(t: Tracer, method: types.FunctionType) -> bool:
     code, space = method.__code__, method.__globals__
     names = {str(op.arg) for op in decode(code).ops if op.name == "LOAD_GLOBAL"}
     t.world.hold(space, str(space.get("__name__")))
-    found = [t.world.dict_get(space, n) if n in space else _builtins(space).get(n, MISSING) for n in names]
+    found = [t.world.dict_get(space, n) if n in space else builtins_of(space).get(n, MISSING) for n in names]
     found += [t.world.cell_get(cell) for cell in method.__closure__ or ()]
     return all(isinstance(v, type) or any(v is f for f in _FUNCTIONS) for v in found)
-
-
-def _builtins(space: dict[str, Any]) -> dict[str, Any]:
-    found: Any = space.get("__builtins__", {})
-    return vars(found) if isinstance(found, types.ModuleType) else found
 
 
 def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
