@@ -42,7 +42,7 @@ PROGRAMS = {
     "autocast": lambda: _called(Network(), (8, 64), (8, 64), training=True),
     "dropout": lambda: _called(Network(0.4), (8, 64), (8, 64), training=True),
     "sizes": lambda: _called(Network(), (8, 64), (9, 64), (31, 64)),
-    "lengths": lambda: _called(nn.Softmax(-1), (8, 64), (8, 90), (8, 300), (8, 30_000), (8, 70_000)),
+    "lengths": lambda: _called(nn.Softmax(-1), (8, 70), (8, 90), (8, 300), (8, 30_000), (8, 70_000)),
     "constant": lambda: _called(Constant(), (8, 4)),
     "recorded": lambda: _called(Network(), *[(8, 64)] * 5),
     "convolutions": lambda: _called(Images(), (4, 3, 20, 20), (4, 3, 20, 20), training=True),

@@ -1,4 +1,116 @@
 extern "C" __global__ void __launch_bounds__(128) @(float* a0, const float* a1, int64_t n0, int64_t n1, int64_t n2) {
+  const int lane = threadIdx.x % 8;
+  const int64_t item = (int64_t)blockIdx.x * 16 + threadIdx.x / 8;
+  if (item >= n0) return;
+  const int64_t i0 = item;
+  float acc0 = (-INFINITY);
+  alignas(16) float v0[8];
+  #pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const int64_t q = lane + k * 8;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    p_load<4>(v0 + k * 4, a1 + (n2*i0 + i1b), low, cnt);
+  }
+  #pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const int64_t q = lane + k * 8;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t1 = v0[k * 4 + u];
+        acc0 = p_nan_max(acc0, t1);
+      }
+    }
+  }
+  #pragma unroll
+  for (int o = 4; o > 0; o >>= 1) {
+    const float oacc0 = p_shuffle<8>(acc0, o);
+    acc0 = p_nan_max(acc0, oacc0);
+  }
+  const float r0 = acc0;
+  float acc1 = 0;
+  float w0[8];
+  #pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const int64_t q = lane + k * 8;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    if (low <= 0 && cnt >= 4) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        w0[k * 4 + u] = t4;
+        acc1 += t4;
+      }
+    }
+    else {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) if (u >= low && u < cnt) {
+        const int64_t i1 = i1b + u;
+        const float t2 = v0[k * 4 + u];
+        const float t3 = t2 - r0;
+        const float t4 = p_expf(t3);
+        w0[k * 4 + u] = t4;
+        acc1 += t4;
+      }
+    }
+  }
+  #pragma unroll
+  for (int o = 4; o > 0; o >>= 1) {
+    const float oacc1 = p_shuffle<8>(acc1, o);
+    acc1 += oacc1;
+  }
+  const float r1 = acc1;
+  const float t5 = 1.0f / r1;
+  const float r2 = t5;
+  #pragma unroll
+  for (int k = 0; k < 2; k++) {
+    const int64_t q = lane + k * 8;
+    if (q >= n1) break;
+    const int64_t i1g = q;
+    const int shift = n2 % 4 == 0 ? 0 : (int)((uint64_t)(a0 + (n2*i0)) / 4 % 4);
+    const int64_t i1b = i1g * 4 - shift;
+    const int low = (int)p_max(-i1b, 0);
+    const int cnt = (int)p_min(n2 - i1b, 4);
+    alignas(16) float s7[4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+      const int64_t i1 = i1b + u;
+      const float t6 = w0[k * 4 + u] * r2;
+      s7[u] = t6;
+    }
+    p_store<4>(a0 + (n2*i0 + i1b), s7, low, cnt);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128) @(float* a0, const float* a1, int64_t n0, int64_t n1, int64_t n2) {
   const int lane = threadIdx.x % 32;
   const int64_t item = (int64_t)blockIdx.x * 4 + threadIdx.x / 32;
   if (item >= n0) return;

@@ -71,9 +71,12 @@ def _is_one_of_many(t: Tracer, iterator: CarriedItems) -> bool:
     if peek(iterator.real, 0) is CHANGED:
         return False
     items, _, _ = place(iterator.real)
-    rows = isinstance(items, tuple) and all(isinstance(item, torch.Tensor) for item in items)
     policy = t.world.inputs.policy
-    return (rows or isinstance(items, list)) and bool(policy.length_varies(iterator.source, left_of(iterator.real)))
+    if isinstance(items, list):
+        return bool(policy.length_varies(iterator.source, left_of(iterator.real)))
+    # Rows of a tensor: how many are left tells where the graph broke. Of few numbers of them each has its graph.
+    rows = isinstance(items, tuple) and all(isinstance(item, torch.Tensor) for item in items)
+    return rows and bool(policy.turns_vary(iterator.source, len(items)))
 
 
 def turns_left(carry: Carry) -> int | None:
