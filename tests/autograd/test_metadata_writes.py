@@ -38,6 +38,22 @@ def test_intermediates(function):
     torch.testing.assert_close(grads[1], grads[0])
 
 
+@pytest.mark.parametrize("name, args", [("t_", ()), ("unsqueeze_", (0,)), ("as_strided_", ((2, 2), (2, 1)))])
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_earlier_views_keep_their_shape(backend, name, args):
+    def program(x):
+        whole = x + 1
+        part = whole[:1]
+        getattr(whole, name)(*args)
+        whole.mul_(2)
+        return whole, part
+
+    x = torch.arange(12.0).reshape(3, 4)
+    found, expected = pliant.compile(program, backend=backend)(x), program(x)
+    torch.testing.assert_close(found, expected)
+    assert [one.stride() for one in found] == [one.stride() for one in expected]
+
+
 def _half(x, other):
     part = x.chunk(2)[0]
     x.data = part * 2

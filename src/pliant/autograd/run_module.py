@@ -23,7 +23,7 @@ from pliant.torch_adapter import set_grad_enabled
 
 _VIEW_IN_PLACE = {
     name + "_": name
-    for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")
+    for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims", "as_strided")
 }  # fmt: skip
 
 
