@@ -249,3 +249,42 @@ def test_views_that_are_written_unseen_have_a_new_history_from_then_on(read_firs
     mine, theirs = gradients(pliant.compile(program, backend=backend)), gradients(program)
     assert (mine[1] is None) == (theirs[1] is None) == read_first
     torch.testing.assert_close(mine, theirs)
+
+
+def dropped(x):
+    return torch.utils.checkpoint.checkpoint(lambda a: torch.dropout(a, 0.5, True).sin(), x, use_reentrant=False)
+
+
+def waved(x):
+    return torch.utils.checkpoint.checkpoint(lambda a: a.sin().cos(), x, use_reentrant=False)
+
+
+def joined(x):
+    return torch.view_as_real(torch.complex(x, x))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+@pytest.mark.parametrize("program", [dropped, waved, joined])
+def test_what_eager_alone_saves_may_be_written_and_changes_no_gradient(program, backend):
+    """Eager raises an error: it saved what the gradient does not depend on, or runs the region again."""
+
+    def gradient(run, write):
+        x = torch.arange(12.0, dtype=torch.float64, requires_grad=True)
+        taken = x * 2
+        torch.manual_seed(0)
+        result = run(taken)
+        if write:
+            taken.mul_(2)
+        return torch.autograd.grad(result.sum(), x)[0]
+
+    compiled = pliant.compile(program, backend=backend)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        gradient(program, True)
+    expected = gradient(program, False)
+    assert torch.allclose(gradient(compiled, False), expected)
+    try:
+        found = gradient(compiled, True)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        assert torch.allclose(found, expected)
