@@ -8,6 +8,7 @@ import logging
 import pprint
 import re
 import sys
+import warnings
 
 import pytest
 import torch
@@ -186,3 +187,59 @@ def test_methods_of_sets_take_what_is_no_set():
         for n in (3, 4, 5):
             assert same(program(torch.ones(n)), compiled(torch.ones(n)))
     assert not failures
+
+
+def graphs_at_sizes(program):
+    """Graphs of the program at six sizes; results are those of the program."""
+    pliant.reset()
+    compiled = pliant.compile(program)
+    with events.collect("fallback") as failures:
+        for n in (4, 6, 5, 7, 8, 9):
+            assert same(program(torch.ones(n)), compiled(torch.ones(n)))
+    assert not failures
+    return pliant.stats()["graphs"]
+
+
+def test_text_lives_across_breaks_unread():
+    def program(x):
+        text = f"sizes {x.shape}"
+        x = x * eval("2")  # a break
+        text += "," + "%s" % text
+        x = x + eval("2")
+        return x, [text], f"<{text}>", isinstance(text, str), text is None
+
+    assert graphs_at_sizes(program) == 4  # for one size and for all, on each side of the last break
+
+
+def test_text_behind_a_break_says_what_it_says_where_it_is_asked():
+    def program(x):
+        text = f"n{x.shape[0]}" if x.shape[0] != 7 else ""
+        x = x * eval("2")
+        return x, text == "n5", {"n6": 1}.get(text), bool(text), text or "none", len(text), text * 2, text.upper(), list(text)
+
+    graphs_at_sizes(program)
+
+
+@pytest.mark.parametrize("action", ["default", "error"])
+def test_warnings_show_sizes_of_the_call(action):
+    def program(x):
+        warnings.warn(f"size {x.shape[0]}", stacklevel=1)
+        return x + 1
+
+    def seen(run):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warnings.filterwarnings(action, "size 7")
+            raised = []
+            for n in (4, 6, 5, 7, 8, 9):
+                try:
+                    run(torch.ones(n))
+                except UserWarning as error:
+                    raised.append(str(error))
+            return [str(one.message) for one in found], raised
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    assert seen(compiled) == seen(program)
+    if action == "default":
+        assert pliant.stats()["recompiles"] == 1

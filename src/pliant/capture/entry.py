@@ -47,7 +47,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.capture.value_kinds import is_symbolic, plain_class
+from pliant.capture.value_kinds import plain_class
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import (
     CallShape,
@@ -483,7 +483,7 @@ def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symb
             dims = frozenset(d for d, n in enumerate(value.shape) if not isinstance(n, int))
             if dims:
                 found[name] = (value.dim(), dims)
-        elif is_symbolic(value) and plain_class(value) is not bool:
+        elif plain_class(value) is not type(value) and plain_class(value) is not bool:
             found[name] = plain_class(value)
         elif type(value) is list and id(value) in origins:
             found[name] = origins[id(value)][1]

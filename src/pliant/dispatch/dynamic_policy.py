@@ -310,10 +310,14 @@ class DynamicPolicy:
         self.objects_apart, self._objects_matter = False, True
 
     def note_varies(self, source: Source, number: type) -> bool:
-        """A number that is symbolic where it comes from; whether it was not known to be."""
+        """A number, or a text, that is symbolic where it comes from; whether it was not known to be."""
         with self._lock:
             known, self._numbers[(source, number)] = self._numbers.get((source, number)), _VARIES
             return known is not _VARIES
+
+    def text_varies(self, source: Source) -> bool:
+        """Whether a text shows numbers that vary where it comes from."""
+        return self._numbers.get((source, str)) is _VARIES and self._mode() is not False
 
     def _named_dims(self, source: Source, rank: int) -> frozenset[int]:
         """Dimensions that configuration names: by `x` all, by `x.size(0)` one."""

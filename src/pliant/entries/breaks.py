@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pliant.capture.bytecode.resume import ResumePoint
     from pliant.capture.iterators.carried import Place
 
-_NUMBERS: dict[str, type] = {"int": int, "float": float}
+_NUMBERS: dict[str, type] = {"int": int, "float": float, "str": str}
 
 
 def is_place(value: Any) -> bool:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.trace import CallEffect
+from pliant.capture.value_kinds import concrete
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
@@ -61,22 +63,30 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     category = given.get("category") or UserWarning
     if isinstance(message, Warning):
         category = type(message)
-    elif type(message) is not str or given.get("skip_file_prefixes") or given.get("source") is not None:
+    elif type(message) not in (str, Text) or given.get("skip_file_prefixes") or given.get("source") is not None:
         raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
     current = t.warning_blocks[-1].filters if t.warning_blocks else None
-    if _may_raise(current or warnings.filters, str(message), category):
+    filters = current or warnings.filters
+    if _may_raise(filters, None, category) and _may_raise(filters, str(concrete(message)), category):
         raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
-    filters = None if current is None else tuple(current)
-    t.world.effects_in_order.append(_place(t, message, category, level, filters))
+    inner = None if current is None else tuple(current)
+    t.world.effects_in_order.append(_place(t, message, category, level, inner))
 
 
-def _may_raise(filters: Sequence[Any], text: str, category: type[Warning]) -> bool:
-    """Whether the first filter that takes such a warning, from some line, makes it an exception."""
+def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]) -> bool:
+    """Whether the first filter that takes such a warning, from some line, makes it an exception; of some text if None."""
     for action, pattern, kind, module, line in filters:
-        taken = pattern is None or (text == pattern if isinstance(pattern, str) else pattern.match(text))
-        if not taken or not issubclass(category, kind):
+        if not issubclass(category, kind):
+            continue
+        if pattern is None:
+            taken = True
+        elif text is None:
+            taken = action == "error"
+        else:
+            taken = bool(text == pattern if isinstance(pattern, str) else pattern.match(text))
+        if not taken:
             continue
         if action == "error":
             return True

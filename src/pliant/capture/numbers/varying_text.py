@@ -57,19 +57,45 @@ class ShownTensor:
         return f"{hold(str)}({tensor})"
 
 
+class Unread:
+    """A text that the call is given, of which nobody has asked what it says. `guard` fixes that."""
+
+    __slots__ = ("guard", "text")
+
+    def __init__(self, text: str, guard: Callable[[], None]) -> None:
+        self.text = text
+        self.guard = guard
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """A text that the call is given, as it is."""
+
+    number: Unread
+
+    def of(self, unread: Unread) -> str:
+        unread.guard()
+        return unread.text
+
+    def made(self, hold: Callable[[Any], str], text: str) -> str:
+        """The expression of the text, in an entry where it has a name."""
+        return text
+
+
 class Text:
-    """A text that is made of texts and of numbers that vary."""
+    """A text that is made of texts, of numbers that vary, and of texts that do."""
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: Iterable[Any]) -> None:
-        self.parts: tuple[str | Shown | ShownTensor, ...] = tuple(parts)
+        self.parts: tuple[str | Shown | ShownTensor | Given, ...] = tuple(parts)
 
     def plain(self) -> str:
         return "".join([p if isinstance(p, str) else p.of(concrete(p.number)) for p in self.parts])
 
     def __bool__(self) -> bool:
-        return True  # a number has digits
+        shows = any(type(part) is not Given for part in self.parts)  # a number has digits
+        return shows or bool(self.plain())
 
     def __add__(self, other: Any) -> Any:
         return join("", (self, other)) if is_text(other) else self.plain() + other
@@ -90,6 +116,12 @@ def _asked(name: str) -> Callable[..., Any]:
 for _name in "eq ne lt le gt ge hash len str repr format contains getitem iter mod rmod mul rmul".split():
     setattr(Text, f"__{_name}__", _asked(f"__{_name}__"))
 PLAIN_TYPES[Text] = str
+
+
+def text_given(text: str, guard: Callable[[], None]) -> tuple[Text, Unread]:
+    """A text from outside that varies, and what in it has a place there."""
+    unread = Unread(text, guard)
+    return Text((Given(unread),)), unread
 
 
 def text_of_tensor(copy: FakeTensor) -> Text:

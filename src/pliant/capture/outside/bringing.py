@@ -16,6 +16,7 @@ import torch
 from pliant.capture.iterators.carried import Carried
 from pliant.capture.numbers.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
+from pliant.capture.numbers.varying_text import text_given
 from pliant.capture.outside.constant_items import bring_items
 from pliant.capture.outside.made_again import MADE_AGAIN
 from pliant.capture.outside.nested_functions import bring_function, is_made_per_call
@@ -43,6 +44,8 @@ _IDENTITY = frozenset(map(id, (*IDENTITY_TYPES, int, float, complex, str, bytes)
 def traced_form(world: World, value: Any, source: Source) -> Any:
     """What the program sees of `value`; `World.bring` remembers it."""
     cls = type(value)
+    if cls is str and world.inputs.policy.text_varies(source):
+        return _bring_text(world, value, source)
     if cls in CONSTANT_TYPES:
         world.guard(source, Kind.EQUALS, value)
         return value
@@ -106,6 +109,14 @@ def _bring_array(world: World, value: Any, source: Source) -> Any:
         world.set_origin(one, source)
         world.stand_for(one, value, array)
     return array
+
+
+def _bring_text(world: World, value: str, source: Source) -> Any:
+    """A text that varies: what it says is guarded only where the program asks for it."""
+    world.guard(source, Kind.TYPE, str)
+    text, unread = text_given(value, lambda: world.guard(source, Kind.EQUALS, value))
+    world.set_origin(unread, source)
+    return text
 
 
 def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:

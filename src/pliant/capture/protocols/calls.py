@@ -18,6 +18,7 @@ import reprlib
 import sys
 import types
 import typing
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -108,7 +109,7 @@ def _call_reference(t: Tracer, reference: Any, args: tuple[Any, ...], kwargs: di
 
 # Functions that take all items of their one argument before they do anything.
 _TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, max, min)))
-_PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr)
+_PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr, str.__mod__, warnings.warn)
 
 
 def _passes_text(function: Any) -> bool:
