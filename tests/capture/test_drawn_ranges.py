@@ -2,7 +2,9 @@
 
 import math
 import operator
+import random
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -93,3 +95,73 @@ def normal(x):
 @pytest.mark.parametrize("function", [written, written_through_data, written_through_a_view, moved, normal])
 def test_other_numbers_are_asked(function):
     compiled(function, torch.ones(3) * 3)
+
+
+# ---- draws between numbers that vary
+def crop(x):
+    start = random.randint(0, x.shape[1] - 4)
+    return x[:, start : start + 4].sum(), start
+
+
+def below(x):
+    return x * random.randrange(x.shape[1] - 3), random.randrange(2, x.shape[1])
+
+
+def scaled(x):
+    return x * random.uniform(0, x.shape[1]), numpy.random.uniform(-x.shape[1], 2.5)
+
+
+def masked(x):
+    x = x.clone()
+    for _ in range(2):
+        width = random.randint(0, 3)
+        start = random.randint(0, x.shape[1] - width)
+        x[:, start : start + width] = 0
+    return (x,)
+
+
+def masked_by_numpy(x):
+    width = numpy.random.randint(1, 4)
+    start = numpy.random.randint(0, high=x.shape[1] - width)
+    return x[:, start : start + width].sum(), start
+
+
+def of_two_draws(x):
+    start = random.randint(0, x.shape[1] - 1)
+    end = random.randint(start, x.shape[1])
+    return x[:, start:end].sum(), start, end
+
+
+def at_sizes(program, sizes, **options):
+    pliant.reset()
+    run = pliant.compile(program, **options)
+    for n in sizes:
+        results = []
+        for one in (program, run):
+            random.seed(n), numpy.random.seed(n)
+            try:
+                results.append([*one(torch.arange(2.0 * n).reshape(2, n)), random.random(), numpy.random.rand()])
+            except ValueError as error:
+                results.append([type(error), random.random()])
+        assert list(map(type, results[0])) == list(map(type, results[1]))
+        torch.testing.assert_close(*[[v for v in found if not isinstance(v, type)] for found in results])
+    return pliant.stats()
+
+
+@pytest.mark.parametrize("program", [crop, below, scaled, masked, masked_by_numpy, of_two_draws])
+def test_draws_between_sizes_are_one_graph_for_all_sizes(program):
+    stats = at_sizes(program, (6, 7, 9, 12, 20, 31), fullgraph=True)
+    assert (stats["graphs"], stats["recompiles"], stats["fallbacks"]) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("program", [crop, below, masked, masked_by_numpy, of_two_draws])
+def test_draws_from_nothing_raise_as_they_do(program):
+    at_sizes(program, (6, 7, 9, 3, 2, 1, 4, 8))
+
+
+def test_a_draw_that_the_one_before_may_leave_nothing_to_breaks():
+    def program(x):
+        width = random.randint(0, 8)
+        return (x * random.randint(0, x.shape[1] - width),)
+
+    at_sizes(program, (5, 6, 7, 9, 12, 8))

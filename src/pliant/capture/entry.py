@@ -47,7 +47,7 @@ from pliant.capture.trace import (
     SetItem,
     Trace,
 )
-from pliant.capture.value_kinds import plain_class
+from pliant.capture.value_kinds import is_symbolic, plain_class
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import (
     CallShape,
@@ -285,6 +285,8 @@ def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
 def _drawn_argument(writer: GuardWriter, value: Any) -> str:
     if isinstance(value, DrawnState):
         return DrawSource(value.index).code(writer.names)
+    if is_symbolic(value):
+        return writer.expression(value.node.expr)
     return repr(value) if type(value) in (int, str, bool, type(None)) else writer.names(value)
 
 

@@ -77,6 +77,7 @@ from pliant.symbolic.shape_env import ShapeEnv
 
 if TYPE_CHECKING:
     from pliant.guards.settings import Settings
+    from pliant.symbolic.expr import Expr
 
 assert opcodes and callables  # the tables, which are found through those who ask them
 
@@ -135,6 +136,7 @@ class Tracer:
         self.lock: UsedLock | None = None
         self.released: list[Any] = []  # a lock that was taken before the trace
         self.draws: list[Draw] = []
+        self.drawn_between: dict[Expr, tuple[Expr, Expr]] = {}  # the least and greatest that each drawn integer may be
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers
         self.open_generators = 0  # that were started and have not reached their end

@@ -24,8 +24,11 @@ from pliant.capture.numbers.arrays import constant_array, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.structures import leaves
 from pliant.capture.trace import Draw, DrawnState
-from pliant.capture.value_kinds import is_numpy_scalar
-from pliant.guards.sources import DrawSource, held
+from pliant.capture.value_kinds import is_numpy_scalar, is_symbolic, plain_class
+from pliant.guards.sources import DrawSource, Source, held
+from pliant.records import dataclass
+from pliant.symbolic.expr import Constant, Expr, lit
+from pliant.symbolic.traverse import substitute
 
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
@@ -68,6 +71,30 @@ _NUMBERS: dict[str, Callable[..., _Range]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Varying:
+    """A number between two, which may vary: its kind, the ends, and whether the last is one of them."""
+
+    kind: type
+    low: Any
+    high: Any
+    closed: bool = True
+
+
+def _below(start: Any, stop: Any = None) -> _Varying:
+    return _Varying(int, 0, start, False) if stop is None else _Varying(int, start, stop, False)
+
+
+# By the generator's class and method: what numbers that vary say of the drawn one.
+_VARYING: dict[tuple[str, str], Callable[..., _Varying]] = {
+    ("Random", "randint"): lambda a, b: _Varying(int, a, b),
+    ("Random", "randrange"): _below,
+    ("Random", "uniform"): lambda a, b: _Varying(float, a, b),
+    ("RandomState", "randint"): lambda low, high=None: _below(low, high),
+    ("RandomState", "uniform"): lambda low=0.0, high=1.0: _Varying(float, low, high),
+}
+
+
 _STATES = ("seed", "getstate", "setstate")
 
 
@@ -81,6 +108,8 @@ def is_generator(value: Any) -> bool:
 
 def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """generator.name(*args, **kwargs)"""
+    if (varying := _of_what_varies(t, generator, name, args, kwargs)) is not None:
+        return varying
     values = tuple(map(t.plain, args))
     named = {k: t.plain(v) for k, v in kwargs.items()}
     if not all(map(_is_plain, (*values, *named.values()))):
@@ -89,11 +118,10 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
     if id(generator) in t.world.made:
         return _given(t, t.native(getattr(generator, name), *values, **named))
     source = t.world.source_of(generator) or held(generator, "random")
-    is_pythons = type(generator) is random.Random
     if name in _STATES:
         return _set_state(t, Draw(source, name, values, named))
     try:
-        range_ = _NUMBERS[name](*values, **named) if name in _NUMBERS and is_pythons else _ANY
+        range_ = _range_of(generator, name, values, named)
         example = (
             shuffled(copy.copy(generator), values[0])
             if name == "shuffle"
@@ -103,11 +131,80 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
         raise GraphBreak("random-state", f"{name} of a random generator with these arguments") from None
     if name == "shuffle":
         own = t.world.adopt(t.world.resolve(args[0]))
-        if not is_pythons or type(own) is not list:
+        if type(generator) is not random.Random or type(own) is not list:
             raise GraphBreak("random-state", f"shuffle of a {type(own).__name__}")
         own[:] = _drawn(t, Draw(source, shuffled, values, named), example, range_)
         return None
     return _drawn(t, Draw(source, name, values, named), example, range_)
+
+
+def _range_of(generator: Any, name: str, values: Args, named: Kwargs) -> _Range:
+    """What the arguments say of the numbers."""
+    if type(generator) is random.Random:
+        return _NUMBERS[name](*values, **named) if name in _NUMBERS else _ANY
+    try:
+        found = _VARYING[type(generator).__name__, name](*values, **named)
+    except (KeyError, TypeError):  # another call, or one for many numbers
+        return _ANY
+    if type(found.low) is not found.kind or type(found.high) is not found.kind:
+        return _ANY
+    return found.kind, min(found.low, found.high), max(found.low, found.high - (not found.closed))
+
+
+def _of_what_varies(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
+    """A number that is drawn between numbers that vary, which the entry has by then; None of other calls."""
+    find = _VARYING.get((type(generator).__name__, name))
+    given = (*args, *kwargs.values())
+    if find is None or id(generator) in t.world.made or not any(map(is_symbolic, given)):
+        return None
+    try:
+        found = find(*args, **kwargs)
+    except TypeError:  # with more arguments
+        return None
+    ends = (found.low, found.high)
+    if not all(_is_number_of(t, one, found.kind) for one in ends):
+        return None
+    low, high = map(t.shape_env.expr_of, ends)
+    if found.kind is int and not _are_apart(t, low, high, 0 if found.closed else 1):
+        return None  # an error, or perhaps one
+    bounds = [t.shape_env.bounds(one) for one in (low, high)]
+    range_ = (found.kind, min(b.lo for b in bounds), max(b.hi for b in bounds))
+    index = len(t.draws)
+    source = t.world.source_of(generator) or held(generator, "random")
+    number = _number(t, DrawSource(index), None, range_)
+    if found.kind is int:
+        last = high if found.closed else high - 1
+        drawn = t.shape_env.expr_of(number)
+        for fact in (low.le(last), low.le(drawn), drawn.le(last)):
+            t.shape_env.facts.learn(fact)
+        t.drawn_between[drawn] = low, last
+    t.draws.append(Draw(source, name, args, kwargs))
+    return number
+
+
+def _are_apart(t: Tracer, low: Expr, high: Expr, least: int) -> bool:
+    """Whether high - low is at least this, whatever numbers were drawn before: under a guard on sizes, where it is as far
+    from that as a step of the drawn number is."""
+    env, apart = t.shape_env, t.shape_env.simplify(high - low)
+    for drawn, ends in reversed(t.drawn_between.items()):
+        if drawn not in apart.free:
+            continue
+        at_zero, at_one = (substitute(apart, {drawn: lit(n)}) for n in (0, 1))
+        step = env.simplify(at_one - at_zero)
+        if not isinstance(step, Constant) or env.simplify(apart - at_zero - step * drawn) != lit(0):
+            return False
+        apart = env.simplify(at_zero + step * ends[step.value < 0])
+    return not env.unbacked_symbols(apart) and bool(env.evaluate(lit(least).le(apart)))
+
+
+def _is_number_of(t: Tracer, value: Any, kind: type) -> bool:
+    """Whether it is a number, at most of this kind, that the entry can make before the graph runs."""
+    plain = plain_class(value)
+    if plain is not int and plain is not kind:
+        return False
+    env = t.shape_env
+    free = value.node.expr.free if is_symbolic(value) else ()
+    return all(s in env.sources and isinstance(env.sources[s][0], Source) and (not env.is_unbacked(s) or type(env.sources[s][0]) is DrawSource) for s in free)
 
 
 def _is_plain(value: Any) -> bool:
@@ -156,17 +253,19 @@ def _drawn(t: Tracer, one: Draw, example: Any, range_: _Range) -> Any:
     return wrap_scalar(tensor) if is_numpy_scalar(example) else wrap(tensor)
 
 
-def _number(t: Tracer, source: DrawSource, example: int | float, range_: _Range) -> Any:
+def _number(t: Tracer, source: DrawSource, example: int | float | None, range_: _Range) -> Any:
     if not config.get().shapes.symbols:
         raise GraphBreak("random-state", "a random number, where no number may be a symbol")
     kind, low, high = range_
-    if kind is not type(example):
+    if example is not None and kind is not type(example):
         kind, low, high = type(example), -math.inf, math.inf
     if kind is int:
         low, high = max(low, -(2**62)), min(high, 2**62)
-        if not low <= example <= high:
+        if example is not None and not low <= example <= high:
             raise GraphBreak("random-state", "random numbers that are large")
     symbol = t.shape_env.create_unbacked_number(source, kind, low, high, "a random number")
+    if kind is int:
+        t.drawn_between[symbol] = lit(int(low)), lit(int(high))
     return t.inputs.wrap(symbol)
 
 
