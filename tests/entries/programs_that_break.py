@@ -143,6 +143,13 @@ def writing(x):
     return x.view(-1)
 
 
+def telling(x):
+    text = f"{x.shape[0]} rows"
+    x = x * 2
+    pliant.graph_break()
+    return x + 1, text
+
+
 def meets(x, barrier):
     y = x + 1
     pliant.graph_break()

@@ -113,6 +113,17 @@ def test_sizes_that_are_symbols_before_a_break_are_symbols_behind_it():
 
 
 @torch.no_grad()
+def test_a_text_of_sizes_is_found_unread():
+    for captures in (4, 0):
+        events.reset()
+        compiled = pliant.compile(programs.telling)
+        for rows in (3, 4, 5, 6):
+            assert compiled(torch.randn(rows, 4))[1] == f"{rows} rows"
+        background.finish()
+        assert len(events.events("capture")) == captures
+
+
+@torch.no_grad()
 def test_an_entry_that_is_found_knows_what_is_symbolic_behind_it():
     """The part behind the break is not on disk: its first capture has the symbols that it had."""
     compiled = pliant.compile(programs.once)

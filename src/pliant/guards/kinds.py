@@ -21,7 +21,7 @@ class Kind(Enum):
     TYPE = auto()  # type(v) is e
     IDENTITY = auto()  # v is e (e kept alive by the entry)
     EQUALS = auto()  # type(v) is type(e) and v == e (bit-exact for floats: NaN equal, -0.0 not 0.0)
-    NUMBER_TYPE = auto()  # type(v) is e; the value is symbolic (its facts are shape guards)
+    NUMBER_TYPE = auto()  # type(v) is e; the value is symbolic (its facts are shape guards), or a text that nobody has read
     TENSOR = auto()  # e: TensorFacts
     LENGTH = auto()  # len(v) == e, v an exact builtin container or a subclass without __len__
     KEYS = auto()  # tuple(v) == e: ordered keys of a dict, or items of a set, that were iterated or unpacked

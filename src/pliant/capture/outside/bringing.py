@@ -113,7 +113,7 @@ def _bring_array(world: World, value: Any, source: Source) -> Any:
 
 def _bring_text(world: World, value: str, source: Source) -> Any:
     """A text that varies: what it says is guarded only where the program asks for it."""
-    world.guard(source, Kind.TYPE, str)
+    world.guard(source, Kind.NUMBER_TYPE, str)
     text, unread = text_given(value, lambda: world.guard(source, Kind.EQUALS, value))
     world.set_origin(unread, source)
     return text
