@@ -99,3 +99,51 @@ def test_missing_keys_of_tables_by_parameter() -> None:
     for _ in range(3):
         assert compiled(tables[0]) == count(tables[1])
         assert [tables[0][p] for p in parameters] == [tables[1][p] for p in parameters]
+
+
+MASKS: dict = {}
+
+
+def cached_mask(x):
+    y = x * 2
+    if x.shape not in MASKS:
+        MASKS[x.shape] = torch.ones(x.shape)
+    return y + MASKS[x.shape]
+
+
+def cached_by_number(x):
+    mask = MASKS.get(x.shape[0])
+    if mask is None:
+        mask = MASKS.setdefault(x.shape[0], torch.ones(x.shape[0]))
+    return x + mask[:, None]
+
+
+def helper(n):
+    if n not in MASKS:
+        MASKS[n] = torch.arange(n)
+    return MASKS[n]
+
+
+def cached_below(x):
+    return x * 2 + helper(x.shape[0])[:, None]
+
+
+@pytest.mark.parametrize("program", [cached_mask, cached_by_number, cached_below])
+def test_keys_of_many_sizes_are_asked_for_between_graphs(program):
+    pliant.reset(), MASKS.clear()
+    compiled = pliant.compile(program)
+    for n in (4, 6, 5, 7, 8, 9, 10, 11, 12, 9, 5, 13, 14, 4):
+        x = torch.rand(n, 3)
+        found = compiled(x)
+        kept = dict(MASKS)
+        assert torch.equal(found, program(x))
+        assert MASKS.keys() == kept.keys() and all(MASKS[k] is kept[k] for k in kept)
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_keys_of_sizes_are_one_graph_each_where_nothing_may_break():
+    pliant.reset(), MASKS.clear()
+    compiled = pliant.compile(cached_mask, fullgraph=True)
+    for n in (4, 6, 5, 7, 8, 9):
+        x = torch.rand(n, 3)
+        assert torch.equal(compiled(x), x * 2 + 1)

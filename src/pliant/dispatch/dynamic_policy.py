@@ -115,6 +115,7 @@ class DynamicPolicy:
     _classes: dict[Source, weakref.ref[type]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)  # what was assumed of numbers that data gives, and did not hold
     outcomes: set[str] = field(default_factory=set)  # branches of which another side was taken than was foreseen
+    keys: dict[Source, set[Any]] = field(default_factory=dict)  # made of numbers that vary, of dicts from outside
     lasting: set[str] = field(default_factory=set)  # writes at which the graph breaks: eager could not undo them
     _called: bool = False
     _unread: list[Callable[[], Iterable[Guard]]] = field(default_factory=list)
@@ -259,6 +260,15 @@ class DynamicPolicy:
             seen = self._lengths.setdefault(source, set())
             seen.add(length)
             return len(seen) > (_FEW_LENGTHS if length <= _LONGEST_BY_TURN else 1)
+
+    def keys_vary(self, source: Source, numbers: tuple[Any, ...]) -> bool:
+        """Whether a dict has been asked for many keys made of such numbers."""
+        if not self.may_break or self._mode() is False:
+            return False
+        with self._lock:
+            seen = self.keys.setdefault(source, set())
+            seen.add(numbers)
+            return len(seen) > _FEW_KEYS
 
     def class_varies(self, source: Source, cls: type) -> bool:
         """Whether earlier captures saw an object of another class here."""
@@ -405,6 +415,7 @@ _UNSEEN = -1
 _FEW_LENGTHS = 2
 _FEW_TURNS = 4
 _LONGEST_BY_TURN = 64  # each turn of a loop is a call inside the call before
+_FEW_KEYS = 4
 _FEW_VALUES = 3
 _FEW_TENSORS = 4
 

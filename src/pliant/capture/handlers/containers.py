@@ -20,6 +20,7 @@ from pliant.capture.iterators.carried import own_items
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import operators, subscripts
 from pliant.capture.protocols.iteration import hashables
+from pliant.capture.protocols.keys_of_sizes import asked_key
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, concrete
 from pliant.guards.kinds import MISSING
 
@@ -151,15 +152,15 @@ def _arguments(t: Tracer, receiver: Any, name: str, args: Args) -> Args:
 
 
 def _get(t: Tracer, mapping: Any, key: Any, default: Any = None) -> Any:
-    value = t.world.dict_get(mapping, t.hashable(key))
+    value = t.world.dict_get(mapping, asked_key(t, mapping, key))
     return default if value is MISSING else t.world.resolve(value)
 
 
 # Methods of a dict from outside of which only some keys are read.
 _KEY_BY_KEY: dict[str, Callable[..., Any]] = {
     "get": _get,
-    "__contains__": lambda t, mapping, key: t.world.contains(mapping, t.hashable(key)),
-    "__setitem__": lambda t, mapping, key, value: t.world.dict_set(mapping, t.hashable(key), value),
+    "__contains__": lambda t, mapping, key: t.world.contains(mapping, asked_key(t, mapping, key)),
+    "__setitem__": lambda t, mapping, key, value: t.world.dict_set(mapping, asked_key(t, mapping, key), value),
     "__len__": operators.length,
 }
 _ITEMS: dict[type, Callable[..., Any]] = {**dict.fromkeys(DICT_TYPES, subscripts.dict_item), list: subscripts.list_item}

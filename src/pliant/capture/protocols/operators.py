@@ -25,6 +25,7 @@ from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.keys_of_sizes import asked_key, refuse_many
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
@@ -321,6 +322,7 @@ def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
 
 def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) -> bool:
     """Of a dict or a set; `by_key`: whether one from outside is asked for the one key."""
+    refuse_many(t, keys, item)
     if is_symbolic(item) and len(keys) <= _FEW_KEYS:
         return _has_number(t, keys, item)
     if by_key(t.world, keys):
@@ -330,7 +332,7 @@ def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) ->
 
 def _among_keys_of_subclass(t: Tracer, mapping: Any, item: Any) -> Any:
     outside = t.world.needs_guards(mapping)
-    return t.world.contains(mapping, t.hashable(item)) if outside else _among_items(t, mapping, item)
+    return t.world.contains(mapping, asked_key(t, mapping, item)) if outside else _among_items(t, mapping, item)
 
 
 def _in_tensor(t: Tracer, container: Any, item: Any) -> NoReturn:

@@ -19,6 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.arrays import key_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
+from pliant.capture.protocols.keys_of_sizes import asked_key
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.trace import DELETED
@@ -159,7 +160,7 @@ def _class_item(t: Tracer, cls: type, key: Any) -> Any:
 
 def dict_item(t: Tracer, container: Any, key: Any) -> Any:
     """dict.__getitem__, where a class may say what takes the place of a missing item."""
-    key = t.hashable(key)
+    key = asked_key(t, container, key)
     if t.world.is_foreign(container):
         value = t.world.dict_get(container, key)
     else:
@@ -279,7 +280,7 @@ def _change_item(t: Tracer, container: Any, key: Any, value: Any) -> Any:
 
 
 def _change_dict(t: Tracer, container: Any, key: Any, value: Any = DELETED) -> None:
-    key = t.hashable(key)
+    key = asked_key(t, container, key)
     if not t.world.needs_guards(container):
         _change_in_c(t, container, key, *(() if value is DELETED else (value,)))
         return
