@@ -90,7 +90,12 @@ class Box:
     y: Any
 
 
+class NamelessBox(Box):
+    """Registered without names of what it holds."""
+
+
 pytree.register_dataclass(Box)
+pytree.register_pytree_node(NamelessBox, lambda box: ([box.x, box.y], None), lambda children, _: NamelessBox(*children))
 
 
 def boxed(size: int) -> tuple[Any, ...]:
@@ -296,6 +301,8 @@ ROWS = [
     Row("deep by name", nested, in_dicts, {"d": {"a": {"b": [{0: n}], "c": {0: m}}}}, "n == m is needed"),
     Row("a registered class by attributes", added, boxed, {"box": {"x": {0: n}, "y": {0: m}}}, "{'x': {0: n}, 'y': {0: n}}"),
     Row("a registered class by itself", added, boxed, (Box({0: n}, [m]),), "n == m is needed"),
+    Row("a registered class without names", added, lambda s: (NamelessBox(flat(s), flat(s)),), (NamelessBox({0: n}, {0: m}),),
+        "{'box': [{0: n}, {0: n}]}"),
     Row("one size for each dimension", lambda x, y: x @ y, lambda s: (torch.ones(s, 3), torch.ones(3, s)),
         {"x": (n, None), "y": [AUTO, n]}),
     # unbacked sizes

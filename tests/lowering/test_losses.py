@@ -139,3 +139,11 @@ def test_targets_whose_sizes_are_others_that_a_check_compares():
         torch.testing.assert_close(compiled(*given), f(*given))
     with pytest.raises(pliant.PliantError):
         compiled(torch.randn(2, 2, 8), torch.randint(0, 8, (5,)).view(5, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16])
+def test_classes_of_a_dtype_that_eager_refuses_are_refused(dtype):
+    x, target = torch.randn(4, 5, requires_grad=True), torch.tensor([0, 1, 4, 2], dtype=dtype)
+    for one in (F.cross_entropy, pliant.compile(lambda x, target: F.cross_entropy(x, target))):
+        with pytest.raises(RuntimeError):
+            one(x, target)

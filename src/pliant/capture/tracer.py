@@ -46,7 +46,7 @@ from pliant.capture.protocols import (
     operators,
     subscripts,
 )
-from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, generated_eq
+from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
@@ -359,6 +359,7 @@ class Tracer:
         return self._pinned(key)  # type: ignore[no-any-return]
 
     def _pinned(self, key: Any) -> Any:
+        self._refuse_own_hash(key)
         self.world.pin(key)
         return key
 
@@ -367,18 +368,22 @@ class Tracer:
             return fixed(key)
         if type(key).__hash__ is None:
             raise Raised(unhashable(key))
-        for name in ("__hash__", "__eq__"):
-            method = operators.python_method(self, key, name)
-            if method is not None and not standard_globals(method.__globals__) and not generated_eq(type(key)):
-                if computes_plainly(self, key):
-                    break
-                raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
+        self._refuse_own_hash(key)
         if is_hashed_by_identity(key):
             self.world.note_identity(key)
         else:
             for name in fields_compared(type(key)):
                 fixed_field(self, key, name)
         return key
+
+    def _refuse_own_hash(self, key: Any) -> None:
+        """Break if C code that looks for the key would run what the program wrote for its class."""
+        for name in ("__hash__", "__eq__"):
+            method = operators.python_method(self, key, name)
+            if method is not None and not standard_globals(method.__globals__) and not is_generated(method, type(key)):
+                if computes_plainly(self, key):
+                    return
+                raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
 
     def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
         """The value with every outside container in it replaced by the trace's own copy."""
@@ -413,22 +418,35 @@ class Tracer:
         """Break if C code would look into an object from outside, or run a method written in Python. `compared`: all that
         it does is to compare objects."""
         for value in values:
-            if isinstance(value, _SAFE_IN_C) or id(value) in within or is_numpy_scalar(value):
+            if id(value) in within or is_numpy_scalar(value):
+                continue
+            if isinstance(value, _SAFE_IN_C):
+                self._refuse_own_order(value)
                 continue
             if (parts := _LOOKED_INTO.get(type(value))) is not None:
                 self.refuse_opaque(*parts(value), within=within | {id(value)}, compared=compared)
                 continue
             self._note_compared(value)
-            if operators.python_method(self, value, "__eq__") is not None and computes_plainly(self, value):
+            compares = operators.python_method(self, value, "__eq__")
+            if compares is not None and computes_plainly(self, value):
                 continue
             if compared and operators.by_identity(value):
                 continue
             if self.world.is_opaque(value) and not _safe_outside(value):
                 raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
-            if operators.python_method(self, value, "__eq__") is not None and not generated_eq(type(value)):
+            if compares is not None and not is_generated(compares, type(value)):
                 raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
             if any(operators.python_method(self, value, name) is not None for name in ("__index__", "__float__")):
                 raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
+
+    def _refuse_own_order(self, value: Any) -> None:
+        """Break for a string, number or class that is compared by what the program wrote for its class."""
+        if isinstance(value, FakeTensor) or type(value) in _SAFE_IN_C:
+            return
+        methods = [operators.python_method(self, value, name) for name in _COMPARISONS]
+        own = any(method is not None and not standard_globals(method.__globals__) for method in methods)
+        if own and not computes_plainly(self, value):
+            raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
 
     def _note_compared(self, value: Any) -> None:
         """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
@@ -463,6 +481,7 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     {tuple: Tracer._internalize_parts},
 )
 _SAFE_IN_C = (FakeTensor, str, int, float, type, type(None))
+_COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
     **dict.fromkeys((list, tuple, set, frozenset), iter),
     dict: lambda value: (*value, *value.values()),

@@ -24,6 +24,7 @@ from pliant.capture.numbers.varying_text import Text
 from pliant.capture.trace import CallEffect, Effect, Return, SetItem, Trace
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
+from pliant.exporting.dims import leaves_of
 from pliant.exporting.example import Example
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
 from pliant.exporting.symbols import Sizes
@@ -189,9 +190,9 @@ class _Assembly:
     def _path(self, place: int) -> str:
         leaf = self.example.leaves[place]
         for name, value in self.example.arguments.items():
-            for path, one in pytree.tree_flatten_with_path(value)[0]:
+            for path, one in leaves_of(value):
                 if one is leaf:
-                    return name + pytree.keystr(path)
+                    return name + path
         return f"argument {place}"
 
     def _add_unused(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -169,8 +169,23 @@ def children_of(value: Any) -> dict[str, Any] | None:
     """By how they are reached; None of a leaf."""
     if type(value) not in pytree.SUPPORTED_NODES and not pytree.is_namedtuple_instance(value):
         return None
+    known = pytree.SUPPORTED_NODES.get(type(value))
+    if known is not None and known.flatten_with_keys_fn is None:  # registered without names
+        children, _ = pytree.tree_flatten(value, is_leaf=lambda one: one is not value)
+        return {f"[{place}]": child for place, child in enumerate(children)}
     pairs, _ = pytree.tree_flatten_with_path(value, is_leaf=lambda one: one is not value)
     return {pytree.keystr(path): child for path, child in pairs}
+
+
+def leaves_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves, and how each is reached."""
+    children = children_of(value)
+    if children is None:
+        yield "", value
+        return
+    for label, child in children.items():
+        for path, leaf in leaves_of(child):
+            yield label + path, leaf
 
 
 def _parts(path: str, children: Mapping[str, Any], value: Any, spec: Any) -> list[Any]:

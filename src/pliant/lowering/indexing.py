@@ -115,6 +115,8 @@ class _Classes:
         alike = len(x.shape) > 1 and len(target.shape) == len(self.shape)
         if not alike or not all(n == m or low.known(n.eq(m)) for n, m in zip(target.shape, self.shape)):
             raise Unsupported("one row only, or sizes that differ")
+        if target.dtype not in (torch.int64, torch.uint8):
+            raise Unsupported("classes of a dtype that is refused")
         if len(x.shape) > 2 and torch.are_deterministic_algorithms_enabled():
             raise Unsupported("what GPUs refuse where algorithms are to be deterministic")
         if weight is not None and weight.shape != (x.shape[1],):

@@ -3,6 +3,7 @@
 import collections
 import collections.abc
 import copy
+import dataclasses
 import itertools
 import math
 import random
@@ -67,6 +68,47 @@ def lists_of_objects_compared(x, y):
     place = scales.index(SCALES[1])
     scales.remove(SCALES[0])
     return x * place, scales.count(SCALES[2]), scales == SCALES[1:], (SCALES[0],) != (SCALES[1],), SCALES[0] in scales
+
+
+class Loud(str):
+    """Compares with an effect."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        print("asked", str(self))
+        return str.__eq__(self, other)
+
+
+class Alike(type):
+    __hash__ = type.__hash__
+
+    def __eq__(cls, other):
+        print("asked", cls.__name__)
+        return True
+
+
+@dataclasses.dataclass
+class Labelled:
+    label: str
+
+    def __eq__(self, other):
+        print("asked", self.label)
+        return True
+
+
+LOUD, OTHER = Loud("a"), Loud("b")
+ALIKE, SAME = Alike("ALIKE", (), {}), Alike("SAME", (), {})
+
+
+@program("containers", whole=False)
+def strings_and_classes_with_their_own_comparison_in_lists(x, y):
+    return x * 2, [LOUD] == [OTHER], [ALIKE].index(SAME), (LOUD, 1) == ("a", 1), LOUD in {"a": 1}, {1: LOUD} == {1: "a"}
+
+
+@program("containers", whole=False)
+def dataclasses_with_their_own_comparison_in_lists(x, y):
+    return x * 2, [Labelled("l")] == [Labelled("m")]
 
 
 @program("containers")

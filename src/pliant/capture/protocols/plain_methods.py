@@ -90,9 +90,11 @@ def fixed_field(t: Tracer, obj: Any, name: str) -> Any:
     return fixed
 
 
-def generated_eq(cls: type) -> bool:
-    """Comparison written by dataclasses or by PyTorch: reads only its own fields."""
-    return hasattr(cls, "__dataclass_fields__") or cls.__module__.partition(".")[0] in ("torch", "enum", "collections")
+def is_generated(method: types.FunctionType, cls: type) -> bool:
+    """Whether the class' way to hash or compare was written by dataclasses or PyTorch: it reads only its own fields."""
+    if cls.__module__.partition(".")[0] in ("torch", "enum", "collections"):
+        return True
+    return hasattr(cls, "__dataclass_fields__") and method.__code__.co_filename == "<string>"
 
 
 def fields_compared(cls: type) -> list[str]:
