@@ -253,3 +253,9 @@ def test_names_of_arguments_are_no_names_of_values(tmp_path):
     same(converted(tmp_path, fn, x, y), fn, (x, y))
     with pytest.raises(ExportError, match="name it otherwise"):
         converted(tmp_path, lambda result_0: result_0 * 2, x)
+
+
+def test_nothing_is_rolled(tmp_path):
+    path = converted(tmp_path, lambda x: x.roll(1, 0) + 1, torch.randn(3, 5), dynamic=({0: pliant.Dim("rows", min=0)},))
+    for rows in (3, 0):
+        same(path, lambda x: x.roll(1, 0) + 1, (torch.randn(rows, 5),))

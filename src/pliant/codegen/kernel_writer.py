@@ -179,7 +179,7 @@ class KernelWriter(Body):
                 self.staged[(load.buffer, e)] = (name, index)
 
     def _copy_tile(self, name: str, load: Load, e: Expr, tiled: Axis, vector: Axis) -> None:
-        """`name[t * 2 tiles + v]` = what is loaded at (v, t) of this block."""
+        """`name[t * width + v]` = what is loaded at (v, t) of this block."""
         v, t, width = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol], dict(self.plan.parallel)[vector]
         source, step = f"{self.names.buffer(load.buffer)}[{self.names.text(e)}]", linear_coefficient(e, vector.symbol)
         bits = load.dtype.itemsize * 8
