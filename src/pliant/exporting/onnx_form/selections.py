@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from pliant.exporting.onnx_form.operators import row_of
-from pliant.graph.tensor_spec import keys_of
+from pliant.graph.tensor_spec import at_least_one, keys_of
 
 if TYPE_CHECKING:
     from pliant.exporting.onnx_form.writer import Writer
@@ -118,7 +118,7 @@ def _roll(w: Writer, x: fx.Node, shifts: Sequence[Any], dims: Sequence[int] = ()
     found = w.value(x) if dims else w.op("Reshape", w.value(x), w.sizes([-1]))
     for shift, dim in zip(shifts, dims or (0,), strict=True):
         whole = size[dim] if dims else math.prod(size)
-        start, axis = w.sizes([whole - shift % torch.sym_max(whole, 1)]), w.sizes([dim])  # type: ignore[no-untyped-call]
+        start, axis = w.sizes([whole - shift % at_least_one(whole)]), w.sizes([dim])
         behind = w.op("Slice", found, start, w.sizes([whole]), axis)
         found = w.op("Concat", behind, w.op("Slice", found, w.sizes([0]), start, axis), axis=dim)
     return found if dims else w.op("Reshape", found, w.sizes(size))
