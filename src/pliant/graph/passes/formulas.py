@@ -150,22 +150,16 @@ def _group_norm(write: Writer, node: fx.Node) -> bool:
 # -- softmax ----------------------------------------------------------------------------------------------------------
 
 
-def _log_softmax(write: Writer, node: fx.Node) -> bool:
-    found = _powers(write, node)
-    if found is None:
-        return write.nothing()
-    below, _, total = found
-    result = write.call(_aten.sub.Tensor, below, write.call(_aten.log.default, total))
-    return write.replace(node, write.cast(result, _val(node).dtype_))
-
-
 def _softmax(write: Writer, node: fx.Node) -> bool:
-    """The row's sum is inverted once, as in the loops of the whole call."""
+    """Of softmax the row's sum is inverted once, as in the loops of the whole call; of log-softmax its log is taken off."""
     found = _powers(write, node)
     if found is None:
         return write.nothing()
-    _, powers, total = found
-    result = write.call(_aten.mul.Tensor, powers, write.call(_aten.reciprocal.default, total))
+    below, powers, total = found
+    if node.target is _aten._log_softmax.default:
+        result = write.call(_aten.sub.Tensor, below, write.call(_aten.log.default, total))
+    else:
+        result = write.call(_aten.mul.Tensor, powers, write.call(_aten.reciprocal.default, total))
     return write.replace(node, write.cast(result, _val(node).dtype_))
 
 
@@ -211,7 +205,7 @@ _REWRITES: dict[Any, Callable[[Writer, fx.Node], bool]] = {
     _FUNCTIONAL: _batch_norm,
     _aten.native_group_norm.default: _group_norm,
     _aten._native_batch_norm_legit.no_stats: _batch_norm,
-    _aten._log_softmax.default: _log_softmax,
+    _aten._log_softmax.default: _softmax,
     _aten._softmax.default: _softmax,
     _aten.bernoulli.p: _mask,
 }
