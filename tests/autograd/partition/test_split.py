@@ -1,5 +1,7 @@
 """Forward and backward together are the joint graph; what is saved is little."""
 
+import dataclasses
+
 import pytest
 import torch
 from tests.autograd.programs import captured, cloned, of_module
@@ -13,6 +15,7 @@ from pliant.autograd.partition.split import partition
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.interpret import interpret
 from pliant.graph.passes.purity import memory_root
+from pliant.targets import registry
 
 
 def leaf(*size):
@@ -108,6 +111,21 @@ def test_softmax_is_saved_as_two_numbers_a_row():
     parts = split(attended, [leaf(16, 8), leaf(8, 100), leaf(100)])
     assert saved_bytes(parts) <= 16 * 100 * 4 + 2 * 16 * 4 + 100 * 4
     assert "_softmax" not in names(parts.forward)
+
+
+def test_kept_memory_may_have_a_price():
+    """What an activation gives to a product is written again then, and only its input is kept."""
+    there = registry.target_of(torch.device("cpu"))
+    inputs = [leaf(32, 8), leaf(8, 64), leaf(64, 8)]
+    found = []
+    try:
+        for share in (0.0, 0.3):
+            target = dataclasses.replace(there, function_share=1 / 8, held_share=share)
+            registry.provide("cpu", lambda _, target=target: target)
+            found.append(saved_bytes(split(lambda x, a, b: (nn.functional.gelu(x @ a) @ b,), inputs)))
+    finally:
+        registry.provide("cpu", lambda _: there)
+    assert found[0] - found[1] == 32 * 64 * 4
 
 
 def test_logits_that_the_program_returns_may_be_written():
