@@ -152,6 +152,18 @@ def test_gradients_read_the_memory_that_a_leaf_with_hooks_was_given():
     torch.testing.assert_close(gradient("aot_eager"), gradient(None))
 
 
+def _written_through_data_behind_a_returned_tensor(compiled, leaf):
+    def program(x):
+        doubled = x * 2
+        returned = x.cos()
+        last = doubled * doubled + returned
+        doubled.data.add_(1)
+        return returned, last
+
+    torch.autograd.backward([one.sum() for one in compiled(program)(leaf)])
+    return leaf.grad
+
+
 @pytest.mark.parametrize("change", [lambda t: t.squeeze_(0), lambda t: t.unsqueeze_(0), lambda t: t.mul_(2), lambda t: t.t_()])
 def test_hooks_of_results_whose_function_is_another_by_then(change):
     seen = []
@@ -170,7 +182,7 @@ def test_hooks_of_results_whose_function_is_another_by_then(change):
     [
         _view_of_a_new_tensor, _view_of_an_input, _view_made_before_the_write, _custom_view_of_what_is_written,
         _written_through_data, _data_of_a_new_leaf, _views_on_both_sides_of_an_unrecorded_write,
-        _views_of_a_view_that_is_returned,
+        _views_of_a_view_that_is_returned, _written_through_data_behind_a_returned_tensor,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip

@@ -48,7 +48,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self.asked: list[tuple[Any, list[Any]]] = []  # for gradients: the node that does, what it leads through
         self.freed: set[Any] = set()  # functions that cannot run again
-        self.written: list[tuple[Base, Any]] = []  # what was written, and the node that did
+        self.written: list[tuple[Base, Any, bool]] = []  # what, by which node, whether its version shows it
         self.hooks: list[Hook] = []
         self.views: list[FakeTensor] = []
         self.in_doubt = CopiesInDoubt() if shape_env is not None and shape_env.takes_copies else None
@@ -217,7 +217,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         if not counted:
             check_unseen(base.node, self.origin)
         base.counted = base.counted or counted
-        self.written.append((base, self.origin))
+        self.written.append((base, self.origin, counted))
         if self.in_doubt is not None:
             self.in_doubt.note_write(base)
         base.node = self._restrided(base, value)

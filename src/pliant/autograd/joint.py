@@ -34,7 +34,7 @@ from pliant.autograd.history import (
 )
 from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, without_derivative
 from pliant.autograd.run_module import run_module
-from pliant.autograd.segments import Cuts, Timeline, WrittenViews, find_cuts, written_views
+from pliant.autograd.segments import Cuts, Timeline, WrittenViews, find_cuts, unseen_writes, written_views
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -298,10 +298,13 @@ class _Tracer:
             what = "gradients are asked for, and a tensor that the caller gets has hooks"
             raise UnsupportedAliasing(what, kind="returned-intermediate")
         cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed, hooks, self._rewritten)
-        return dataclasses.replace(cuts, whole=self._undivided()) if cuts.before else cuts
+        return dataclasses.replace(cuts, whole=(*self._undivided(), *self._unseen())) if cuts.before else cuts
 
     def _rewritten(self) -> WrittenViews:
         return written_views(self.values, self.mode.written, self.timeline.places)
+
+    def _unseen(self) -> tuple[tuple[int, int], ...]:
+        return unseen_writes(self.values, self.mode.written, self.timeline.places)
 
     def _undivided(self) -> tuple[tuple[int, int], ...]:
         """From where to where gradients get that the program itself asks for."""
@@ -375,7 +378,7 @@ class _Tracer:
 
     def _read_first(self, results: list[Any]) -> frozenset[int]:
         written: dict[int, int] = {}
-        for base, origin in self.mode.written:
+        for base, origin, _ in self.mode.written:
             if base.input is not None and self.histories[base.input] is not None:
                 written.setdefault(base.input, self.timeline.places[origin])
         last: dict[Any, int] = {}

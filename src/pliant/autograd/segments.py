@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from pliant import torch_adapter
 from pliant.autograd.aliases import Base
@@ -30,6 +31,8 @@ from pliant.graph.passes.purity import binds_symbols
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 
+Write = tuple[Base, fx.Node | None, bool]  # of what memory, by which node, whether the tensor's version shows it
+
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -40,7 +43,8 @@ WrittenViews = tuple[tuple[frozenset[int], tuple[frozenset[int], ...]], ...]
 @dataclass(frozen=True, slots=True)
 class Cuts:
     """Positions in the captured graph before which to cut, in order; `inside`: of calls that must be cut within.
-    `whole`: (first, last) nodes of what must stay together, since the program asks for gradients through it.
+    `whole`: (first, last) nodes of what must stay together, since the program asks for gradients through it, or since
+    what the first may save for its derivative is written by the last, unseen by autograd.
     `hooks`: positions of calls that hook what the caller gets: they lie between segments and hook the real tensor.
     """
 
@@ -107,11 +111,11 @@ def find_cuts(
 
 
 def written_views(
-    values: dict[fx.Node, Any], writes: list[tuple[Base, fx.Node | None]], places: dict[fx.Node | None, int]
+    values: dict[fx.Node, Any], writes: list[Write], places: dict[fx.Node | None, int]
 ) -> WrittenViews:
     """`Cuts.rewritten`, of memory in which several tensors lie that nodes gave (`values`)."""
     when: dict[Base, set[int]] = {}
-    for base, node in writes:
+    for base, node, _ in writes:
         when.setdefault(base, set()).add(places[node])
     lying: dict[Base, dict[int, set[int]]] = {base: {} for base in when}
     for node, value in values.items():
@@ -119,6 +123,27 @@ def written_views(
             lying[value.node.base].setdefault(id(value), set()).add(places[node])
     several = [(base, tensors.values()) for base, tensors in lying.items() if len(tensors) > 1]
     return tuple((frozenset(when[base]), tuple(map(frozenset, tensors))) for base, tensors in several)
+
+
+def unseen_writes(
+    values: dict[fx.Node, Any], writes: list[Write], places: dict[fx.Node | None, int]
+) -> tuple[tuple[int, int], ...]:
+    """For memory written so that no version shows it, from the first node whose derivative may read it to that write.
+
+    A segment that is over has saved what it found there, or what it computes that from again; eager reads the memory.
+    """
+    last = {base: places[node] for base, node, counted in writes if not counted}
+    first: dict[Base, int] = {}
+    for node, value in values.items() if last else ():
+        if type(value) is FakeTensor and value.node.base in last:
+            base = value.node.base
+            near = [one for one in (node, *node.users) if one.op != "placeholder" and _has_history(values.get(one))]
+            first[base] = min([first.get(base, last[base]), *[places[one] for one in near]])
+    return tuple((first[base], last[base]) for base in first if first[base] < last[base])
+
+
+def _has_history(value: Any) -> bool:
+    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in tree_leaves(value))
 
 
 def _tearing(rewritten: WrittenViews, timeline: Timeline) -> set[int]:
@@ -166,9 +191,8 @@ class Segment:
 def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
     """The segments. Nodes that compute numbers are repeated where their numbers are needed."""
     if any(first < cut <= last for first, last in cuts.whole for cut in cuts.before):
-        raise UnsupportedAliasing(
-            "gradients are asked for through a tensor that the caller gets", kind="returned-intermediate"
-        )
+        what = "gradients are asked for, or a write hidden from autograd (through `.data`) reaches, through a tensor"
+        raise UnsupportedAliasing(f"{what} that the caller gets", kind="returned-intermediate")
     nodes = list(captured.module.graph.nodes)
     number_of = _segment_numbers(nodes, cuts)
     concerned = _concerned_by_writes(captured)
