@@ -172,7 +172,7 @@ def watched_of(joint: JointGraph, parts: Partition) -> Watched:
     positions = enumerate(values[: parts.n_results])
     results = [i for i, node in positions if i not in (*saved_results, *parts.own) and _eager_saves(node)]
     watched = [*[now[i] for i in inputs], *[values[i] for i in results]]
-    return Watched(inputs, results, list(map(_tangents_reading(joint), watched)) if watched else [])
+    return Watched(inputs, results, list(map(_tangents_reading(joint, parts), watched)) if watched else [])
 
 
 def kept_for(joint: JointGraph) -> dict[fx.Node, int]:
@@ -198,8 +198,13 @@ def _reads(joint: JointGraph, parts: Partition, read: list[int]) -> list[int]:
     return found
 
 
-def _tangents_reading(joint: JointGraph) -> Callable[[fx.Node], int]:
-    """A function that says of a value which tangents, as bits, are combined with it or with what shares its memory."""
+def _tangents_reading(joint: JointGraph, parts: Partition) -> Callable[[fx.Node], int]:
+    """A function that says of a value which tangents, as bits, are combined with it or with what shares its memory: of one
+    that no gradient reads any more, though eager's do, those of all results that it leads to."""
+    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
+    results = dict[Any, int]()
+    for n, position in enumerate(parts.tangents):
+        results[values[position]] = results.get(values[position], 0) | 1 << n
     reaching, found = reaching_tangents(joint.graph, joint.tangents), kept_for(joint)
     for node in joint.graph.nodes:
         for argument in node.all_input_nodes if reaching[node] else ():
@@ -208,9 +213,24 @@ def _tangents_reading(joint: JointGraph) -> Callable[[fx.Node], int]:
 
     def reading(value: fx.Node) -> int:
         written = value.args[1] if value.target is _copy else value
-        return found.get(memory_root(written), -1) if isinstance(written, fx.Node) else -1
+        if not isinstance(written, fx.Node):
+            return -1
+        root = memory_root(written)
+        return found[root] if root in found else _led_to(root, results)
 
     return reading
+
+
+def _led_to(start: fx.Node, results: dict[Any, int]) -> int:
+    """The bits of the results that are computed from a value."""
+    bits, seen, queue = 0, {start}, [start]
+    while queue:
+        node = queue.pop()
+        bits |= results.get(node, 0)
+        new = [user for user in node.users if user not in seen]
+        seen.update(new)
+        queue += new
+    return bits
 
 
 def _eager_saves(value: Any) -> bool:
