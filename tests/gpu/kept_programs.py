@@ -36,8 +36,16 @@ def _called(model: nn.Module, *shapes: tuple[int, ...], training: bool = False) 
     return model.cuda(), [torch.randn(shape, device="cuda") for shape in shapes], training
 
 
+class Logits(nn.Sequential):
+    """16 MB of results."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1 << 16, bias=False))
+
+
 PROGRAMS = {
     "inference": lambda: _called(Network(), (8, 64)),
+    "large results": lambda: _called(Logits(), (64, 64)),
     "training": lambda: _called(Network(), (8, 64), (8, 64), training=True),
     "autocast": lambda: _called(Network(), (8, 64), (8, 64), training=True),
     "dropout": lambda: _called(Network(0.4), (8, 64), (8, 64), training=True),

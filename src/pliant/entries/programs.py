@@ -40,7 +40,7 @@ MAKERS = {
     "chain": "autograd.calls", "inference": "autograd.calls", "joined": "autograd.calls", "with_constants": "autograd.calls",
     "counting_writes": "autograd.around", "outside_autocast": "autograd.around", "uncounted": "autograd.around",
     "of_given": "autograd.trained", "trained": "autograd.trained",
-    "recorded_on": "runtime.cuda.graphs", "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
+    "recorded_on": "runtime.cuda.graphs", "made_apart": "runtime.cuda.large_results", "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
 }  # fmt: skip
 RECORDS = {
     "Around": "autograd.trained", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls", "FromInput": "autograd.places",

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from pliant import config
 from pliant.debug import events
 from pliant.graph.contracts import AtenGraph, Runnable
@@ -24,26 +26,42 @@ from pliant.runtime.compile_program import CompiledGraph, compile_program, compi
 def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> CompiledGraph:
     """Compile an ATen graph. Raises `CompilerNotFound` if there is no C compiler."""
     program = _lowered(graph)
-    made = compile_program(program, options)
     wanted = (options or config.get()).build.cuda_graphs
-    if wanted != "never":
-        made.call = _recorded(made.call, program, graph, always=wanted == "always")
-    return made
+    device = None if wanted == "never" else _recorded_on(program)
+    if device is None:
+        return compile_program(program, options)
+    return _recorded(program, graph, device, options, always=wanted == "always")
 
 
-def _recorded(call: Runnable, program: LoopProgram, graph: AtenGraph, *, always: bool) -> Runnable:
-    """The compiled graph's function, recorded as a CUDA graph if it runs on a GPU; not `always`: where that pays."""
-    from pliant.runtime.cuda.capturable import gpus_of, roles_of, why_not
-    from pliant.runtime.cuda.graphs import recorded_on
+def _recorded_on(program: LoopProgram) -> torch.device | None:
+    """The GPU on which the program's calls may be recorded as a CUDA graph."""
+    from pliant.runtime.cuda.capturable import gpus_of, why_not
 
     gpus = gpus_of(program)
-    if not gpus:
-        return call
-    if (why := why_not(program)) is not None:
+    if gpus and (why := why_not(program)) is not None:
         events.record("cuda_graph_refused", name=program.name, why=why)
-        return call
-    roles = roles_of(program, graph.static_inputs, graph.private_outputs)
-    return recorded_on(call, roles, gpus[0], program.name, always)
+        return None
+    return gpus[0] if gpus else None
+
+
+def _recorded(
+    program: LoopProgram, graph: AtenGraph, device: torch.device, options: config.Config | None, *, always: bool
+) -> CompiledGraph:
+    """The compiled program, whose calls are recorded; not `always`: where that pays. Large results are made apart."""
+    from pliant.runtime.cuda.capturable import roles_of
+    from pliant.runtime.cuda.graphs import recorded_on
+    from pliant.runtime.cuda.large_results import made_apart, split
+
+    parts = split(program)
+    first = program if parts is None else parts.begin
+    private = graph.private_outputs if parts is None else parts.private(frozenset(graph.private_outputs))
+    made = compile_program(first, options)
+    made.call = recorded_on(made.call, roles_of(first, graph.static_inputs, private), device, program.name, always)
+    if parts is not None:
+        rest = compile_program(parts.end, options)
+        made.call = made_apart(made.call, rest.call, parts.shown, parts.passed, parts.only, parts.order)
+        made.add(rest)
+    return made
 
 
 def compile_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> Callable[[list[Any]], None] | None:

@@ -49,6 +49,12 @@ class CompiledGraph:
     def source(self) -> str:
         return "\n".join(self.texts)
 
+    def add(self, rest: CompiledGraph) -> None:
+        """What this graph's call does beside its own work."""
+        self.wrapper_source += rest.wrapper_source
+        self.texts += rest.texts
+        self.kernels += rest.kernels
+
 
 def compile_program(program: LoopProgram, options: config.Config | None = None) -> CompiledGraph:
     """Compile a loop program. NoKernels where a device has no code generator, or this machine cannot build its kernels."""
