@@ -1,6 +1,7 @@
 """Compiled graphs recorded as CUDA graphs: results, gradients, randomness and streams are eager's."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -55,6 +56,8 @@ def test_inference_and_kept_results():
 
 def test_large_results_are_made_outside():
     """Of 16 MB and more: memory for them is the caller's alone, and what is kept of them is not written again."""
+    gc.collect()
+    others = torch.cuda.memory_allocated()
     eager = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1 << 16, bias=False)).cuda()
     compiled = pliant.compile(copy.deepcopy(eager), mode="reduce-overhead")
     with torch.no_grad():
@@ -73,7 +76,7 @@ def test_large_results_are_made_outside():
         assert torch.cuda.max_memory_allocated() - before < 1.2 * size
     assert replays() == 1 and not events.events("cuda_graph_skipped")
     weights = 2 * sum(p.nbytes for p in eager.parameters())
-    assert torch.cuda.memory_allocated() - weights < 0.5 * size  # what the recording keeps is small too
+    assert torch.cuda.memory_allocated() - others - weights < 0.5 * size  # what the recording keeps is small too
 
 
 def test_training():

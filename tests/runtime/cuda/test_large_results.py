@@ -69,6 +69,7 @@ LASTS = {
     "and what it is of": lambda hidden, head: (hidden, head(hidden)),
     "scaled behind it": lambda hidden, head: torch.tanh(head(hidden) / 3) * 3,
     "beside a sum of what it is of": lambda hidden, head: (hidden.sum(0), head(hidden).relu(), hidden.shape[0]),
+    "and a loss of them": lambda hidden, head: (logits := head(hidden), logits.float().logsumexp(1).mean()),
     "a part of a product": lambda hidden, head: head(hidden)[:, :50],
 }
 

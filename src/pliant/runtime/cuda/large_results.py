@@ -21,7 +21,7 @@ from pliant.symbolic.expr import ZERO, Symbol
 from pliant.wrappers.remade import remade
 
 LARGE = 1 << 24  # bytes of results: to copy less takes no longer than what is launched for them
-MOST_STEPS = 4  # behind the split: each is launched at every call
+MOST_STEPS = 16  # loops and calls behind the split, a loss of the results for one: they are launched at every call
 
 
 @dataclass(frozen=True, slots=True)
