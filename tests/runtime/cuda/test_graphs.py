@@ -5,19 +5,16 @@ import random
 
 import pytest
 import torch
-from torch import fx
 
 import pliant
 from fake_recorder import FakeRecorder
 from pliant.debug import events
-from pliant.graph.contracts import AtenGraph
 from pliant.ir.loops import Buffer, LoopProgram
 from pliant.runtime.compile_graph import _recorded_on
 from pliant.runtime.cuda import graphs
 from pliant.runtime.cuda.graphs import Graphed
 from pliant.runtime.cuda.roles import Roles
 from pliant.symbolic.expr import ONE
-from pliant.symbolic.shape_env import ShapeEnv
 
 
 @pytest.fixture(autouse=True)
