@@ -124,6 +124,9 @@ OF_HALVES = {
         lambda x, i, v: torch.index_put(v.new_zeros(40, 70), (i,), v * 2, accumulate=True),
         (X, AT, ADDED.bfloat16()),
     ),
+    "as many rows as there are": (
+        lambda x, i, v: torch.index_put(x, (i,), v * 2, accumulate=True), (X.bfloat16(), AT, ADDED.bfloat16())
+    ),
 }
 
 
@@ -155,6 +158,12 @@ def test_halves_are_added_in_float32(name, atomic):
     (got,) = run_on_device_text(program, given)
     exact = f(given[0].double(), many, given[2].double())
     assert ((got.double() - exact).abs().max() / exact.abs().max()).item() < 2**-8
+
+
+def test_few_rows_of_halves_are_calls(atomic):
+    f, (x, at, added) = OF_HALVES["as many rows as there are"]
+    program = lowered(f, x, at[:3], added[:3])
+    assert any(isinstance(one, Extern) for one in program.computations)
 
 
 @pytest.mark.parametrize("name", ["index_put", "scatter_add"])

@@ -11,6 +11,7 @@ Holds:  where the target goes through points in order at speed, whole rows at a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ from pliant.lowering.indexing import position
 from pliant.lowering.pointwise import number
 from pliant.lowering.tensors import HALF, At, Index, Shape, Tensor, broadcast_index, opmath
 from pliant.lowering.views import dim_of
-from pliant.symbolic.expr import ONE, ZERO, Expr
+from pliant.symbolic.expr import ONE, ZERO, Expr, lit
+from pliant.symbolic.traverse import substitute
 from pliant.targets.registry import has_target, target_of
 
 aten = torch.ops.aten
@@ -82,6 +84,13 @@ def _check(
         raise Unsupported("single elements")
 
 
+def _is_much(low: Lowering, added: Shape, table: Shape) -> bool:
+    """Whether what is added, at the sizes seen, is worth copies of the whole table to float32 and back."""
+    seen = {symbol: lit(int(hint)) for symbol, hint in low.shape_env.hints.items() if math.isfinite(hint)}
+    sizes = [[substitute(n, seen).as_int() or 0 for n in shape] for shape in (added, table)]
+    return math.prod(sizes[0]) * 2 >= math.prod(sizes[1]) > 0
+
+
 def _index_put(
     low: Lowering,
     out: torch.Tensor,
@@ -95,10 +104,10 @@ def _index_put(
         raise Unsupported("positions that are overwritten, or in several dimensions")
     d, at = given[0], indices[given[0]]
     assert at is not None
-    begins_with_fill = x.view is None and isinstance(x.at([ZERO] * len(x.shape)), Const)
-    _check(low, out, values, at, d, _ROUNDED, halves=begins_with_fill)
     rank = len(at.shape)
     shape = (*x.shape[:d], *at.shape, *x.shape[d + 1 :])
+    begins_with_fill = x.view is None and isinstance(x.at([ZERO] * len(x.shape)), Const)
+    _check(low, out, values, at, d, _ROUNDED, halves=begins_with_fill or _is_much(low, shape, x.shape))
     if any(n is not ONE and n is not whole for n, whole in zip(values.shape[::-1], shape[::-1])):
         raise Unsupported("a value for each position is not known")
 
