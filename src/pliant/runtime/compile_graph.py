@@ -52,7 +52,7 @@ def _recorded(
     from pliant.runtime.cuda.graphs import recorded_on
     from pliant.runtime.cuda.large_results import made_apart, split
 
-    parts = split(program)
+    parts = split(program, graph.private_outputs)
     first = program if parts is None else parts.begin
     private = graph.private_outputs if parts is None else parts.private(frozenset(graph.private_outputs))
     made = compile_program(first, options)

@@ -10,6 +10,7 @@ Holds:  together they do what the program does. Logits of a language model are t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from pliant.graph.contracts import Runnable
@@ -43,8 +44,9 @@ class Split:
         return frozenset(own) | frozenset(range(self.shown, len(self.begin.outputs)))
 
 
-def split(program: LoopProgram) -> Split | None:
-    """The program before and from its last library call on, if large results come from there and little else does."""
+def split(program: LoopProgram, private: Collection[int] = ()) -> Split | None:
+    """The program before and from its last library call on, if large results come from there and little else does.
+    `private`: results that the backward finds where they lay at the last call, so they stay in the recording's memory."""
     steps = program.computations
     start = next((k for k in range(len(steps) - 1, -1, -1) if isinstance(steps[k], Extern)), 0)
     symbols = _symbols(program)
@@ -55,8 +57,8 @@ def split(program: LoopProgram) -> Split | None:
     earlier = {b for one in touched[:start] for b in one.writes}
     if (written | earlier) & set(program.inputs) or written & earlier:
         return None
-    results = {o.buffer for o in program.outputs if isinstance(o, View)} & written
-    if Sizes(program).sum(results) < LARGE:
+    results = {k: o.buffer for k, o in enumerate(program.outputs) if isinstance(o, View) and o.buffer in written}
+    if Sizes(program).sum(set(results.values())) < LARGE or not results.keys().isdisjoint(private):
         return None
     read = {b for one in touched[start:] for b in one.reads}
     live = sorted(read & earlier, key=lambda b: b.name)
