@@ -19,6 +19,7 @@ from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_cap
 from pliant.debug import events
 from pliant.errors import BackendError, ConfigError, WantsNumbers
 from pliant.graph.contracts import CapturedGraph
+from pliant.graph.late_module import with_code
 
 # What a user may pass as backend: gets the graph and its inputs, returns what runs it.
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -40,7 +41,7 @@ def from_user(backend: UserBackend) -> GraphCompiler:
         symbolic = _has_symbols(captured)
         may_keep_numbers = symbolic and not takes_symbols(backend)
         shown = [i.fake if symbolic and not may_keep_numbers else i.example for i in captured.inputs]
-        as_it_is = runs_of(captured.module)
+        as_it_is = runs_of(with_code(captured.module))
         try:
             run = backend(captured.module, shown)
         except Exception as error:

@@ -33,6 +33,7 @@ from pliant.dispatch.roots import argument_sources
 from pliant.errors import CompileError, NoKernels
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
+from pliant.graph.late_module import with_code
 from pliant.guards import native_watch
 from pliant.interruptions import pass_on
 from pliant.runtime.kernels_or_operators import kernels_or_operators, tell_operators
@@ -156,7 +157,7 @@ def eager(captured: CapturedGraph) -> GraphCallable:
     """The captured graph as it is."""
     from pliant.graph.interpret import in_inference_mode
 
-    forward = in_inference_mode(captured.module) or captured.module.forward
+    forward = in_inference_mode(captured.module) or with_code(captured.module).forward
     return undoing(captured, lambda inputs: forward(*inputs))
 
 

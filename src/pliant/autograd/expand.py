@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from pliant.graph.contracts import CapturedGraph
+from pliant.graph.late_module import LateModule
 
 
 def _lstm_cell(x: Any, hidden: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> tuple[Any, Any]:
@@ -40,7 +41,7 @@ def expanded(captured: CapturedGraph, positions: Iterable[int]) -> CapturedGraph
         if expansion is None:
             return None
         _replace(graph, node, expansion)
-    return dataclasses.replace(captured, module=fx.GraphModule(captured.module, graph))
+    return dataclasses.replace(captured, module=LateModule(captured.module, graph))
 
 
 def _replace(graph: fx.Graph, node: fx.Node, expansion: Callable[..., tuple[Any, ...]]) -> None:

@@ -24,6 +24,7 @@ from pliant.autograd.history import Root
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph, GraphInput
+from pliant.graph.late_module import LateModule
 from pliant.interruptions import pass_on
 from pliant.saved_hooks import changing_hook
 
@@ -204,4 +205,4 @@ def _as_captured(
     whole = graph.call_function(program, tuple(arguments))
     graph.output(tuple(graph.call_function(operator.getitem, (whole, i)) for i in range(count)))
     name, whole_only = f"{first.name}_gradient", {"whole": True}
-    return CapturedGraph(fx.GraphModule({}, graph), inputs, env, name, grad_enabled=True, attributes=whole_only)
+    return CapturedGraph(LateModule({}, graph), inputs, env, name, grad_enabled=True, attributes=whole_only)

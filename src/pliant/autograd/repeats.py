@@ -18,6 +18,7 @@ from torch import fx
 from pliant.autograd.aliasing import UnsupportedAliasing, check_overlap
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.late_module import LateModule
 from pliant.graph.unbacked import CHECKS
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled
@@ -183,7 +184,7 @@ class _Finder:
             copied(node)
         graph.output(fx.map_arg(outputs, copied))
         given = [whole.inputs[self.place[node]] for node in inputs]
-        return CapturedGraph(fx.GraphModule(whole.module, graph), given, whole.shape_env, whole.name, grad)
+        return CapturedGraph(LateModule(whole.module, graph), given, whole.shape_env, whole.name, grad)
 
 
 class _Part:

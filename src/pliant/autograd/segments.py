@@ -27,6 +27,7 @@ from pliant.autograd.aliasing import UnsupportedAliasing, storage_of
 from pliant.autograd.history import Node, functions_behind, gradient_of
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.late_module import LateModule
 from pliant.graph.passes.purity import binds_symbols
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
@@ -376,7 +377,7 @@ def as_captured(whole: CapturedGraph, segment: Segment, number: int, known: dict
     moved = {places[i] for i in whole.attributes.get("moved_inputs", ())}
     inputs = [_as_input(node, by_node.get(node), known.get(node)) for node in segment.takes]
     _check_symbols(segment, inputs)
-    module = fx.GraphModule(whole.module, segment.graph)
+    module = LateModule(whole.module, segment.graph)
     returned = set(next(iter(whole.module.graph.find_nodes(op="output"))).all_input_nodes)
     passing = {
         "passing_inputs": frozenset(i for i, n in enumerate(segment.takes) if n not in by_node and n not in returned),

@@ -34,6 +34,7 @@ from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph
+from pliant.graph.late_module import LateModule
 from pliant.guards.kinds import MISSING
 from pliant.guards.settings import Settings
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource
@@ -299,7 +300,7 @@ class _Attempt:
         old = next(n for n in reversed(t.graph.nodes) if n.op == "output")
         t.graph.erase_node(old)
         t.graph.output(tuple(nodes))
-        module = fx.GraphModule(t.recorder.constants, t.graph)
+        module = LateModule(t.recorder.constants, t.graph)
         moved = frozenset(
             i for i, one in enumerate(t.inputs.inputs) if t.world.slot_get(one.fake, "data") is not MISSING
         )

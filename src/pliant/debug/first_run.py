@@ -19,6 +19,7 @@ from pliant.debug import events
 from pliant.debug.repro import write_repro
 from pliant.errors import FallbackWarning
 from pliant.graph.contracts import CapturedGraph
+from pliant.graph.late_module import with_code
 from pliant.interruptions import pass_on
 
 _Run = Callable[[list[Any]], Sequence[Any]]
@@ -31,7 +32,7 @@ _SMALL = 1e-2  # of the largest gradient: what is smaller may be all rounding (t
 
 def checked(captured: CapturedGraph, compiled: _Run) -> _Run:
     """`compiled`, compared with the captured graph at its first call."""
-    forward = captured.module.forward
+    forward = with_code(captured.module).forward
 
     def eager(inputs: list[Any]) -> Sequence[Any]:
         return tuple(forward(*inputs))

@@ -31,6 +31,7 @@ from pliant.exporting.symbols import Sizes, hints_of, places_of, values_of
 from pliant.exporting.training import training_step
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph
+from pliant.graph.late_module import LateModule
 from pliant.graph.unbacked import check
 from pliant.records import dataclass
 from pliant.symbolic.final_guards import ShapeGuard
@@ -141,7 +142,7 @@ def _nothing(sizes: Sizes) -> CapturedGraph:
 
     graph = fx.Graph()
     graph.output(())
-    return CapturedGraph(fx.GraphModule({}, graph), [], ShapeEnv(duck_shape=False), grad_enabled=False)
+    return CapturedGraph(LateModule({}, graph), [], ShapeEnv(duck_shape=False), grad_enabled=False)
 
 
 def _specialized(said: Said, attempt: _Attempt, guards: list[ShapeGuard]) -> tuple[Said, list[str]]:

@@ -1,6 +1,6 @@
 """Fake tensors and the types passed between stages.
 
-Contracts:            contracts, tensor_spec, printer, interpret (the meaning that compiled graphs must have), unsupported,
+Contracts:            contracts, late_module, tensor_spec, printer, interpret (the meaning that compiled graphs must have), unsupported,
                       remade (callables that know how they were made).
 Fakes:                fake_tensor, shape_rules/ (what operators return), layouts, call_plan, fallback, special_calls, collectives,
                       effects (what operators do beside their schema), failing (which may raise), concrete_sizes, compositions, lent_numbers, overlaps, unbacked.
