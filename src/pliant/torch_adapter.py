@@ -6,6 +6,7 @@ Out:    small functions and aliases, each with the reason why the public interfa
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import re
@@ -203,6 +204,12 @@ broadcast_to_tree: Any = torch.utils._pytree._broadcast_to_and_flatten
 def packed_size(packed: torch.Tensor) -> int:
     """Bytes of a weight that oneDNN has laid out (its operators are missing where PyTorch is built without it)."""
     return int(torch.ops.mkldnn._nbytes(packed))
+
+
+def are_laid_out_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the memory of two such weights is the same, byte for byte."""
+    size, place = packed_size(one), torch.ops.mkldnn.data_ptr
+    return size == packed_size(other) and ctypes.string_at(place(one), size) == ctypes.string_at(place(other), size)
 
 
 def packed_convolution() -> Callable[..., torch.Tensor]:

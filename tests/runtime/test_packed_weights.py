@@ -119,22 +119,60 @@ def test_a_budget_that_is_used_up() -> None:
     assert len(found) == 2  # the matrix of 120 bytes has room
 
 
-def test_images_of_each_size_have_a_copy_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[int, ...]] = []
+def sizes_packed(monkeypatch: pytest.MonkeyPatch, alike: bool) -> tuple[list[int], list[bool]]:
+    """Sizes, and for which calls there was a copy: three times those sizes in turn."""
+    made: list[int] = []
+    copies: list[bool] = []
 
     def reorder(weight: torch.Tensor, *facts: object) -> torch.Tensor:
         if weight.shape[1] == 3:
-            made.append(tuple(facts[-1]))  # type: ignore[arg-type]
+            made.append(facts[-1][-1])  # type: ignore[index]
         return reorder_convolution_weight(weight, *facts)
 
+    def without_copy(x: torch.Tensor, weight: torch.Tensor, *facts: object) -> torch.Tensor:
+        if weight.shape[1] == 3:
+            copies[-1] = False
+        return _without_copy(x, weight, *facts)
+
+    _without_copy = packed_weights._without_copy
     monkeypatch.setattr(packed_weights, "reorder_convolution_weight", reorder)
+    monkeypatch.setattr(packed_weights, "_without_copy", without_copy)
+    monkeypatch.setattr(packed_weights, "are_laid_out_alike", lambda one, other: alike)
     model, sizes = network(), [16, 24, 20, 28, 32, 36]
     compiled = pliant.compile(model, dynamic=True)
+    copies.append(True)
     same(compiled, model, torch.randn(2, 3, 12, 12))  # a size that is met once has none
+    del copies[0]
     for _ in range(3):
         for size in sizes:
+            copies.append(True)
             same(compiled, model, torch.randn(2, 3, size, size))
-    assert made == [(2, 3, size, size) for size in sizes[: packed_weights.MOST_SIZES]]
+    assert made == sizes
+    return sizes, copies
+
+
+def test_images_of_all_sizes_share_a_copy_that_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = BUDGET.used
+    sizes, copies = sizes_packed(monkeypatch, alike=True)
+    first, further = copies[: len(sizes)], copies[len(sizes) :]
+    assert not any(first) and all(further)
+    assert BUDGET.used - before < 4000  # of one copy of each weight
+
+
+def test_a_weight_has_only_so_many_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, copies = sizes_packed(monkeypatch, alike=False)
+    assert copies[-len(sizes) :] == [True] * packed_weights.MOST_LAYOUTS + [False] * 2
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+@pytest.mark.parametrize("side", [1, 3, 40])
+def test_convolutions_without_a_copy(groups: int, side: int) -> None:
+    x = torch.randn(3, 8, side, side).contiguous(memory_format=torch.channels_last)
+    weight, bias = torch.randn(16, 8 // groups, 3, 3), torch.randn(16)
+    found = packed_weights._without_copy(x, weight, bias, [2, 1], [1, 1], [1, 1], groups)
+    wanted = torch.convolution(x.contiguous(), weight, bias, [2, 1], [1, 1], [1, 1], False, [0, 0], groups)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert found.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_budget_of_zero() -> None:
