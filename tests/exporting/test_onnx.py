@@ -109,6 +109,47 @@ def test_convolutions_and_pools(tmp_path):
         same(path, model, (torch.randn(rows, 3, 20, 20),))
 
 
+POOLS = {
+    "largest": lambda x: (F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.max_pool2d(x, (2, 3), (2, 1), dilation=2, ceil_mode=True)),
+    "means": lambda x: (F.avg_pool2d(x, 2, 2, ceil_mode=True), F.avg_pool2d(x, 3, 2, 1, True, False), F.avg_pool2d(x, 3, 2, 1)),
+    "columns": lambda x: (F.unfold(x, 3, 2, 1, (1, 2)), F.unfold(x, (2, 1))),
+    "windows": lambda x: (x.unfold(2, 3, 2) + 1, x.unfold(-1, 2, 1) * 2, x[:, :, 0].unfold(1, 3, 3) - 1),
+    "largest with places": lambda x: (x.max(1), x.min(-1, keepdim=True), (x * 2).int().max(2)),
+    "clipped": lambda x: (F.hardtanh(x), F.relu6(x * 9), F.softplus(x * 30), F.softplus(x, 2, 0.5)),
+    "products": lambda x: (
+        torch.baddbmm(x[:, 0], x[:, 1], x[:, 2].mT, beta=0.5, alpha=2), torch.baddbmm(x[:, 0], x[:, 1], x[:, 1].mT),
+        torch.baddbmm(x[:, 0] * torch.nan, x[:, 1], x[:, 1], beta=0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("side", [7, 10])
+def test_windows(name, side, tmp_path):
+    path = converted(tmp_path, POOLS[name], torch.randn(2, 3, side, side), dynamic=({0: BATCH},))
+    for rows in (1, 2, 5):
+        same(path, POOLS[name], (torch.randn(rows, 3, side, side),))
+
+
+def test_a_number_that_is_none_is_the_largest_and_the_smallest(tmp_path):
+    def fn(x):
+        return x.max(1), x.min(0, keepdim=True), x.amax(0), x.amin((0, 1)), x.double().amax(-1, keepdim=True)
+
+    path, nan = converted(tmp_path, fn, torch.randn(2, 3), dynamic=({0: BATCH},)), float("nan")
+    given = torch.tensor([[1.0, nan, nan], [2.0, 0.0, 1.0], [nan, -float("inf"), 3.0]])
+    for one, other in zip(pytree.tree_leaves(fn(given)), run(path, given), strict=True):
+        torch.testing.assert_close(other, one, equal_nan=True)
+
+
+def test_incomplete_windows_of_a_border_or_a_size_that_varies_are_refused(tmp_path):
+    with pytest.raises(ExportError, match="of which a border counts"):
+        converted(tmp_path, lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), torch.randn(2, 3, 8, 8))
+    with pytest.raises(ExportError, match="whose sides vary"):
+        converted(tmp_path, lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), torch.randn(2, 3, 8, 8), dynamic=({2: LENGTH},))
+    with pytest.raises(ExportError, match="along a size that varies"):
+        converted(tmp_path, lambda x: x.unfold(0, 2, 1) + 1, torch.randn(8), dynamic=({0: LENGTH},))
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 def test_other_resolutions(mode, tmp_path):
     def fn(x):

@@ -1,4 +1,4 @@
-"""Operators of images by ONNX operators: convolutions, pools, norms of groups, other resolutions.
+"""Operators of images by ONNX operators: convolutions, norms of groups, other resolutions.
 
 In, Out, Holds: as `operators.py`.
 """
@@ -29,29 +29,6 @@ def _convolution(
     if transposed:
         return w.op("ConvTranspose", *inputs, output_padding=each[3], **named)
     return w.op("Conv", *inputs, **named)
-
-
-@row_of("max_pool2d_with_indices.default")
-def _max_pool(
-    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil: bool = False
-) -> list[str]:
-    """The largest elements; not their places."""
-    if len(w.fake(x).size_) != 4 or ceil:
-        raise w.refused("a pool of an image alone, or with incomplete windows")
-    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding, dilation)]
-    return [w.op("MaxPool", w.value(x), kernel_shape=each[0], strides=each[1], pads=each[2] * 2, dilations=each[3])]
-
-
-@row_of("avg_pool2d.default")
-def _avg_pool(
-    w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), ceil: bool = False, all_count: bool = True,
-    divisor: Any = None,
-) -> str:  # fmt: skip
-    if len(w.fake(x).size_) != 4 or ceil or divisor is not None:
-        raise w.refused("a pool of an image alone, with incomplete windows or a divisor of its own")
-    each = [list(one) * (2 // len(one)) for one in (kernel, stride or kernel, padding)]
-    named = {"strides": each[1], "pads": each[2] * 2, "count_include_pad": int(all_count)}
-    return w.op("AveragePool", w.value(x), kernel_shape=each[0], **named)
 
 
 # ---- norms of groups, other resolutions

@@ -212,7 +212,18 @@ def _clamp(w: Writer, x: fx.Node, low: Any = None, high: Any = None, **named: An
 ROWS |= {
     "aten.clamp_min.default": lambda w, x, low: _clamp(w, x, low),
     "aten.clamp_max.default": lambda w, x, high: _clamp(w, x, None, high),
+    "aten.hardtanh.default": lambda w, x, low=-1, high=1: _clamp(w, x, low, high),
 }
+
+
+@row_of("softplus.default")
+def _softplus(w: Writer, x: fx.Node, beta: Any = 1, threshold: Any = 20) -> str:
+    """Beyond the threshold the line itself."""
+    dtype, given = w.result.dtype_, w.value(x)
+    scaled = given if beta == 1 else w.op("Mul", given, w.scalar(beta, dtype))
+    curve = w.op("Softplus", scaled)
+    curve = curve if beta == 1 else w.op("Div", curve, w.scalar(beta, dtype))
+    return w.op("Where", w.op("Greater", scaled, w.scalar(threshold, dtype)), given, curve)
 
 
 @row_of("where.self")
@@ -381,8 +392,7 @@ def _reduced(kind: str) -> Row:
     return row
 
 
-for _overloads, _kind in (("mean.dim mean.default", "ReduceMean"), ("sum.dim_IntList sum.default", "ReduceSum"),
-                          ("amax.default", "ReduceMax"), ("amin.default", "ReduceMin")):  # fmt: skip
+for _overloads, _kind in (("mean.dim mean.default", "ReduceMean"), ("sum.dim_IntList sum.default", "ReduceSum")):
     row_of(*_overloads.split())(_reduced(_kind))
 
 
@@ -454,3 +464,15 @@ def _addmm(w: Writer, bias: fx.Node, a: fx.Node, b: fx.Node, beta: Any = 1, alph
     if beta != 1 or alpha != 1:
         raise w.refused("`addmm` with factors")
     return w.op("Add", w.op("MatMul", w.value(a), w.value(b)), w.value(bias))
+
+
+@row_of("baddbmm.default")
+def _baddbmm(w: Writer, bias: fx.Node, a: fx.Node, b: fx.Node, beta: Any = 1, alpha: Any = 1) -> str:
+    """With the factor 0, what is added is not read."""
+    dtype, found = w.result.dtype_, w.op("MatMul", w.value(a), w.value(b))
+    if alpha != 1:
+        found = w.op("Mul", found, w.scalar(alpha, dtype))
+    if beta == 0:
+        return found
+    added = w.value(bias) if beta == 1 else w.op("Mul", w.value(bias), w.scalar(beta, dtype))
+    return w.op("Add", found, added)
