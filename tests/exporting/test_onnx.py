@@ -116,6 +116,7 @@ POOLS = {
     "windows": lambda x: (x.unfold(2, 3, 2) + 1, x.unfold(-1, 2, 1) * 2, x[:, :, 0].unfold(1, 3, 3) - 1),
     "largest with places": lambda x: (x.max(1), x.min(-1, keepdim=True), (x * 2).int().max(2)),
     "clipped": lambda x: (F.hardtanh(x), F.relu6(x * 9), F.softplus(x * 30), F.softplus(x, 2, 0.5)),
+    "masked": lambda x: (torch.ops.aten.masked_fill(x, x > 0, 2), torch.ops.aten.masked_fill(x, x > 0, x.sum())),
     "products": lambda x: (
         torch.baddbmm(x[:, 0], x[:, 1], x[:, 2].mT, beta=0.5, alpha=2), torch.baddbmm(x[:, 0], x[:, 1], x[:, 1].mT),
         torch.baddbmm(x[:, 0] * torch.nan, x[:, 1], x[:, 1], beta=0),

@@ -59,13 +59,23 @@ def _instead(function: Any, rule: Rule) -> Handler:
 
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         try:
-            given = signature.bind(t, *args, **kwargs)
+            made = rule(t, *args, **kwargs)
         except TypeError:
+            if _fits(signature, t, args, kwargs):
+                raise
             return call_torch(t, function, args, kwargs)
-        made = rule(*given.args, **given.kwargs)
         return call_torch(t, function, args, kwargs) if made is None else t.call(made[0], made[1], {})
 
     return handler
+
+
+def _fits(signature: inspect.Signature, t: Tracer, args: Args, kwargs: Kwargs) -> bool:
+    """Whether a rule takes these arguments."""
+    try:
+        signature.bind(t, *args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 class Rows:

@@ -55,6 +55,8 @@ class Origins(abc.ABC):
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
         """Add a guard once. Facts about held objects themselves are constant and skipped."""
+        if not self.guarded and kind is not Kind.IDENTITY:
+            return
         if source is not None and source.is_held and kind in _FIXED_IF_HELD:
             return
         if kind is Kind.IDENTITY:
@@ -122,7 +124,7 @@ class Origins(abc.ABC):
 
     def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
         """Of each class: no object of the first is another of the first, or one of the others."""
-        for cls in dict.fromkeys(map(type, mine)):
+        for cls in dict.fromkeys(map(type, mine)) if self.guarded else ():
             first, second = (
                 dict.fromkeys(s for obj in objs if type(obj) is cls and (s := self.source_of(obj)) is not None)
                 for objs in (mine, others)

@@ -140,7 +140,7 @@ class World(Fields):
             return MISSING if value is DELETED else value
         if type(key) is HookId:  # a new one
             return MISSING
-        key = self.real_key(key)
+        key = key if type(key) is str else self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
             self.guard(self.source_of(mapping), Kind.NO_KEY, key)

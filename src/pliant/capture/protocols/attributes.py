@@ -138,9 +138,9 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if is_array(obj):
         return array_attribute(t, obj, name)
     cls = type(obj)
-    own = t.world.python_function(cls, "__getattribute__")
-    if own is not None:
-        return _with_getattr(t, obj, name, lambda: TailCall(own, (obj, name)))
+    hook = t.world.type_lookup(cls, "__getattribute__")
+    if isinstance(hook, types.FunctionType):
+        return _with_getattr(t, obj, name, lambda: TailCall(hook, (obj, name)))
     if name == "__dict__":
         if isinstance(obj, threading.local):
             raise GraphBreak("unknown-object", "the __dict__ of a thread local")
@@ -149,7 +149,6 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
         return bring_class(t, obj)
     if cls is threading.local:
         return local_attribute(t, obj, name)
-    hook = t.world.type_lookup(cls, "__getattribute__")
     if hook is not object.__getattribute__ and (
         isinstance(obj, _OWN_LOOKUP) or not isinstance(hook, types.WrapperDescriptorType)
     ):
@@ -201,7 +200,19 @@ def lacks(obj: Any, name: str) -> Raised:
 
 
 def is_data_descriptor(t: Tracer, found: Any) -> bool:
-    return any(t.world.type_lookup(type(found), name) is not MISSING for name in ("__set__", "__delete__"))
+    cls = type(found)
+    if not cls.__flags__ & _TPFLAGS_HEAPTYPE:
+        return _sets(cls)  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    return any(t.world.type_lookup(cls, name) is not MISSING for name in _SETTERS)
+
+
+_SETTERS = ("__set__", "__delete__")
+
+
+@functools.cache
+def _sets(cls: type) -> bool:
+    """Of a class that does not change."""
+    return any(name in base.__dict__ for base in cls.__mro__ for name in _SETTERS)
 
 
 def _has_getter(t: Tracer, found: Any) -> bool:

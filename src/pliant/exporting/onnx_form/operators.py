@@ -231,6 +231,12 @@ def _where(w: Writer, chosen: fx.Node, x: fx.Node, y: fx.Node) -> str:
     return w.op("Where", w.value(chosen, torch.bool), w.value(x, w.result.dtype_), w.value(y, w.result.dtype_))
 
 
+@row_of("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(w: Writer, x: fx.Node, mask: fx.Node, value: Any) -> str:
+    dtype = w.result.dtype_
+    return w.op("Where", w.value(mask, torch.bool), w.value(value, dtype), w.value(x, dtype))
+
+
 # ---- sizes
 @row_of("view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dims", "squeeze.dim", "squeeze.default")
 def _reshape(w: Writer, x: fx.Node, *_: Any) -> str:
