@@ -150,11 +150,7 @@ def _outputs(trace: Trace, writer: GuardWriter) -> list[str]:
 
 
 def _body(
-    trace: Trace,
-    end: _Body,
-    section: HeldSection | None,
-    graph: GraphCallable | None,
-    eager: Callable[..., Any] | None,
+    trace: Trace, end: _Body, section: HeldSection | None, graph: GraphCallable | None, eager: Callable[..., Any] | None
 ) -> list[str]:
     """The statements behind the guards: draws, the graph, what follows it."""
     writer, outputs = end.values.writer, end.values.outputs
@@ -411,9 +407,7 @@ class _Body:
             called = f"{self.values.hold(hiding)}({called})"
         return f"iter({called}, {self.values.hold(END)})" if form is Form.NEXT else called
 
-    def _step(
-        self, frame: FrameState, stack: list[Any], in_tail: bool, again: bool = False
-    ) -> tuple[str, list[str]]:
+    def _step(self, frame: FrameState, stack: list[Any], in_tail: bool, again: bool = False) -> tuple[str, list[str]]:
         """Texts of the function that executes the operation at which the frame stands, and then the rest of the frame,
         and of its arguments."""
         b, names = self.values, self.values.names

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pliant.capture import tracebacks
 from pliant.capture.bytecode.decode import Op, Program, decode
@@ -17,13 +17,11 @@ from pliant.capture.bytecode.ops import OPS, OpInfo
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.endings import let_go
 from pliant.capture.protocols import spelled_out
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import TRACEBACK
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.tables import Table
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

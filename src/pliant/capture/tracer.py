@@ -17,7 +17,7 @@ import re
 import types
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from torch import fx
 from torch.utils._pytree import tree_leaves
@@ -69,15 +69,13 @@ from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.settings import Settings
 from pliant.guards.sources import HandledSource, Source
 from pliant.guards.standard import standard_globals
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
+from pliant.symbolic.expr import Expr
 from pliant.symbolic.shape_env import ShapeEnv
-
-if TYPE_CHECKING:
-    from pliant.guards.settings import Settings
-    from pliant.symbolic.expr import Expr
 
 assert opcodes and callables  # the tables, which are found through those who ask them
 

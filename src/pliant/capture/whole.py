@@ -18,9 +18,7 @@ from pliant.dispatch.roots import CallableRoot
 from pliant.errors import GraphBreakError
 
 
-def whole(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], policy: DynamicPolicy
-) -> Trace:
+def whole(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], policy: DynamicPolicy) -> Trace:
     """The trace of `fn(*args, **kwargs)`."""
     try:
         traced = trace(CallableRoot(fn), args, dict(kwargs), policy)

@@ -14,7 +14,7 @@ import itertools
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
@@ -24,11 +24,9 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.checkpointed import Checkpointed
 from pliant.capture.recording.regions import grad_recorded, tensors_in, versions, without_effects
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.graph.fake_tensor import FakeTensor
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles = ROWS.handles
@@ -38,7 +36,7 @@ _OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_
 
 
 @handles(torch.utils.checkpoint.checkpoint)
-def _checkpoint(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     function, *given = args
     options = {name: kwargs[name] for name in _OPTIONS if name in kwargs}
     rest = {name: value for name, value in kwargs.items() if name not in options}
@@ -112,7 +110,7 @@ def _names(function: types.FunctionType) -> tuple[str, ...]:
     return function.__code__.co_names + function.__code__.co_freevars
 
 
-def _reentrant(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same_numbers: bool) -> Any:
+def _reentrant(t: Tracer, function: Any, args: Args, kwargs: Kwargs, same_numbers: bool) -> Any:
     """Eager makes one node of autograd, which needs a gradient only if an argument does."""
     if kwargs:
         raise GraphBreak("bad-call", "a reentrant checkpoint takes no keyword arguments")

@@ -11,9 +11,10 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant.capture.autodiff.flex_attention import attend
@@ -29,15 +30,11 @@ from pliant.capture.recording.regions import (
     versions,
     without_effects,
 )
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction, set_grad_enabled
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, SPECIAL_MODULES = ROWS.handles, ROWS.modules
@@ -55,7 +52,7 @@ SPECIAL_MODULES[HIGHER_ORDER] = find
 
 
 def _bound(handler: Handler) -> Handler:
-    def call(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Any:
         given = inspect.signature(function).bind(*args, **kwargs)
         given.apply_defaults()
         return handler(t, *given.args, **given.kwargs)
@@ -206,7 +203,7 @@ def _associative_scan(
 
 
 @handles(ControlFlow.forward)
-def _again(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _again(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of a captured graph that is captured itself, as a body that holds control flow is."""
     module, *values = args
     return tuple(record_module(t, module, values, "control_flow"))

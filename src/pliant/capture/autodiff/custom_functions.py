@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch.autograd.function import FunctionCtx, once_differentiable
@@ -19,14 +19,12 @@ from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import Region, are_tensors, record_module, tensors_in, tensors_of, without_effects
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, in_form_of
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import apply_function, set_grad_enabled, without_setup
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles = ROWS.handles
@@ -52,7 +50,7 @@ class Context(FunctionCtx):
 
 
 @handles(apply_function)
-def _apply(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _apply(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     cls, *given = args
     inputs = [t.internalize(value) for value in given]
     if _has_own_setup(t, cls):

@@ -11,15 +11,13 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.handlers.table import Rows
+from pliant.capture.signatures import Tracer
 from pliant.torch_adapter import PEER
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 SPECIAL_MODULES = ROWS.modules

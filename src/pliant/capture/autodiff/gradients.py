@@ -9,22 +9,20 @@ Holds:  a history that leads out of the program, and hooks on the tensors that r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import are_tensors, grad_recorded
+from pliant.capture.signatures import Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.gradients import gradients
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, StateSource
 from pliant.guards.state import nan_checks
 from pliant.torch_adapter import DisableTorchFunction
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 takes = ROWS.takes

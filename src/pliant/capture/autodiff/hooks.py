@@ -8,7 +8,7 @@ Holds:  a hook whose handle is used, or whose tensor comes from outside, is regi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.hooks import BackwardHook
@@ -16,19 +16,17 @@ from torch.utils.hooks import BackwardHook
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import Region, record_module, without_effects
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.tensor_hook import TensorHook
 from pliant.torch_adapter import set_grad_enabled
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles = ROWS.handles
 
 
 @handles(torch.Tensor.register_hook)
-def _register_hook(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _register_hook(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     tensor, function = (*args, *kwargs.values())
     if t.inputs.example_of(tensor) is not None:
         raise GraphBreak("backward-hook", "a hook on a tensor from outside")
@@ -65,7 +63,7 @@ ROWS.refuses(
 )
 
 
-def _tie(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _tie(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A module's inputs and outputs become those of a function of autograd's graph, which calls its hooks."""
     raise GraphBreak("backward-hook", f"a {type(args[0].module).__name__} with backward hooks")
 

@@ -9,7 +9,7 @@ Holds:  the staticmethod is called as eager calls it: with whole batches, where 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -17,14 +17,12 @@ from torch.utils import _pytree as pytree
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.regions import Region, Replay, are_tensors, flat, refilled, tensors_of, versions
+from pliant.capture.signatures import Tracer
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import OwnMapped, rule_function
 from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction, broadcast_to_tree
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _NONE: Any = vars(torch.autograd.Function)["vmap"]
 _Resolve = Callable[[Any], Any]  # of a traced value: what it is when the function is run

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant.capture.autodiff.own_rules import mapped_region
@@ -28,17 +29,13 @@ from pliant.capture.recording.regions import (
     tensors_of,
     without_effects,
 )
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, in_form_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward, without_samples
 from pliant.guards.sources import held
 from pliant.records import dataclass
 from pliant.torch_adapter import LEGACY_VMAP, TRANSFORMS, DisableTorchFunction, broadcast_to_tree, set_grad_enabled
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, SPECIAL_MODULES = ROWS.handles, ROWS.modules
@@ -60,11 +57,11 @@ SPECIAL_MODULES[TRANSFORMS] = find
 SPECIAL_MODULES[LEGACY_VMAP] = find_legacy
 
 
-def _call_legacy(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_legacy(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Any:
     return _vmap(t, _options(t, function) | {"randomness": "error", "chunk_size": None}, args, kwargs)
 
 
-def _call(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Any:
     maker, _, rest = function.__code__.co_qualname.partition(".")
     if not rest:
         return _make(t, function, maker, args, kwargs)
@@ -74,7 +71,7 @@ def _call(t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs
     return apply(t, _options(t, function), args, kwargs)
 
 
-def _make(t: Tracer, function: types.FunctionType, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _make(t: Tracer, function: types.FunctionType, name: str, args: Args, kwargs: Kwargs) -> Any:
     """`torch.func.grad(f)`: only closes over what it is given."""
     if name not in _APPLIED and name != "hessian":
         raise GraphBreak("unknown-call", f"torch.func.{name}")
@@ -112,8 +109,8 @@ class _Traced:
 def _trace(
     t: Tracer,
     options: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Args,
+    kwargs: Kwargs,
     inner: Callable[[int, FakeTensor], FakeTensor] | None = None,
     replay: Replay | None = None,
 ) -> _Traced:
@@ -175,7 +172,7 @@ def _by_argument(argnums: Any, flat: list[Any], specs: list[Any]) -> Any:
 
 
 # ---- derivatives
-def _gradient(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _gradient(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
     traced = _trace(t, options, args, kwargs)
     if len(traced.outputs) != 1 or traced.outputs[0].dim() != 0:
         raise GraphBreak("tensor-error", "torch.func.grad of a function whose result is not one number")
@@ -188,18 +185,18 @@ def _gradient(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs:
     return _by_argument(argnums, gradients, specs), value, aux
 
 
-def _grad(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _grad(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
     gradients, _, aux = _gradient(t, options, args, kwargs)
     return (gradients, aux) if options["has_aux"] else gradients
 
 
-def _grad_and_value(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _grad_and_value(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
     gradients, value, aux = _gradient(t, options, args, kwargs)
     return (gradients, (value, aux)) if options["has_aux"] else (gradients, value)
 
 
 def _jacobian(by: str, given: tuple[str, ...]) -> Callable[..., Any]:
-    def apply(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def apply(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
         traced = _trace(t, options, args, kwargs)
         argnums = options["argnums"]
         places, specs = _chosen(t, argnums, args, traced)
@@ -216,7 +213,7 @@ def _jacobian(by: str, given: tuple[str, ...]) -> Callable[..., Any]:
 
 
 @handles(torch.func.jvp)
-def _jvp(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _jvp(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _push(t, *args, **kwargs)
 
 
@@ -256,17 +253,17 @@ def _at(t: Tracer, apply: Callable[..., Any], func: Any, primals: Sequence[Any],
 
 
 @handles(torch.func.vjp)
-def _vjp(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _vjp(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _at(t, _pull, args[0], args[1:], bool(kwargs.get("has_aux", False)))
 
 
 @handles(torch.func.linearize)
-def _linearize(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _linearize(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _at(t, _push_along, args[0], args[1:])
 
 
 @handles(_Linear.__call__)
-def _apply_linear(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _apply_linear(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     linear, *given = args
     if [flat(t, one)[1] for one in given] != (
         linear.specs if linear.apply is _push_along else [linear.traced.out_spec]
@@ -293,7 +290,7 @@ def _push_along(t: Tracer, linear: _Linear, given: list[Any]) -> Any:
 
 
 # ---- vmap
-def _vmap(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _vmap(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
     dims = _in_dims(t, options["in_dims"], args, kwargs)
 
     def sample(leaf: int, tensor: FakeTensor) -> FakeTensor:
@@ -325,7 +322,7 @@ def _tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _in_dims(t: Tracer, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
+def _in_dims(t: Tracer, in_dims: Any, args: Args, kwargs: Kwargs) -> list[int | None]:
     """The mapped dimension of each leaf of (args, kwargs): keyword arguments are not mapped."""
     leaves, spec = flat(t, args)
     dims = broadcast_to_tree(_tupled(in_dims), spec)
@@ -334,7 +331,7 @@ def _in_dims(t: Tracer, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return [*dims, *[None] * len(flat(t, kwargs)[0])]
 
 
-def _functionalized(t: Tracer, options: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _functionalized(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
     """Removing mutations is what the compiler does anyway."""
     return t.call(options["func"], args, kwargs)
 

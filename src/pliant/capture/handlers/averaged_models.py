@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import swa_utils
 from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_avg_fn
 
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.torch_adapter import devices_of_foreach
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles = ROWS.handles

@@ -16,7 +16,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -28,7 +28,7 @@ from pliant.capture.handlers.formatting import TEXT_METHODS
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_method, fold, referent
-from pliant.capture.handlers.table import ALL, Args, Kwargs
+from pliant.capture.handlers.table import ALL
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
@@ -39,14 +39,12 @@ from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.overrides import enter_device
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.recording.torch_functions import all_functions
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, ByKind, concrete
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
 from pliant.torch_adapter import TensorBase
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 # ---- C functions and methods
 _PURE_MODULES = frozenset(

@@ -14,25 +14,22 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.random_numbers import make_generator
-from pliant.capture.handlers.table import ALL, Args, ClassHandler, Kwargs, Rows
+from pliant.capture.handlers.table import ALL, ClassHandler, Rows
 from pliant.capture.iterators import carried, loops
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
+from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete, is_symbolic, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
-
-if TYPE_CHECKING:
-    from pliant.capture.frame import Frame
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 CLASSES = ROWS.classes

@@ -9,25 +9,23 @@ Holds:  a call whose end is waited for later, one that sends objects, and whatev
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from pliant import torch_adapter
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_in
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple
 from pliant.graph import collectives
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 from pliant.torch_adapter import COLLECTIVES
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 SPECIAL_MODULES = ROWS.modules

@@ -9,23 +9,21 @@ import collections
 import functools
 import itertools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
-from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.iterators.carried import own_items
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import operators, subscripts
 from pliant.capture.protocols.iteration import hashables
 from pliant.capture.protocols.keys_of_sizes import asked_key
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, concrete
 from pliant.guards.kinds import MISSING
 
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """A method of a mutable container: reads of outside dicts are guarded one key at a time, the rest adopts the container."""

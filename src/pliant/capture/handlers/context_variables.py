@@ -8,15 +8,12 @@ Holds:  what is set and reset within the trace is not seen outside.
 from __future__ import annotations
 
 import contextvars
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ContextSource, context_value
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _PLACE = "value"  # under which the world keeps what the trace stored
 

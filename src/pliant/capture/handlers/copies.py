@@ -11,7 +11,7 @@ import collections
 import copy
 import itertools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -21,14 +21,12 @@ from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Rows
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.protocols import operators
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANT_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import IDENTITY_TYPES
 from pliant.torch_adapter import copy_of_tensor
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 

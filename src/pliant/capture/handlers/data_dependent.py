@@ -10,28 +10,25 @@ from __future__ import annotations
 
 import builtins
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.bytecode.cfg import can_end
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of
 from pliant.capture.numbers.varying_text import Given
 from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
 from pliant.torch_adapter import CHECK, assert_async, check_is_size, check_with
 from pliant.torch_adapter import check as torch_check
-
-if TYPE_CHECKING:
-    from pliant.capture.frame import Frame
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, takes = ROWS.handles, ROWS.takes

@@ -8,23 +8,21 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
+from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import PLAIN_TYPES, ByKind, is_symbolic, is_text
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import MethodSource
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, CLASSES = ROWS.handles, ROWS.classes

@@ -13,21 +13,17 @@ import operator
 import re
 import string
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import Args, Kwargs
 from pliant.capture.handlers.text_and_numbers import SIMPLE
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.varying_text import Text, join, text_of
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.protocols.operators import python_method
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import concrete, is_symbolic, is_text, varying
 from pliant.graph.fake_tensor import is_fake
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
-
 
 # ---- pattern % value
 _FIELD = re.compile(r"%(?:\((?P<key>[^()]*)\))?(?P<flags>[#0\- +]*\d*(?:\.\d+)?)(?P<kind>[diouxXeEfFgGcrsa%])")

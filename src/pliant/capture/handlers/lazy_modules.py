@@ -8,21 +8,19 @@ Holds:  what eager would make at this call: nothing that the program did before 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
 from pliant.capture.graph_breaks import StartAgain
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, infer_parameters
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles = ROWS.handles

@@ -17,10 +17,11 @@ from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
-from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
+from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.arrays import to_array
 from pliant.capture.recording.overrides import default_override, pop_mode, push_mode, with_class
 from pliant.capture.recording.stand_ins import memory_of
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
@@ -38,7 +39,6 @@ from pliant.torch_adapter import (
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, CLASSES = ROWS.handles, ROWS.classes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,8 +27,9 @@ from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
 
 from pliant.capture.handlers.skipped_steps import may_skip, step_by_rows, unscale
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
@@ -39,9 +40,6 @@ from pliant.torch_adapter import (
     foreach_pow,
     value_of_optimizer,
 )
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 TABLE = ROWS.callables

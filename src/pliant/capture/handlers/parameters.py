@@ -7,21 +7,19 @@ Holds:  a parameter that leaves the trace is given its class by the entry; one t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import grad_recorded
 from pliant.capture.recording.stand_ins import AssignedData
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.capture.trace import BreakReason
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 CLASSES = ROWS.classes

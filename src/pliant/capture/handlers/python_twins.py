@@ -10,14 +10,12 @@ import functools
 import importlib.util
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.handlers.c_functions import call_native
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, TABLE = ROWS.handles, ROWS.callables

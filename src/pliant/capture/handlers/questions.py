@@ -10,7 +10,7 @@ import abc
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch.nn import TransformerEncoder
@@ -18,13 +18,14 @@ from torch.utils.hooks import RemovableHandle
 
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
-from pliant.capture.handlers.table import Args, Handler, Kwargs, Rows, spread
+from pliant.capture.handlers.table import Handler, Rows, spread
 from pliant.capture.numbers.arrays import is_array, unhashable
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, spelled_out
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import PLAIN_TYPES, ByKind, derives, function_of, is_numpy_scalar
 from pliant.debug import events
@@ -34,9 +35,6 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import question
 from pliant.torch_adapter import group_tensors_by_device_and_dtype, hash_of_tensor
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables

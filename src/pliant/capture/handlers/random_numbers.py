@@ -15,13 +15,14 @@ import math
 import random
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.arrays import constant_array, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import wrap_scalar
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import Draw, DrawnState
 from pliant.capture.value_kinds import is_numpy_scalar, is_symbolic, plain_class
@@ -29,9 +30,6 @@ from pliant.guards.sources import DrawSource, Source, held
 from pliant.records import dataclass
 from pliant.symbolic.expr import Constant, Expr, lit
 from pliant.symbolic.traverse import substitute
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 TABLE = ROWS.callables

@@ -8,16 +8,17 @@ Holds:  values, dtypes and changes are those of the function.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -25,9 +26,6 @@ from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
 from pliant.targets.registry import known_target
 from pliant.torch_adapter import SAVED_TENSOR_HOOKS, dlpack_of_tensor
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, instead, CLASSES = ROWS.handles, ROWS.instead, ROWS.classes
@@ -239,8 +237,6 @@ def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None,
     if not simple or varying(steps) is not int or is_unbacked(steps) or not t.truth(steps > 1):
         return None
     return _evenly, (start, end, steps, dtype, device)
-
-
 
 
 def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:

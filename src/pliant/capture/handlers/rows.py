@@ -7,19 +7,16 @@ Holds:  the graph is the one that interpreting each place would give, kind by ki
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
-from pliant.capture.handlers.table import Args, Kwargs
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import DisableTorchFunction, append_node, below_python_dispatch
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 Row = tuple[FakeTensor, ...]
 

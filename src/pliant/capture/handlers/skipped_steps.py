@@ -11,21 +11,19 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, optim
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.rows import inline_by_rows
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.torch_adapter import check_and_unscale, optimizer_hooks, scaler_step
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles = ROWS.handles

@@ -29,23 +29,20 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
-from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
+from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, root_of_number
+from pliant.capture.signatures import Args, Kwargs, Tracer, World
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, TABLE, CLASSES = ROWS.handles, ROWS.callables, ROWS.classes

@@ -11,18 +11,14 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.torch_calls import call_torch, constant_answers
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import is_of_program, module_of
 from pliant.tables import Table
 
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
-
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
 Handler = Callable[["Tracer", Args, Kwargs], Any]
 Rule = Callable[..., Any]
 ClassHandler = Callable[["Tracer", Any, Args, Kwargs], Any]

@@ -13,13 +13,13 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
-from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
+from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.numbers.number_domains import within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, shown_number
@@ -28,14 +28,12 @@ from pliant.capture.protocols import operators, spelled_out, subscripts
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import has_symbols
 from pliant.capture.value_kinds import ByKind, concrete, is_number, is_numpy_scalar, is_symbolic, is_text, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables

@@ -12,18 +12,16 @@ Holds:  an entry holds the lock from before its guards until its effects are don
 from __future__ import annotations
 
 import _thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows, spread
+from pliant.capture.handlers.table import Rows, spread
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import LOCKS
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, question
 from pliant.records import dataclass
 from pliant.source import SourceLocation
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import concrete
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles, takes, CLASSES = ROWS.handles, ROWS.takes, ROWS.classes

@@ -15,7 +15,7 @@ import itertools
 import types
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
@@ -36,13 +36,11 @@ from pliant.capture.iterators.standing_iterators import (
     place,
 )
 from pliant.capture.protocols import spelled_out
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, LengthSource, Source, source_class
 from pliant.records import dataclass
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _SEQUENCES = (list, tuple, range, str, bytes)
 

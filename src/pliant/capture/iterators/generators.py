@@ -12,7 +12,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -32,14 +32,11 @@ from pliant.capture.iterators.carried import (
 from pliant.capture.iterators.endings import runs_code_at_end
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
 from pliant.capture.outside.identity import TracedId
+from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
-
-if TYPE_CHECKING:
-    from pliant.capture.frame import Frame
-    from pliant.capture.tracer import Tracer
 
 
 class TracedGenerator(ItsOwnIterator):

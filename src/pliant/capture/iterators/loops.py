@@ -7,21 +7,18 @@ Holds:  a graph that has all turns serves one number of them. Behind the break t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.carried import CarriedItems, Carry, by_turn
 from pliant.capture.iterators.standing_iterators import CHANGED, left_of, peek, place
+from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import Source, held
-
-if TYPE_CHECKING:
-    from pliant.capture.frame import Frame
-    from pliant.capture.tracer import Tracer
 
 # What stands between a comprehension's iterator and its first turn, from Python 3.12 on.
 _PREPARING = frozenset(("LOAD_FAST_AND_CLEAR", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "SWAP"))

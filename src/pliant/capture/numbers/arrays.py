@@ -12,7 +12,7 @@ import functools
 import sys
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -20,6 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.recording.stand_ins import StandIn, check_layout
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, leaves, mapped
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic, plain_class, varying
@@ -28,12 +29,6 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import NUMPY, DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
-
-
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
 _MODULES = (f"{NUMPY}._ndarray", numpy_scalars.__name__)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture.signatures import Args, Kwargs
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import is_fake, is_written
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
@@ -31,7 +32,7 @@ _TOLD: dict[str, Callable[[float], bool | None]] = {
 }
 
 
-def comparison(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
+def comparison(name: str, args: Args, kwargs: Kwargs) -> bool | None:
     """What a call of this name gives for every draw, if it gives one thing."""
     told = _TOLD.get(name.strip("_"))
     if told is None or kwargs or len(args) != 2 or type(args[1]) not in (int, float) or not is_drawn(args[0]):

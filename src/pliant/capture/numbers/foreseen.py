@@ -12,27 +12,24 @@ Source: speculation with a check, as in tracing compilers (Gal et al., "Trace-ba
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
+from pliant.capture.bytecode.decode import Op
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.numbers.node_values import NodeValues
+from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import varying
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.graph.unbacked import written
 from pliant.guards.parts import root_of
+from pliant.symbolic.expr import Expr
 from pliant.symbolic.traverse import evaluate
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
-
-if TYPE_CHECKING:
-    from pliant.capture.bytecode.decode import Op
-    from pliant.capture.frame import Frame
-    from pliant.capture.tracer import Tracer
-    from pliant.symbolic.expr import Expr
 
 _MOST_TURNS = 128  # outcomes of one branch in a trace: more are a loop's
 # Those that masks are made by: they draw nothing, and write nothing.

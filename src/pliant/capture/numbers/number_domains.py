@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import concrete, is_number, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.symbolic.sym_node import wrap_node
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _LARGE = 700.0  # exp of more is no float
 _LARGEST = sys.float_info.max

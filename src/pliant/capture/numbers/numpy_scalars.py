@@ -13,20 +13,17 @@ import math
 import operator
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import Args, Kwargs, Tracer, World
 from pliant.capture.value_kinds import concrete, is_numpy_scalar, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, numpy_on_tensors
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
-    from pliant.capture.tracer import Tracer
 
 _FOLLOWED = frozenset(("int64", "int32", "int16", "int8", "uint8", "float64", "float32", "float16"))
 
@@ -92,7 +89,7 @@ def _in_graph(t: Tracer, number: Any, name: str) -> Any:
 _OF_INTEGERS: dict[str, Any] = {"prod": math.prod, "sum": sum, "max": max, "amax": max, "min": min, "amin": min}
 
 
-def of_integers(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_integers(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """numpy.prod and its like of integers of which some vary, as of a shape; NotImplemented for others."""
     by_python = _OF_INTEGERS.get(getattr(function, "__name__", ""))
     if by_python is None or kwargs or len(args) != 1 or getattr(function, "__module__", "") != "numpy":
@@ -106,7 +103,7 @@ def of_integers(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     return _in_graph(t, number, "int64")
 
 
-def root_of_number(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def root_of_number(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """numpy.sqrt of a number that varies, as of a size: rounded as `math.sqrt` rounds; NotImplemented for others."""
     if getattr(function, "__name__", "") != "sqrt" or type(function).__module__ != "numpy" or kwargs or len(args) != 1:
         return NotImplemented

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 
 from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
@@ -21,6 +22,7 @@ from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
+from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
 from pliant.capture.value_kinds import ByKind
@@ -30,11 +32,6 @@ from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.torch_adapter import VARIABLE_FUNCTIONS
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from pliant.capture.tracer import Tracer
 
 # What a side may do: it touches the frame's locals and stack alone. Calls are looked at one by one.
 _OPS = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
@@ -15,10 +15,8 @@ from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.iteration import hashables, is_driven
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import misused
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes

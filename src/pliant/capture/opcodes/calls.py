@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import Raised
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import NULL
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Handlers()
 

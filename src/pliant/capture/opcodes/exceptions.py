@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import spelled_out
+from pliant.capture.signatures import Tracer
 from pliant.capture.structures import as_tuple
 from pliant.capture.value_kinds import derives, misused
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes

@@ -8,17 +8,15 @@ import functools
 import importlib
 import sys
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
 from pliant.capture.protocols.module_attributes import builtins_of
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, NULL
 from pliant.guards.kinds import MISSING
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Handlers()
 opcode = ROWS.opcode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -21,6 +21,7 @@ from pliant.capture.outside.constant_items import bring_items
 from pliant.capture.outside.made_again import MADE_AGAIN
 from pliant.capture.outside.nested_functions import bring_function, is_made_per_call
 from pliant.capture.outside.structural_classes import know_by_parts
+from pliant.capture.signatures import World
 from pliant.capture.value_kinds import CONSTANT_TYPES, LOCKS, MUTABLE_CONTAINERS, concrete, is_numpy_scalar, tuple_of
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import (
@@ -30,9 +31,6 @@ from pliant.guards.sources import (
     Source,
 )
 from pliant.guards.standard import IDENTITY_TYPES
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)

@@ -8,15 +8,13 @@ Holds:  a number that was another one at an earlier capture is no constant: it b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant import config
+from pliant.capture.signatures import World
 from pliant.capture.value_kinds import CONSTANT_TYPES
 from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import Source
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
 
 _FEW = 64  # which are guarded one by one
 _CONSTANTS = CONSTANT_TYPES | {int, float}

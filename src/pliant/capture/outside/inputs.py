@@ -16,7 +16,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -24,8 +24,10 @@ from torch import fx
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, READABLE
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
+from pliant.capture.signatures import World
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
+from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake, is_own_parameter
@@ -46,11 +48,6 @@ from pliant.guards.sources import (
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction, as_in_memory, below_python_dispatch, lazy_views, plain_tensor
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
-    from pliant.dispatch.dynamic_policy import DynamicPolicy
-
 
 _OTHERS = re.compile(r"\W")  # characters that names have not
 _STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))

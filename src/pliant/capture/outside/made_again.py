@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pliant.capture.signatures import World
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, MethodSource, Source
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
 
 
 def _method(world: World, value: types.MethodType, source: Source) -> types.MethodType:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pliant.capture.signatures import World
 from pliant.capture.value_kinds import module_of
 from pliant.dispatch import markers
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import AttributeSource, Source
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
 
 _LOCAL = re.compile("<locals>|<lambda>")
 

@@ -9,18 +9,16 @@ Holds:  after a capture every setting is what it was. A graph that ends inside a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import concrete
 from pliant.guards.settings import NESTED, SETTINGS, nesting, set_nesting
 from pliant.torch_adapter import CUDNN_SETTINGS
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 class Casts:
@@ -55,7 +53,7 @@ class Casts:
         return bool(self.from_before) and self.are_mixed
 
 
-def _recorded(function: Callable[..., Any], t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _recorded(function: Callable[..., Any], t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     args, kwargs = tuple(map(concrete, args)), {name: concrete(value) for name, value in kwargs.items()}
     t.recorder.graph.call_function(function, args, kwargs)
     t.recorder.count += 1

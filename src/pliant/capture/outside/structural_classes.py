@@ -13,6 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.outside.nested_functions import bring_function, is_defined_inside
+from pliant.capture.signatures import World
 from pliant.capture.value_kinds import CONSTANT_TYPES
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
@@ -20,7 +21,6 @@ from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, 
 
 if TYPE_CHECKING:
     from pliant.capture.outside.fields import Fields
-    from pliant.capture.outside.world import World
 
 _TPFLAGS_HEAPTYPE = 1 << 9
 _MANY = 32  # names in a class that was made for an object

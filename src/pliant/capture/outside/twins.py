@@ -12,14 +12,12 @@ from __future__ import annotations
 import collections
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import StartAgain
+from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.guards.parts import root_of
 from pliant.guards.sources import Source
-
-if TYPE_CHECKING:
-    from pliant.dispatch.dynamic_policy import DynamicPolicy
 
 
 class Twins:

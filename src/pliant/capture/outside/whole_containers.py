@@ -11,13 +11,14 @@ import collections
 import enum
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.outside import set_orders
 from pliant.capture.outside.constant_items import bring_items
+from pliant.capture.signatures import World
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES
 from pliant.cpython import table_of
@@ -32,9 +33,6 @@ from pliant.guards.sources import (
     held,
 )
 from pliant.guards.standard import IDENTITY_TYPES
-
-if TYPE_CHECKING:
-    from pliant.capture.outside.world import World
 
 
 def copy_in(world: World, value: Any, source: Source) -> Any:

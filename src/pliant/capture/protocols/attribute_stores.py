@@ -12,7 +12,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -20,14 +20,12 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols.attributes import c_descriptor, get_attr, inside, is_data_descriptor
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, misused
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.torch_adapter import store_in_module
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 @ending

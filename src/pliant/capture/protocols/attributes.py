@@ -15,7 +15,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -30,6 +30,7 @@ from pliant.capture.protocols.tail_calls import TailCall, ended, ending, steps_o
 from pliant.capture.protocols.tensor_members import grad_of_input, own_attribute, own_member
 from pliant.capture.protocols.thread_locals import local_attribute
 from pliant.capture.recording.stand_ins import is_detached
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
 from pliant.capture.value_kinds import (
@@ -48,9 +49,6 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, TypeSource, held
 from pliant.torch_adapter import member_of_module
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _LRU_CACHE = type(functools.lru_cache(len))
 # Classes in C that look attributes up by rules of their own: another thread, or another object, has others.

@@ -7,21 +7,19 @@ Out:    the traced result; a break where computing it changes something, which e
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import consists_of, has_symbols
 from pliant.capture.value_kinds import is_symbolic
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.guards.sources import held
 
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
-
-def call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with a cache. What one from outside holds already is what the call returns."""
     kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
     if kept is NOT_KEPT:
@@ -33,7 +31,7 @@ def call_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[st
     return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
 
 
-def _compute_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _compute_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Its result where the cache does not hold it: as eager calls may fill the cache, the function may have no effect."""
     cache = t.caches.get(id(function))
     if cache is None:
@@ -49,7 +47,7 @@ def _compute_cached(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dic
     return result
 
 
-def _kept_result(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _kept_result(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """What its cache holds for arguments that are the same in eager."""
     given = [one for one in (*args, *kwargs.values()) if not t.world.is_foreign(one)]
     if not _PLAIN.issuperset(map(type, given)):
@@ -60,7 +58,7 @@ def _kept_result(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[s
 _PLAIN = frozenset((int, float, str, bool, bytes, torch.dtype, torch.device, type(None)))
 
 
-def _call_cached_by_symbols(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_cached_by_symbols(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A cache is no reason to fix numbers that vary: equal expressions are one key."""
 
     def key_of(value: Any) -> Any:

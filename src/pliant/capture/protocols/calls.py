@@ -21,7 +21,7 @@ import typing
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.modules.module as nn_module
@@ -46,6 +46,7 @@ from pliant.capture.protocols.iteration import advance, is_driven
 from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, derives, function_of, misused
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
@@ -54,11 +55,8 @@ from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSour
 from pliant.guards.standard import standard_class
 from pliant.torch_adapter import ParameterMeta, module_call
 
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
-
-def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False) -> Any:
+def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = False) -> Any:
     """function(*args, **kwargs)"""
     function = marked.resolve(t, function)
     if Text in map(type, (*args, *kwargs.values())) and not _passes_text(function):
@@ -79,7 +77,7 @@ def call(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return _KINDS.of(function)(t, function, args, kwargs, linked)
 
 
-def _call_method(t: Tracer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_method(t: Tracer, method: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     receiver = method.__self__
     if is_generator(receiver) and _is_drawn(t, receiver):
         return draw(t, receiver, method.__name__, args, kwargs)
@@ -96,13 +94,13 @@ _RECEIVERS: ByKind[Callable[..., Any]] = ByKind(
 )
 
 
-def _call_in_c(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_in_c(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     with _Fitting(function, args, kwargs):
         result = call_native(t, function, args, kwargs)
     return ended(t, result, linked)
 
 
-def _call_reference(t: Tracer, reference: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     own = t.world.python_function(type(reference), "__call__")
     return referent(t, reference) if own is None else call(t, own, (reference, *args), kwargs, linked)
 
@@ -145,7 +143,7 @@ class _Fitting:
 
     __slots__ = ("args", "function", "kwargs")
 
-    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, function: Any, args: Args, kwargs: Kwargs) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
 
     def __enter__(self) -> None:
@@ -175,9 +173,7 @@ _RECURSION_GUARDS = frozenset(
 
 
 # ---- Python functions
-def _call_function(
-    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
-) -> Any:
+def _call_function(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     if is_torch_leaf(function):
         _guard_leaf(t, function)
         return _call_leaf(t, function, args, kwargs, linked)
@@ -201,9 +197,7 @@ def _call_function(
     return inline(t, function, args, kwargs, linked)
 
 
-def _call_leaf(
-    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
-) -> Any:
+def _call_leaf(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     """PyTorch's own function as one node; one that asks tensors for their values is interpreted."""
     before = t.recorder.count
     try:
@@ -243,9 +237,7 @@ def _guard_registry(t: Tracer, function: types.FunctionType) -> None:
         t.world.guard(ItemSource(registry, cls), Kind.IDENTITY, implementation)
 
 
-def inline(
-    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool = False
-) -> Any:
+def inline(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool = False) -> Any:
     """Interpret the function's body."""
     if len(t.frames) > t.inline_depth:
         raise GraphBreak("recursion", f"{function.__qualname__} is nested {t.inline_depth} calls deep")
@@ -260,9 +252,7 @@ def inline(
     return frame.value()
 
 
-def make_frame(
-    t: Tracer, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
-) -> Frame:
+def make_frame(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool) -> Frame:
     """The frame of a call, its parameters bound, its cells made."""
     world = t.world
     code = REWRITTEN.get(function.__code__, function.__code__)
@@ -282,12 +272,7 @@ def make_frame(
 
 
 def bind_arguments(
-    t: Tracer,
-    function: types.FunctionType,
-    code: types.CodeType,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    source: Any,
+    t: Tracer, function: types.FunctionType, code: types.CodeType, args: Args, kwargs: Kwargs, source: Any
 ) -> dict[str, Any]:
     """Parameters by name. A call that does not fit raises what CPython raises."""
     count = code.co_argcount
@@ -319,7 +304,7 @@ def _nothing() -> None:
     pass
 
 
-def _misfit(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
+def _misfit(function: types.FunctionType, args: Args, kwargs: Kwargs) -> TypeError:
     """The error of a call whose arguments do not fit, by calling an empty function with the same parameters."""
     code = function.__code__
     own = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -361,7 +346,7 @@ def _fill_defaults(
     return True
 
 
-def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_partial(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     inner, given, keywords = function.func, function.args, function.keywords
     if t.world.is_foreign(function):
         source = t.world.place_of(function)
@@ -372,7 +357,7 @@ def _call_partial(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 # ---- objects with __call__
-def _call_object(t: Tracer, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_object(t: Tracer, obj: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     if (method := t.world.python_function(type(obj), "__call__")) is not None:
         return call(t, method, (obj, *args), kwargs, linked)
     if t.world.type_lookup(type(obj), "__call__") is MISSING:
@@ -397,9 +382,7 @@ _GLOBAL_HOOKS = (
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def _call_module(
-    t: Tracer, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool
-) -> Any:
+def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     """Without hooks a module's call is its `forward`; with hooks nn.Module's own code is interpreted."""
     if not _calls_as_torch_does(t, type(module)):
         return _call_object(t, module, args, kwargs, linked)
@@ -415,7 +398,7 @@ def _call_module(
         raise
 
 
-def _call_scripted(t: Tracer, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> NoReturn:
+def _call_scripted(t: Tracer, module: Any, args: Args, kwargs: Kwargs, linked: bool) -> NoReturn:
     raise GraphBreak("unknown-call", "a TorchScript module")
 
 
@@ -463,7 +446,7 @@ def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:
 
 
 # ---- classes
-def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], linked: bool) -> Any:
+def _call_class(t: Tracer, cls: type, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
     meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
     if isinstance(meta_call, types.FunctionType) and type(cls) is not ParameterMeta:
@@ -476,7 +459,7 @@ def _call_class(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 @ending
-def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def instantiate(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """type.__call__(cls, ...): `__new__`, then `__init__`."""
     native = find_class(cls)
     if native is not None:
@@ -496,7 +479,7 @@ def instantiate(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, A
     return obj
 
 
-def _initialize(t: Tracer, init: Any, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _initialize(t: Tracer, init: Any, obj: Any, args: Args, kwargs: Kwargs) -> None:
     t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
 
 
@@ -513,7 +496,7 @@ _INITIALIZERS: ByKind[Callable[..., Any]] = ByKind(
 )
 
 
-def new_object(t: Tracer, cls: type, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> Any:
     """new(cls, *args, **kwargs), of a `__new__` written in C"""
     if new is object.__new__:
         if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]

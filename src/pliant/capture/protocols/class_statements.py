@@ -9,17 +9,15 @@ Source: Python's data model, "Creating the class object".
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.protocols import attributes
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import is_of_program
 
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
-
-def build_class(t: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A class statement: the body is interpreted, then the metaclass is called."""
     body, name, *bases = args
     resolved = types.resolve_bases(bases)

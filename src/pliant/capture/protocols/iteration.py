@@ -12,7 +12,7 @@ import collections
 import itertools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -26,12 +26,10 @@ from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 @ending

@@ -8,13 +8,11 @@ Holds:  what a dict has at a key is known of that key alone, so each size is a g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import is_symbolic
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 def asked_key(t: Tracer, mapping: Any, key: Any) -> Any:

@@ -7,9 +7,10 @@ Holds:  compiled functions and modules stand for what they were made from; every
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.entry import Answer
@@ -18,9 +19,6 @@ from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import held
 from pliant.torch_adapter import PEER, DisableTorchFunction, without_dispatch_modes
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 NOT_MARKED: Any = object()
 
@@ -40,7 +38,7 @@ def resolve(t: Tracer, function: Any) -> Any:
     return found
 
 
-def call_marked(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_marked(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """The result of calling a marked function; NOT_MARKED if it has no mark."""
     mark = markers.mark_of(function)
     if mark is None:
@@ -64,7 +62,7 @@ def _warn_of_what_is_not_honoured(function: Any) -> None:
         events.warn_once(name, f"{PEER}.{name} inside a compiled function does nothing; put it around the call")
 
 
-def _in_graph(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _in_graph(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """One node: the function runs on fake tensors unseen by the recorder."""
     args, kwargs = t.internalize((args, dict(kwargs)))
     with DisableTorchFunction():
@@ -72,7 +70,7 @@ def _in_graph(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     return t.recorder.record(function, args, kwargs, result)
 
 
-def _constant(t: Tracer, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _constant(t: Tracer, function: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     values = [t.concrete_tree(a) for a in (*args, *kwargs.values())]
     if any(map(is_fake, values)):
         raise GraphBreak("unknown-call", f"{name} is marked constant, but its arguments are computed here")

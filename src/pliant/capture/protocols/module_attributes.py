@@ -10,15 +10,13 @@ import builtins
 import dis
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.outside.world import World
+from pliant.capture.signatures import Tracer
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, FailureSource, held
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 def namespace_of(world: World, obj: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import functools
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -29,6 +29,7 @@ from pliant.capture.protocols.keys_of_sizes import asked_key, refuse_many
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import (
     DICT_TYPES,
     MUTABLE_CONTAINERS,
@@ -43,9 +44,6 @@ from pliant.capture.value_kinds import (
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _PLAIN: frozenset[type] = frozenset(
     (int, float, bool, complex, str, bytes, type(None), FakeTensor, Text, *SYMBOLIC_TYPES, torch.dtype, torch.device)

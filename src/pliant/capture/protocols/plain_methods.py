@@ -10,18 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.protocols import operators
 from pliant.capture.protocols.module_attributes import builtins_of
+from pliant.capture.signatures import Tracer
 from pliant.capture.structures import consists_of
 from pliant.capture.value_kinds import CONSTANT_TYPES, PLAIN_TYPES, derives
 from pliant.guards.kinds import MISSING
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _OPERATIONS = frozenset(
     """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR PUSH_NULL CALL COMPARE_OP IS_OP CONTAINS_OP BUILD_TUPLE

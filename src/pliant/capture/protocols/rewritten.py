@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from pliant.capture.signatures import Args, Kwargs
 from pliant.errors import Unsupported
 from pliant.torch_adapter import differentiable_step, is_composite, kept_from_the_peer
 
@@ -69,7 +70,7 @@ REWRITTEN: dict[types.CodeType, types.CodeType] = {
 
 
 # ---- a factor that is a tensor
-def with_factor(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def with_factor(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """x + factor * (what is added), if the factor is a tensor, whose value the operator would read; else None.
 
     A factor that decides about the result's dtype is not for here: the operator takes none from it.
@@ -99,7 +100,7 @@ FACTORS: dict[Any, tuple[str, Callable[..., Any], Callable[..., Any] | None]] = 
 
 
 # ---- results written into given tensors
-def into_out(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """What a composition writes into `out`, computed apart and copied; None for other calls.
 
     Compositions in C++ write through views that they do not declare as such.

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Generator
 from typing import Any
 
+from pliant.capture.signatures import Args, Kwargs
 from pliant.dispatch.own_frames import OWN_FILES
 
 OWN_FILES.add(__file__)
@@ -20,7 +21,7 @@ Method = Callable[..., Any]
 
 
 # ---- classes
-def instance(new: Method, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def instance(new: Method, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """type.__call__ of a class whose `__new__` is written in Python."""
     obj = new(cls, *args, **kwargs)
     if isinstance(obj, cls):
@@ -30,7 +31,7 @@ def instance(new: Method, cls: type, args: tuple[Any, ...], kwargs: dict[str, An
     return obj
 
 
-def initialized(init: Method, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def initialized(init: Method, obj: Any, args: Args, kwargs: Kwargs) -> Any:
     """The rest of type.__call__."""
     result = init(obj, *args, **kwargs)
     if result is not None:

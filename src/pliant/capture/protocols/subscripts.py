@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -22,14 +22,12 @@ from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols.keys_of_sizes import asked_key
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, function_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 @ending

@@ -11,12 +11,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pliant.capture.signatures import Tracer
 from pliant.records import dataclass
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 Operation = Callable[..., Any]
 

@@ -6,18 +6,16 @@ Out:    the traced value, MISSING where there is none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from pliant.capture.signatures import Tracer
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import DictAttributeSource, GradSource
 from pliant.torch_adapter import DisableTorchFunction
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 def own_attribute(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import Raised
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import Source, question
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 def local_attribute(t: Tracer, obj: threading.local, name: str) -> Any:

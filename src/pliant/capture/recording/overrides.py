@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import get_default_nowrap_functions
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 from pliant.torch_adapter import dispatch_of_tensor, no_torch_function
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _DISABLED = no_torch_function
 
@@ -40,11 +38,11 @@ class Overrides:
     devices: int = 0  # blocks of `with device:` that are open; their modes are real ones, above the recorder
     step: int | None = None
 
-    def apply(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def apply(self, args: Args, kwargs: Kwargs) -> bool:
         """Whether the program's code handles a call with these arguments."""
         return bool(self.modes) or bool(self.overloaded(args, kwargs))
 
-    def overloaded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def overloaded(self, args: Args, kwargs: Kwargs) -> list[Any]:
         """One argument of each class that overrides, subclasses before their bases."""
         found: list[Any] = []
         for value in _each((*args, *kwargs.values())) if not self.disabled else ():
@@ -70,7 +68,7 @@ def _overrides(value: Any, cls: type) -> bool:
     return getattr(cls, "__torch_function__", _DISABLED) is not _DISABLED
 
 
-def call_override(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_override(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """The innermost mode, or else the classes one after the other, until one does not answer `NotImplemented`."""
     overrides = t.overrides
     owners = overrides.overloaded(args, kwargs)
@@ -91,7 +89,7 @@ def call_override(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[
     raise GraphBreak("unknown-call", f"no implementation found for '{name}' among {[one.__name__ for one in types]}")
 
 
-def default_override(t: Tracer, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def default_override(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """A subclass' `__torch_function__(func, types, args, kwargs)` unless it has its own: the plain call; its result is of
     the class.
     """

@@ -26,6 +26,7 @@ from pliant.capture.protocols.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.recording import checkpointed
 from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.symbol_nodes import SymbolNodes
+from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import is_several, leaves, mapped, several
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
@@ -110,7 +111,7 @@ class Recorder(TorchFunctionMode):
             self.inputs.shape_env.take_fresh()
             raise _as_break(error) from None
 
-    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _dispatch(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if func in _REFUSED:
             raise GraphBreak(*_REFUSED[func])
         if func is Tensor.requires_grad_:
@@ -146,7 +147,7 @@ class Recorder(TorchFunctionMode):
             return self._item(func, args) if number is args[0] else number
         return self._run_and_record(func, args, kwargs)
 
-    def _by_other_calls(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _by_other_calls(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         """The result of a call that the graph has as others, None if it has the call itself."""
         if func is Tensor.resize_ or "out" in kwargs:
             made = self._onto_new_memory(func, args, kwargs)
@@ -158,7 +159,7 @@ class Recorder(TorchFunctionMode):
         with self:
             return rewrite(func, args, kwargs)
 
-    def _run_and_record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_and_record(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         mode = self.inputs.mode
         name = getattr(func, "__name__", "")
         if writes := _may_write(func, name, kwargs):
@@ -190,7 +191,7 @@ class Recorder(TorchFunctionMode):
             Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
         tensor.spec, tensor.node = made.spec, made.node
 
-    def _onto_new_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _onto_new_memory(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         """The result of an operator that gives an empty tensor of the trace memory; None if it is not such a call."""
         target = kwargs["out"] if "out" in kwargs else args[0]
         if not is_fake(target) or target.size_ != (0,) or self.inputs.example_of(target) is not None:
@@ -208,7 +209,7 @@ class Recorder(TorchFunctionMode):
         self.become(target, made)  # type: ignore[arg-type]  # a fake
         return target
 
-    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if (operator := numbering(func)) is not None:
             return call_numbering(operator, self.inputs.mode, args, kwargs)
         return call_on_fakes(func, args, kwargs)
@@ -307,7 +308,7 @@ class Recorder(TorchFunctionMode):
         raise GraphBreak("unsupported-operator", f"assignment to Tensor.{name}")
 
     # ---- nodes
-    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    def record(self, func: Any, args: Args, kwargs: Kwargs, result: Any) -> Any:
         """Append the call's node and attach nodes to the fake tensors of its result."""
         self.note_assumptions()
         node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)

@@ -19,16 +19,16 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.symbol_nodes import SymbolNodes
+from pliant.capture.signatures import Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
+from pliant.symbolic.expr import Symbol
 from pliant.torch_adapter import DisableTorchFunction, set_grad_enabled
 
 if TYPE_CHECKING:
     from pliant.capture.recording.recorder import Recorder
-    from pliant.capture.tracer import Tracer
-    from pliant.symbolic.expr import Symbol
 
 
 @dataclass(slots=True, eq=False)

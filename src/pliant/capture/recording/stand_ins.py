@@ -9,18 +9,16 @@ Out:    a trace that starts again and breaks at that operation, where the differ
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from pliant.capture.graph_breaks import CannotCapture
 from pliant.capture.recording.regions import tensors_of
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import BreakReason
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import DisableTorchFunction
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 
 class StandIn:

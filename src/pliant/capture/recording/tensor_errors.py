@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake
@@ -24,7 +25,7 @@ class _Unfit(Exception):
     """An argument has no stand-in."""
 
 
-def error_of_eager(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+def error_of_eager(function: Any, args: Args, kwargs: Kwargs) -> Exception | None:
     """What the call raises in eager."""
     owner = getattr(function, "__self__", None)
     if is_fake(owner):  # a bound method
@@ -37,7 +38,7 @@ def error_of_eager(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return errors[0]
 
 
-def _error(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fill: int) -> Exception | None:
+def _error(function: Any, args: Args, kwargs: Kwargs, fill: int) -> Exception | None:
     try:
         real_args, real_kwargs = mapped((args, kwargs), lambda value: _stand_in(value, fill))
     except _Unfit:

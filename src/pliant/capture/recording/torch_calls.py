@@ -10,7 +10,7 @@ import functools
 import re
 import types
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -21,6 +21,7 @@ from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.recording.torch_functions import READS, is_known
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves, mapped
 from pliant.capture.value_kinds import concrete, is_numpy_scalar, module_of, varying
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
@@ -38,9 +39,6 @@ from pliant.torch_adapter import (
     count_function_modes,
     has_torch_function,
 )
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 # Python functions of these modules are called as they are: each asks the active torch function mode first, or is made of such calls.
 _LEAF_MODULES = frozenset(
@@ -84,7 +82,7 @@ def _changes_setting(function: Any) -> bool:
     return _SETTER.match(function.__name__) is not None
 
 
-def _keeps_setting(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _keeps_setting(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
     """Whether a setting is given the value that it has, which is guarded."""
     name = function.__name__
     getter = getattr(function.__self__, name.replace("set_", "get_", 1), None) if "set_" in name[:5] else None
@@ -149,7 +147,7 @@ def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
     return known
 
 
-def call_torch(t: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
     if _changes_setting(function):
         if _keeps_setting(t, function, args, kwargs):
