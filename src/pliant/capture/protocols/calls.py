@@ -27,6 +27,7 @@ import torch
 import torch.nn.modules.module as nn_module
 
 from pliant.capture import tracebacks
+from pliant.capture.bytecode.decode import Program, decode, per_program
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
@@ -274,76 +275,43 @@ def make_frame(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwar
 def bind_arguments(
     t: Tracer, function: types.FunctionType, code: types.CodeType, args: Args, kwargs: Kwargs, source: Any
 ) -> dict[str, Any]:
-    """Parameters by name. A call that does not fit raises what CPython raises."""
-    count = code.co_argcount
-    names = code.co_varnames
-    local = dict(zip(names[:count], args, strict=False))
-    rest = dict(kwargs)
-    keyword_names = names[: count + code.co_kwonlyargcount]
-    position = count + code.co_kwonlyargcount
-    fits = True
-    if code.co_flags & inspect.CO_VARARGS:
-        local[names[position]] = tuple(args[count:])
-        position += 1
-    elif len(args) > count:
-        fits = False
-    for name in keyword_names[code.co_posonlyargcount :]:
-        if name in rest:
-            fits = fits and name not in local
-            local[name] = rest.pop(name)
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        local[names[position]] = rest
-    elif rest:
-        fits = False
-    if not fits or not _fill_defaults(t, function, code, local, source):
-        raise t.raised(_misfit(function, args, kwargs))
+    """Parameters by name, as CPython binds them; a call that does not fit raises what it raises. Of a function that has a
+    source, defaults are read from there.
+    """
+    defaults, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
+    binder = types.FunctionType(_binder(decode(code)), _LOCALS, function.__name__)
+    binder.__qualname__ = function.__qualname__
+    binder.__defaults__ = defaults if source is None else (_DEFAULT,) * len(defaults)
+    binder.__kwdefaults__ = by_name if source is None else dict.fromkeys(by_name, _DEFAULT)
+    try:
+        local: dict[str, Any] = binder(*args, **kwargs)
+    except TypeError as error:
+        raise t.raised(error) from None
+    for name in [name for name, value in local.items() if value is _DEFAULT]:
+        place = code.co_varnames.index(name) - (code.co_argcount - len(defaults))
+        kind, key = ("__kwdefaults__", name) if name in by_name else ("__defaults__", place)
+        local[name] = t.world.bring(getattr(function, kind)[key], ItemSource(AttributeSource(source, kind), key))
     return local
 
 
-def _nothing() -> None:
-    pass
+_DEFAULT = object()
+_LOCALS = {"locals": locals}
 
 
-def _misfit(function: types.FunctionType, args: Args, kwargs: Kwargs) -> TypeError:
-    """The error of a call whose arguments do not fit, by calling an empty function with the same parameters."""
-    code = function.__code__
-    own = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + own.bit_count()]
-    empty = _nothing.__code__.replace(
+@per_program
+def _binder(program: Program) -> types.CodeType:
+    """The code of a function with the same parameters, which gives them by name."""
+    code, plain = program.code, (lambda: locals()).__code__
+    more = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + more.bit_count()]
+    return plain.replace(
         co_argcount=code.co_argcount,
         co_posonlyargcount=code.co_posonlyargcount,
         co_kwonlyargcount=code.co_kwonlyargcount,
         co_varnames=parameters,
         co_nlocals=len(parameters),
-        co_flags=_nothing.__code__.co_flags | own,
-        co_name=code.co_name,
+        co_flags=plain.co_flags | more,
     )
-    stub = types.FunctionType(empty, {}, function.__name__, function.__defaults__)
-    stub.__kwdefaults__, stub.__qualname__ = function.__kwdefaults__, function.__qualname__
-    try:
-        stub(*args, **kwargs)
-    except TypeError as error:
-        return error
-    raise GraphBreak("bad-call", f"the arguments of {function.__qualname__}() do not fit")
-
-
-def _fill_defaults(
-    t: Tracer, function: types.FunctionType, code: types.CodeType, local: dict[str, Any], source: Any
-) -> bool:
-    """Whether all parameters have values, with those that are not given taken from the defaults."""
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    missing = [name for name in names if name not in local]
-    if not missing:
-        return True
-    defaults, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
-    positions = {name: i for i, name in enumerate(names[code.co_argcount - len(defaults) : code.co_argcount])}
-    for name in missing:
-        kind, key = ("__defaults__", positions[name]) if name in positions else ("__kwdefaults__", name)
-        if kind == "__kwdefaults__" and (name not in by_name or name in names[: code.co_argcount]):
-            return False
-        value = getattr(function, kind)[key]
-        local[name] = value if source is None else t.world.bring(value, ItemSource(AttributeSource(source, kind), key))
-    return True
 
 
 def _call_partial(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
