@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,68 +19,85 @@ from pliant.capture.numbers.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
 from pliant.capture.numbers.varying_text import text_given
 from pliant.capture.outside.constant_items import bring_items
-from pliant.capture.outside.made_again import MADE_AGAIN
 from pliant.capture.outside.nested_functions import bring_function, is_made_per_call
 from pliant.capture.outside.structural_classes import know_by_parts
 from pliant.capture.signatures import World
-from pliant.capture.value_kinds import CONSTANT_TYPES, LOCKS, MUTABLE_CONTAINERS, concrete, is_numpy_scalar, tuple_of
-from pliant.guards.kinds import Kind
-from pliant.guards.sources import (
-    ArrayTensorSource,
-    AttributeSource,
-    ItemSource,
-    Source,
+from pliant.capture.value_kinds import (
+    CONSTANT_TYPES,
+    LOCKS,
+    MUTABLE_CONTAINERS,
+    ByKind,
+    concrete,
+    is_numpy_scalar,
+    tuple_of,
 )
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import ArrayTensorSource, AttributeSource, ItemSource, MethodSource, Source
 from pliant.guards.standard import IDENTITY_TYPES
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
-_BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
-# Of what derives from a number or from text no guard reads which it is.
-_IDENTITY = frozenset(map(id, (*IDENTITY_TYPES, int, float, complex, str, bytes)))
 
 
 def traced_form(world: World, value: Any, source: Source) -> Any:
     """What the program sees of `value`; `World.bring` remembers it."""
-    cls = type(value)
-    if cls is str and world.inputs.policy.text_varies(source):
-        return _bring_text(world, value, source)
-    if cls in CONSTANT_TYPES:
-        world.guard(source, Kind.EQUALS, value)
-        return value
-    if cls is int or cls is float:
-        return world.inputs.scalar(value, source)
-    if issubclass(cls, torch.Tensor):
-        return world.inputs.tensor(value, source)
-    if issubclass(cls, tuple):
-        return _bring_tuple(world, value, source)
-    if cls in MADE_AGAIN:
-        world.guard(source, Kind.TYPE, cls)
-        return MADE_AGAIN[cls](world, value, source)
-    if cls in _BOUND_IN_C and type(value.__self__) in _BOUND_TO:
-        world.guard(source, Kind.TYPE, cls)
-        receiver = concrete(world.bring(value.__self__, AttributeSource(source, "__self__")))
-        return getattr(receiver, world.bring(value.__name__, AttributeSource(source, "__name__")))
-    if cls is range:
-        world.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
-        return value
-    if cls is types.FunctionType and is_made_per_call(value, source):
-        return bring_function(world, value, source)
-    if cls is functools.partial:  # may be made anew for each call: a call of it reads what it holds
-        world.known_by_parts[id(value)] = value
-        return _bring_object(world, value, source)
-    if cls.__module__ == "numpy" and is_numpy_scalar(value):  # float64 derives from float
+    if type(value).__module__ == "numpy" and is_numpy_scalar(value):  # float64 derives from float
         return bring_scalar(world, value, source)
-    if not _IDENTITY.isdisjoint(map(id, cls.__mro__)) or cls.__name__ == "ufunc":  # runs nothing of the program, as `isinstance` may
-        world.guard(source, Kind.IDENTITY, value)
-        world.set_origin(value, source)
-        return value
-    return _bring_object(world, value, source)
+    return _TRACED.of(value)(world, value, source)
 
 
-def _bring_object(world: World, value: Any, source: Source) -> Any:
+def _constant(world: World, value: Any, source: Source) -> Any:
+    world.guard(source, Kind.EQUALS, value)
+    return value
+
+
+def _itself(world: World, value: Any, source: Source) -> Any:
+    """What is known once it is known which one it is."""
+    world.guard(source, Kind.IDENTITY, value)
+    world.set_origin(value, source)
+    return value
+
+
+def _text(world: World, value: str, source: Source) -> Any:
+    """One that varies is guarded only where the program asks what it says."""
+    if not world.inputs.policy.text_varies(source):
+        return _constant(world, value, source)
+    world.guard(source, Kind.NUMBER_TYPE, str)
+    text, unread = text_given(value, lambda: world.guard(source, Kind.EQUALS, value))
+    world.set_origin(unread, source)
+    return text
+
+
+def _method_in_c(world: World, value: Any, source: Source) -> Any:
+    if type(value.__self__) not in _BOUND_TO:
+        return _itself(world, value, source)
+    world.guard(source, Kind.TYPE, type(value))
+    receiver = concrete(world.bring(value.__self__, AttributeSource(source, "__self__")))
+    return getattr(receiver, world.bring(value.__name__, AttributeSource(source, "__name__")))
+
+
+def _range(world: World, value: range, source: Source) -> range:
+    world.guard(source, Kind.RANGE, (value.start, value.stop, value.step))
+    return value
+
+
+def _partial(world: World, value: Any, source: Source) -> Any:
+    """It may be made anew for each call: a call of it reads what it holds."""
+    world.known_by_parts[id(value)] = value
+    return _object(world, value, source)
+
+
+def _carried(world: World, value: Carried, source: Source) -> Any:
+    world.guard(source, Kind.TYPE, Carried)
+    world.guard(AttributeSource(source, "turns"), Kind.EQUALS, value.turns)
+    return world.bring_carried(value, AttributeSource(source, "real"))
+
+
+def _object(world: World, value: Any, source: Source) -> Any:
     """An object that has a type to guard, and is read further when the program reads it."""
     cls = type(value)
+    if cls.__name__ == "ufunc":
+        return _itself(world, value, source)
     known = world.source_of(value)
     if known is not None and known != source:
         found = world.second_way(value, source, known)
@@ -91,15 +109,12 @@ def _bring_object(world: World, value: Any, source: Source) -> Any:
     if not know_by_parts(world, cls, source):
         world.guard(source, Kind.TYPE, cls)
     if cls.__name__ == "ndarray" and can_be_traced(value):
-        return _bring_array(world, value, source)
-    if cls is Carried:
-        world.guard(AttributeSource(source, "turns"), Kind.EQUALS, value.turns)
-        return world.bring_carried(value, AttributeSource(source, "real"))
+        return _array(world, value, source)
     world.set_origin(value, source)
     return world.resolve(value)
 
 
-def _bring_array(world: World, value: Any, source: Source) -> Any:
+def _array(world: World, value: Any, source: Source) -> Any:
     """An array of NumPy's: an array on a tensor that the graph gets."""
     place = ArrayTensorSource(source)
     array = wrap(world.inputs.tensor(real_tensor(value), place))
@@ -109,15 +124,7 @@ def _bring_array(world: World, value: Any, source: Source) -> Any:
     return array
 
 
-def _bring_text(world: World, value: str, source: Source) -> Any:
-    """A text that varies: what it says is guarded only where the program asks for it."""
-    world.guard(source, Kind.NUMBER_TYPE, str)
-    text, unread = text_given(value, lambda: world.guard(source, Kind.EQUALS, value))
-    world.set_origin(unread, source)
-    return text
-
-
-def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
+def _tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
     world.guard(source, Kind.TYPE, type(value))
     world.guard(source, Kind.LENGTH, len(value))
     via = None if type(value) is tuple else "tuple"
@@ -128,3 +135,63 @@ def _bring_tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
         made = tuple_of(type(value), items)
     world.set_origin(made, source)
     return made
+
+
+# ---- small immutable values, made again of their parts: what is inside them may be traced
+def _method(world: World, value: types.MethodType, source: Source) -> types.MethodType:
+    function = world.bring(value.__func__, AttributeSource(source, "__func__"))
+    return types.MethodType(function, world.bring(value.__self__, AttributeSource(source, "__self__")))
+
+
+def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[Any, Any]:
+    """Of a copy: only C sees the dict behind it."""
+    copied = value.copy()
+    world.set_origin(copied, MethodSource(source, "copy"))
+    return types.MappingProxyType(world.adopt(copied))
+
+
+def _frozenset(world: World, value: frozenset[Any], source: Source) -> frozenset[Any]:
+    world.guard(source, Kind.KEYS, tuple(value))
+    return value
+
+
+MADE_AGAIN: dict[type, Callable[[World, Any, Source], Any]] = {
+    types.MethodType: _method,
+    types.MappingProxyType: _proxy,
+    slice: lambda world, value, source: slice(
+        *(world.bring(getattr(value, n), AttributeSource(source, n)) for n in ("start", "stop", "step"))
+    ),
+    frozenset: _frozenset,
+}
+
+
+def _of_this_class(make: Callable[[World, Any, Source], Any]) -> Callable[[World, Any, Source], Any]:
+    def traced(world: World, value: Any, source: Source) -> Any:
+        world.guard(source, Kind.TYPE, type(value))
+        return make(world, value, source)
+
+    return traced
+
+
+_TRACED: ByKind[Callable[[World, Any, Source], Any]] = ByKind(
+    _object,
+    {
+        **dict.fromkeys(CONSTANT_TYPES, _constant),
+        str: _text,
+        **dict.fromkeys((int, float), lambda world, value, source: world.inputs.scalar(value, source)),
+        **{cls: _of_this_class(make) for cls, make in MADE_AGAIN.items()},
+        **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType), _method_in_c),
+        range: _range,
+        types.FunctionType: lambda world, value, source: (
+            (bring_function if is_made_per_call(value, source) else _itself)(world, value, source)
+        ),
+        functools.partial: _partial,
+        Carried: _carried,
+    },
+    {
+        # Of what derives from a number or from text no guard reads which it is.
+        **dict.fromkeys((*IDENTITY_TYPES, int, float, complex, str, bytes), _itself),
+        torch.Tensor: lambda world, value, source: world.inputs.tensor(value, source),
+        tuple: _tuple,
+    },
+)
