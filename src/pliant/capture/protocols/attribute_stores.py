@@ -12,7 +12,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -31,11 +31,27 @@ from pliant.torch_adapter import store_in_module
 @ending
 def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     """obj.name = value"""
-    return _STORES.of(obj)(t, obj, name, value)
+    return _CHANGES.of(obj)(t, obj, name, value)
 
 
-def _set_on_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
-    setter = t.world.type_lookup(type(obj), "__setattr__")
+@ending
+def delete_attr(t: Tracer, obj: Any, name: str) -> Any:
+    """del obj.name"""
+    deleter = t.world.python_function(type(obj), "__delattr__")
+    return _CHANGES.of(obj)(t, obj, name, DELETED) if deleter is None else TailCall(deleter, (obj, name))
+
+
+# ---- by kind of object: a store, or of `DELETED` a deletion
+def _change_in_c(t: Tracer, by: Any, obj: Any, name: str, value: Any) -> None:
+    """Of what the trace made, at once, by the methods of a class."""
+    if value is DELETED:
+        t.native(by.__delattr__, obj, name)
+    else:
+        t.native(by.__setattr__, obj, name, value)
+
+
+def _change_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
+    setter = None if value is DELETED else t.world.type_lookup(type(obj), "__setattr__")
     if setter is store_in_module and not isinstance(value, (torch.Tensor, torch.nn.Module)):
         setter = _plain_module_store(t, obj, name)
     if isinstance(setter, types.FunctionType):
@@ -50,18 +66,15 @@ def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
 
 
 def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
-    """object.__setattr__: data descriptor, else instance dict. `DELETED` deletes."""
+    """object.__setattr__, or of `DELETED` object.__delattr__: data descriptor, else instance dict."""
     world, cls = t.world, type(obj)
     if cls in weakref.ProxyTypes:  # what it stands for gets the value
         raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
     found = world.type_lookup(cls, name)
     if found is not MISSING and is_data_descriptor(t, found):
-        return _set_through_descriptor(t, found, obj, name, value)
+        return _THROUGH.of(found)(t, found, obj, name, value)
     if not world.is_foreign(obj):
-        if value is DELETED:
-            t.native(object.__delattr__, obj, name)
-        else:
-            t.native(object.__setattr__, obj, name, value)
+        _change_in_c(t, object, obj, name, value)
         return None
     table = world.instance_dict(obj)
     if not table and not hasattr(obj, "__dict__"):
@@ -72,19 +85,7 @@ def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     return None
 
 
-def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: str) -> bool:
-    try:
-        c_descriptor(t, slot, obj, name)
-    except Raised:
-        return True
-    return False
-
-
-def _set_through_descriptor(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:
-    return _THROUGH.of(found)(t, found, obj, name, value)
-
-
-def _set_through_property(t: Tracer, found: property, obj: Any, name: str, value: Any) -> Any:
+def _through_property(t: Tracer, found: property, obj: Any, name: str, value: Any) -> Any:
     function = found.fdel if value is DELETED else found.fset
     if function is None:
         what = "deleter" if value is DELETED else "setter"
@@ -92,7 +93,7 @@ def _set_through_property(t: Tracer, found: property, obj: Any, name: str, value
     return TailCall(inside(t, function, name), (obj,) if value is DELETED else (obj, value))
 
 
-def _set_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: str, value: Any) -> None:
+def _through_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: str, value: Any) -> None:
     if t.world.is_foreign(obj):
         if value is DELETED and _slot_is_empty(t, found, obj, name):
             raise Raised(AttributeError(name))
@@ -103,110 +104,83 @@ def _set_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: str,
         t.native(found.__set__, obj, value)
 
 
-def _set_through_object(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:
+def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: str) -> bool:
+    try:
+        c_descriptor(t, slot, obj, name)
+    except Raised:
+        return True
+    return False
+
+
+def _through_object(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:
     setter = t.world.python_function(type(found), "__delete__" if value is DELETED else "__set__")
     if setter is not None:
         t.world.hold(found, name)
         return TailCall(setter, (found, obj) if value is DELETED else (found, obj, value))
-    if not t.world.is_foreign(obj):
-        t.native(object.__setattr__, obj, name, value)
-        return None
-    raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
+    if t.world.is_foreign(obj):
+        raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
+    _change_in_c(t, object, obj, name, value)
+    return None
 
 
 _THROUGH: ByKind[Callable[..., Any]] = ByKind(
-    _set_through_object, {types.MemberDescriptorType: _set_slot}, {property: _set_through_property}
+    _through_object, {types.MemberDescriptorType: _through_slot}, {property: _through_property}
 )
 
 
-@ending
-def delete_attr(t: Tracer, obj: Any, name: str) -> Any:
-    """del obj.name"""
-    deleter = t.world.python_function(type(obj), "__delattr__")
-    if deleter is not None:
-        return TailCall(deleter, (obj, name))
-    return _DELETIONS.of(obj)(t, obj, name)
-
-
-def _delete_from_tensor(t: Tracer, fake: FakeTensor, name: str) -> NoReturn:
-    raise GraphBreak("unknown-object", f"deleting an attribute of a {type(fake).__name__}")
-
-
-def _delete_from_namespace(t: Tracer, obj: Any, name: str) -> None:
-    """Of a module or a function."""
-    if not t.world.is_foreign(obj) or t.world.is_made(obj):
-        t.native(delattr, obj, name)
-        return
-    get_attr(t, obj, name)  # which complains
-    t.world.dict_set(namespace_of(t.world, obj), name, DELETED)
-
-
-def _delete_from_class(t: Tracer, cls: type, name: str) -> None:
-    if not t.world.is_foreign(cls):
-        t.native(delattr, cls, name)
-        t.world.forget_lookups()
-        return
-    get_attr(t, cls, name)  # which complains
-    if name not in vars(cls) and t.world.slot_get(cls, name) is MISSING:
-        raise Raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
-    t.world.slot_set(cls, name, DELETED, "type")
-
-
-_DELETIONS: ByKind[Callable[..., Any]] = ByKind(
-    lambda t, obj, name: find_store(t, obj, name, DELETED),
-    {FakeTensor: _delete_from_tensor, types.FunctionType: _delete_from_namespace},
-    {types.ModuleType: _delete_from_namespace, type: _delete_from_class},
-)
-
-
-def _set_tensor_attribute(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
-    if name == "grad":
-        t.world.slot_set(fake, "grad", value, "plain")
-        return
+def _change_tensor(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
+    if value is DELETED:
+        raise GraphBreak("unknown-object", f"deleting an attribute of a {type(fake).__name__}")
     if name == "data":
         from pliant.capture.handlers.parameters import set_data
 
         set_data(t, fake, value)
-        return
-    if hasattr(torch.Tensor, name):
+    elif name != "grad" and hasattr(torch.Tensor, name):
         t.native(setattr, fake, name, value)  # the recorder decides
+    else:
+        t.world.slot_set(fake, name, value, "plain")
+
+
+def _change_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    """Of a module or a function."""
+    if not t.world.is_foreign(obj):
+        _change_in_c(t, type(obj), obj, name, value)
         return
-    t.world.slot_set(fake, name, value, "plain")
+    if value is DELETED:
+        get_attr(t, obj, name)  # which complains
+    t.world.dict_set(namespace_of(t.world, obj), name, value)
 
 
 _OF_FUNCTIONS = "code defaults kwdefaults name qualname doc module annotations dict"
 _FUNCTION_FIELDS = frozenset(f"__{name}__" for name in _OF_FUNCTIONS.split())
 
 
-def _set_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
-    if not t.world.is_foreign(obj):
-        t.native(setattr, obj, name, value)
-    else:
-        t.world.dict_set(namespace_of(t.world, obj), name, value)
-
-
-def _set_on_function(t: Tracer, function: types.FunctionType, name: str, value: Any) -> None:
+def _change_function(t: Tracer, function: types.FunctionType, name: str, value: Any) -> None:
     if name in _FUNCTION_FIELDS and t.world.is_foreign(function):
-        raise GraphBreak("mutated-global-state", f"assignment to {name} of a function from outside")
-    _set_namespace(t, function, name, value)
+        raise GraphBreak("mutated-global-state", f"a change of {name} of a function from outside")
+    _change_namespace(t, function, name, value)
 
 
-def _set_class_attribute(t: Tracer, cls: type, name: str, value: Any) -> None:
-    if t.world.is_foreign(cls):
-        if t.world.python_function(type(cls), "__setattr__") is not None:
-            raise GraphBreak("unknown-object", "assignment to a class whose metaclass has __setattr__")
-        t.world.slot_set(cls, name, value, "type")
+def _change_class(t: Tracer, cls: type, name: str, value: Any) -> None:
+    if not t.world.is_foreign(cls):
+        _change_in_c(t, type(cls), cls, name, value)
+        t.world.forget_lookups()
         return
-    t.native(setattr, cls, name, value)
-    t.world.forget_lookups()
+    if value is DELETED:
+        get_attr(t, cls, name)  # which complains
+        if name not in vars(cls) and t.world.slot_get(cls, name) is MISSING:
+            raise Raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
+    elif t.world.python_function(type(cls), "__setattr__") is not None:
+        raise GraphBreak("unknown-object", "assignment to a class whose metaclass has __setattr__")
+    t.world.slot_set(cls, name, value, "type")
 
 
-_STORES: ByKind[Callable[..., Any]] = ByKind(
-    _set_on_object,
-    {
-        FakeTensor: _set_tensor_attribute,
-        types.FunctionType: _set_on_function,
-        threading.local: lambda t, obj, name, value: t.world.slot_set(obj, name, value, "plain"),
-    },
-    {types.ModuleType: _set_namespace, type: _set_class_attribute},
+def _change_local(t: Tracer, obj: threading.local, name: str, value: Any) -> Any:
+    return find_store(t, obj, name, value) if value is DELETED else t.world.slot_set(obj, name, value, "plain")
+
+
+_CHANGES: ByKind[Callable[..., Any]] = ByKind(
+    _change_object,
+    {FakeTensor: _change_tensor, types.FunctionType: _change_function, threading.local: _change_local},
+    {types.ModuleType: _change_namespace, type: _change_class},
 )
