@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import fx
 
@@ -23,7 +23,16 @@ from pliant.capture.bytecode.ops import effect, operand_count
 from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars, step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.frame import Frame
-from pliant.capture.graph_breaks import CannotCapture, CastsKept, CastsMeet, GraphBreak, Raised, StartAgain, Stopped
+from pliant.capture.graph_breaks import (
+    BreakBefore,
+    CannotCapture,
+    CastsKept,
+    CastsMeet,
+    GraphBreak,
+    Raised,
+    StartAgain,
+    Stopped,
+)
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
@@ -39,7 +48,6 @@ from pliant.guards.kinds import MISSING
 from pliant.guards.settings import Settings
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource
 from pliant.interruptions import pass_on
-from pliant.records import dataclass
 from pliant.source import SourceLocation, user_location
 from pliant.torch_adapter import pop_function_mode
 
@@ -64,31 +72,20 @@ def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dyna
         found = None
         try:
             found = attempt.run(args, kwargs)
+            return found
+        except BreakBefore as again:
+            stop, reason = again.step, again.reason
         except CannotCapture as failure:
             attempt.t.world.check_shared()
             whole = attempt.whole_operation()
-            if attempt.t.dropped_at is not None:
-                found = _Restart(attempt.t.dropped_at, failure.reason)
-            elif whole is None or isinstance(failure, CastsKept) or failure.reason.kind == "exception":
+            if whole is None or isinstance(failure, CastsKept) or failure.reason.kind == "exception":
                 raise
-            else:
-                found = _Restart(whole, attempt.reason or failure.reason)
+            stop, reason = whole, attempt.reason or failure.reason
         finally:
-            if not isinstance(found, Trace):
+            if found is None:
                 attempt.t.forget()
-        if isinstance(found, Trace):
-            return found
-        stop, reason = found.step, found.reason
     assert reason is not None
     raise CannotCapture(reason)
-
-
-@dataclass(frozen=True, slots=True)
-class _Restart:
-    """Trace again, up to the operation of this step."""
-
-    step: int
-    reason: BreakReason
 
 
 class _Attempt:
@@ -99,7 +96,7 @@ class _Attempt:
         self.root = root
         self.reason = reason
 
-    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace | _Restart:
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
         before = self.t.settings = Settings()
         try:
             with self.t.mode, self.t.recorder:
@@ -113,7 +110,7 @@ class _Attempt:
                 if self.t.failure is not None:
                     raise self.t.failure
                 if self.t.lock is not None and self.t.lock.depth:
-                    return self._before_lock("a lock stays held where the function ends", self.t.lock.where)
+                    self._break_before_lock("a lock stays held where the function ends", self.t.lock.where)
                 return self._finish(result, before)
         except GraphBreak as stop:
             pass_on(stop)
@@ -128,13 +125,11 @@ class _Attempt:
             self.t.active = False
             self.after = Settings()
             before.restore()
-        if isinstance(found, _Restart):
-            return found
         if self.t.overrides.modes or self.t.overrides.devices:
             assert self.t.overrides.step is not None
-            return _Restart(self.t.overrides.step, found.reason)
+            raise BreakBefore(found.reason, self.t.overrides.step)
         if self.t.lock is not None:
-            return self._before_lock("a lock is held, and the trace breaks", self._break_location())
+            self._break_before_lock("a lock is held, and the trace breaks", self._break_location())
         with self.t.mode, self.t.recorder:
             return self._finish(found, before)
 
@@ -204,7 +199,7 @@ class _Attempt:
         caller = next((place for place in places if not place.is_library), None) or user_location(libraries=False)
         return replace(places[0], caller=caller)
 
-    def _broken(self, reason: BreakReason) -> Break | _Restart:
+    def _broken(self, reason: BreakReason) -> Break:
         frames = self.t.broken_frames
         if not frames or not frames[0].linked:
             raise CannotCapture(reason)
@@ -215,10 +210,10 @@ class _Attempt:
         clean = clean and not any(isinstance(v, Iterator) for v in operands)  # perhaps advanced
         return self._frames_to_split(reason, clean)
 
-    def _before_lock(self, detail: str, where: SourceLocation | None) -> _Restart:
+    def _break_before_lock(self, detail: str, where: SourceLocation | None) -> NoReturn:
         """An entry holds a lock only as a whole: it ends before the operation that takes it."""
         assert self.t.lock is not None
-        return _Restart(self.t.lock.step, BreakReason("side-effect-call", detail, where))
+        raise BreakBefore(BreakReason("side-effect-call", detail, where), self.t.lock.step)
 
     def _check_casts(self, reason: BreakReason) -> None:
         """Refuse a break at which casts are lost that autocast keeps and code behind it may take."""
@@ -231,7 +226,7 @@ class _Attempt:
             one = f"casts that autocast keeps, at a graph break ({reason.detail})"
             raise CastsKept(BreakReason("mutated-global-state", one, reason.location))
 
-    def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break | _Restart:
+    def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break:
         """The frames that can be cut: from the outermost in, as long as each is all that an operation runs."""
         self.reason = self.reason or reason
         frames = self.t.broken_frames or ()
@@ -242,7 +237,7 @@ class _Attempt:
             raise CannotCapture(reason)
         last = frames[depth - 1]
         if depth < len(frames) or not clean:
-            return _Restart(last.steps_at_op, reason)
+            raise BreakBefore(reason, last.steps_at_op)
         return Break(_states(frames, self.t.current_exception), reason)
 
     def whole_operation(self) -> int | None:

@@ -154,6 +154,14 @@ class CannotCapture(Exception):
         self.reason = reason
 
 
+class BreakBefore(CannotCapture):
+    """Nothing can be captured of what goes on from this step: the trace starts again, and breaks before it."""
+
+    def __init__(self, reason: BreakReason, step: int) -> None:
+        super().__init__(reason)
+        self.step = step
+
+
 class CastsKept(CannotCapture):
     """A break would lose casts that autocast keeps and code behind it may take, wherever the trace is cut."""
 

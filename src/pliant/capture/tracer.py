@@ -26,7 +26,15 @@ from pliant import config
 from pliant.capture import callables, opcodes
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.frame import HANDLERS, Frame, Handler
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised, Stopped, needs_value
+from pliant.capture.graph_breaks import (
+    BreakBefore,
+    CannotCapture,
+    GraphBreak,
+    NoAttribute,
+    Raised,
+    Stopped,
+    needs_value,
+)
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.iterators import carried
@@ -154,7 +162,6 @@ class Tracer:
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.failure: CannotCapture | None = None
-        self.dropped_at: int | None = None  # where a break is possible for what failed
         self.stand_ins: list[StandIn | AssignedData] = []
         self.active = True  # whether what the program does still counts
 
@@ -331,10 +338,9 @@ class Tracer:
 
     def _break_where_dropped(self, reason: BreakReason) -> None:
         """End the trace at the next operation; the next attempt breaks before the one that let go of the object."""
-        self.failure = CannotCapture(reason)
-        self.stop_at = self.steps + 1
         frames = list(itertools.takewhile(lambda frame: frame.linked, self.frames))
-        self.dropped_at = frames[-1].steps_at_op if frames else None
+        self.failure = BreakBefore(reason, frames[-1].steps_at_op) if frames else CannotCapture(reason)
+        self.stop_at = self.steps + 1
 
     def raise_(self, error: BaseException) -> NoReturn:
         """The program's `raise error`."""

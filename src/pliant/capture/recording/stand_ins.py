@@ -9,11 +9,11 @@ Out:    a trace that starts again and breaks at that operation, where the differ
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import CannotCapture
+from pliant.capture.graph_breaks import BreakBefore
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import BreakReason
@@ -75,26 +75,21 @@ def check(t: Tracer, values: Iterable[Any]) -> None:
     leaving = [memory_of(value) for value in tensors_of(values)]
     for one in t.stand_ins:
         if one.is_written() or one.leaves(leaving):
-            break_at(t, one)
+            raise BreakBefore(one.why, one.step)
 
 
 def check_identity(t: Tracer, left: Any, right: Any) -> None:
     """Start again where a program asks whether a stand-in is what came in."""
     for one in t.stand_ins:
         if any(left is x for x in one.tensors) and any(right is x for x in one.tensors):
-            break_at(t, one)
+            raise BreakBefore(one.why, one.step)
 
 
 def check_layout(t: Tracer, tensor: FakeTensor) -> None:
     """Start again where a program asks how memory is laid out that a stand-in has in another way."""
     for one in t.stand_ins:
         if one.alone and memory_of(one.made) is memory_of(tensor):
-            break_at(t, one)
-
-
-def break_at(t: Tracer, one: StandIn | AssignedData) -> NoReturn:
-    t.dropped_at = one.step
-    raise CannotCapture(one.why)
+            raise BreakBefore(one.why, one.step)
 
 
 def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
