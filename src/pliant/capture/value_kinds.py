@@ -27,6 +27,7 @@ CONSTANT_TYPES: frozenset[type] = frozenset(
         torch.device, torch.memory_format, torch.qscheme,
     )
 )
+CONSTANTS = CONSTANT_TYPES | {int, float}  # numbers where they do not vary
 SYMBOLIC_TYPES: frozenset[type] = frozenset((torch.SymInt, torch.SymFloat, torch.SymBool))
 MUTABLE_CONTAINERS: frozenset[type] = frozenset(
     (

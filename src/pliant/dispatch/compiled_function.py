@@ -28,6 +28,7 @@ from pliant.dispatch.own_frames import OWN_CODE, hide_frames
 from pliant.dispatch.roots import CallableRoot
 from pliant.errors import PliantWarning
 from pliant.guards.codegen import MISS
+from pliant.guards.standard import can_change
 from pliant.guards.state import tracing
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
@@ -199,13 +200,12 @@ FUNCTIONS = (
     types.WrapperDescriptorType,
 )
 
-_HEAP_TYPE = 1 << 9  # a class made by a class statement
 
 
 def shares_all(obj: Any) -> bool:
     """Whether another object can have all that this one has: its state is in its `__dict__` and in slots."""
     return not isinstance(obj, type) and all(
-        base.__flags__ & _HEAP_TYPE and not any(_is_in_c(base, *item) for item in vars(base).items())
+        can_change(base) and not any(_is_in_c(base, *item) for item in vars(base).items())
         for base in type(obj).__mro__[:-1]
     )
 

@@ -13,7 +13,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_CACHED = type(functools.lru_cache(len))
+from pliant.guards.standard import LRU_CACHE
 
 
 def codes_of(obj: Any) -> Iterator[types.CodeType]:
@@ -30,7 +30,7 @@ def codes_of(obj: Any) -> Iterator[types.CodeType]:
                 yield from codes_of(part)
         case functools.cached_property() | functools.partial():
             yield from codes_of(obj.func)
-        case _ if isinstance(obj, _CACHED):
+        case _ if isinstance(obj, LRU_CACHE):
             yield from codes_of(obj.__wrapped__)
 
 

@@ -29,9 +29,8 @@ from pliant.cpython import registered_classes
 from pliant.dispatch import markers
 from pliant.entries.constants import spelled
 from pliant.guards.facts import CacheToken, is_native_enum
-from pliant.guards.standard import IDENTITY_TYPES, SENTINEL_TYPES, standard_class
+from pliant.guards.standard import IDENTITY_TYPES, LRU_CACHE, SENTINEL_TYPES, can_change, standard_class
 
-_TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
 _DEEPEST = 8  # defaults that are functions with defaults that...
 
 
@@ -122,7 +121,7 @@ def check_type(cls: type) -> None:
 
 def _is_read_by_guards(cls: type) -> bool:
     """Whether objects have nothing of this class but what is in their `__dict__` and slots, or in a container."""
-    made_in_c = not cls.__flags__ & _TPFLAGS_HEAPTYPE or isinstance(cls.__dict__.get("__new__"), types.BuiltinMethodType)
+    made_in_c = not can_change(cls) or isinstance(cls.__dict__.get("__new__"), types.BuiltinMethodType)
     return cls is object or cls in _BY_TYPE or not made_in_c
 
 
@@ -339,7 +338,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     staticmethod: lambda one, depth: [_content(one.__func__, depth)],
     functools.cached_property: lambda one, depth: [one.attrname, _content(one.func, depth)],
     functools.partial: _partial,
-    type(functools.lru_cache(len)): lambda one, depth: [_content(one.__wrapped__, depth)],
+    LRU_CACHE: lambda one, depth: [_content(one.__wrapped__, depth)],
     enum.Enum: _member_of_enum,
     type(vars(_Named)["one"]): lambda field, depth: [field.__reduce__()[1][0]],  # which item it reads
     CacheToken: lambda token, depth: [_registered(cls) for cls in token.asked],

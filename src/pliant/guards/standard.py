@@ -20,6 +20,8 @@ import torch
 
 from pliant.torch_adapter import HigherOrderOperator, OpOverload, OpOverloadPacket
 
+LRU_CACHE = type(functools.lru_cache(len))
+
 # Objects of these types never change what they mean: knowing which one it is is knowing it.
 IDENTITY_TYPES: tuple[type, ...] = (
     type,
@@ -37,7 +39,7 @@ IDENTITY_TYPES: tuple[type, ...] = (
     classmethod,
     staticmethod,
     functools.partial,
-    type(functools.lru_cache(len)),
+    LRU_CACHE,
     enum.Enum,
     re.Pattern,
     datetime.date,
@@ -64,6 +66,11 @@ IDENTITY_TYPES: tuple[type, ...] = (
 
 # Objects of the standard library that mean something by being themselves.
 SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
+
+
+def can_change(cls: type) -> bool:
+    """Whether it was made at run time, as by a class statement: classes that are part of a program in C do not change."""
+    return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
 
 
 def standard_globals(namespace: dict[str, Any]) -> bool:

@@ -29,6 +29,7 @@ from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete, is_symbolic, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
+from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
 
 ROWS = Rows()
@@ -293,7 +294,7 @@ CLASSES |= {
     **dict.fromkeys(
         (
             property, staticmethod, classmethod, types.MethodType, types.CellType, types.FunctionType, slice, object,
-            typing.TypeVar, typing.NewType, type(functools.lru_cache(len)),
+            typing.TypeVar, typing.NewType, LRU_CACHE,
             operator.itemgetter, operator.attrgetter, operator.methodcaller,
         ),
         _construct_as_it_is,
@@ -310,7 +311,7 @@ def find_class(cls: type) -> ClassHandler | None:
     home = _home(cls) or ""  # as an attribute it may be the program's property; code without a module has none
     if found is None and issubclass(cls, BaseException) and home == "builtins":
         return _construct_as_it_is
-    if found is None and home.startswith("numpy.random") and cls.__flags__ & (1 << 9) == 0:
+    if found is None and home.startswith("numpy.random") and not can_change(cls):
         return make_generator
     if found is None and home == "numpy" and "numpy" in sys.modules:
         numpy = sys.modules["numpy"]

@@ -25,7 +25,7 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANT_TYPES, SYMBOLIC_TYPES
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
-from pliant.guards.standard import IDENTITY_TYPES
+from pliant.guards.standard import IDENTITY_TYPES, can_change
 from pliant.torch_adapter import copy_of_tensor
 
 ROWS = Rows()
@@ -134,6 +134,6 @@ def _instance(t: Tracer, value: Any, part: Any, memo: dict[Any, Any] | None = No
 def _is_plain(cls: type) -> bool:
     """Whether instances consist of their `__dict__`."""
     own = (base for base in cls.__mro__ if base is not object)
-    return all(base.__flags__ & (1 << 9) and not base.__dict__.get("__slots__") for base in own) and (
+    return all(can_change(base) and not base.__dict__.get("__slots__") for base in own) and (
         getattr(cls, "__new__") is object.__new__ and cls.__dictoffset__ != 0  # noqa: B009
     )

@@ -12,12 +12,11 @@ from typing import Any
 
 from pliant import config
 from pliant.capture.signatures import World
-from pliant.capture.value_kinds import CONSTANT_TYPES
+from pliant.capture.value_kinds import CONSTANTS
 from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import Source
 
 _FEW = 64  # which are guarded one by one
-_CONSTANTS = CONSTANT_TYPES | {int, float}
 
 
 def bring_items(world: World, values: Sequence[Any], source: Source, place: Callable[[int], Source]) -> list[Any]:
@@ -41,4 +40,4 @@ def _constant_places(
     varying = policy.varying_items(source, values)
     for i in varying:
         policy.note_varies(place(i), type(values[i]))
-    return [i for i, value in enumerate(values) if type(value) in _CONSTANTS and i not in varying]
+    return [i for i, value in enumerate(values) if type(value) in CONSTANTS and i not in varying]

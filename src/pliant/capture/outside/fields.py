@@ -17,8 +17,7 @@ from pliant.capture.outside.origins import Origins
 from pliant.capture.trace import DELETED, SetAttribute
 from pliant.guards.kinds import MISSING, Kind, NumberOf
 from pliant.guards.sources import CellSource, Source, held
-
-_TPFLAGS_HEAPTYPE = 1 << 9  # classes implemented in C do not change
+from pliant.guards.standard import can_change
 
 
 class Fields(Origins):
@@ -109,7 +108,7 @@ class Fields(Origins):
         stored = self._stored_in_class(cls, name, owner)
         if not self.is_made(cls):  # stores into those are done at once
             self._lookups[cls, name] = (value if stored is None else stored,)
-        if not self.is_made(cls) and any(base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
+        if not self.is_made(cls) and any(map(can_change, cls.__mro__)):
             known = NumberOf(type(value)) if type(value) in (int, float) else value  # read under a guard of its own
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, known))
         if stored is not None:

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.outside.nested_functions import bring_function, is_defined_inside
 from pliant.capture.signatures import World
-from pliant.capture.value_kinds import CONSTANT_TYPES
+from pliant.capture.value_kinds import CONSTANTS
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, TypeSource
+from pliant.guards.standard import can_change
 
 if TYPE_CHECKING:
     from pliant.capture.outside.fields import Fields
 
-_TPFLAGS_HEAPTYPE = 1 << 9
 _MANY = 32  # names in a class that was made for an object
-_CONSTANTS = CONSTANT_TYPES | {int, float}
 _ACCESSORS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"),
     staticmethod: ("__func__",),
@@ -52,7 +51,7 @@ def know_by_parts(world: World, cls: type, source: Source) -> bool:
         world.guard(AttributeSource(place, name), Kind.EQUALS, expected)
     world.guard(dict_of(place), Kind.KEYS, tuple(cls.__dict__))
     for name, value in cls.__dict__.items():
-        if type(value) not in _CONSTANTS:
+        if type(value) not in CONSTANTS:
             _guard_member(world, value, DictAttributeSource(place, name))
     world.type_lookup(cls, "__class__")  # any name: the bases of its base stay as they are
     return True
@@ -63,7 +62,7 @@ def lookup(world: Fields, cls: type, name: str) -> Any:
     found = cls.__dict__.get(name, MISSING)
     if found is MISSING:
         return world.type_lookup(cls.__bases__[0], name)
-    if type(found) in _CONSTANTS:
+    if type(found) in CONSTANTS:
         world.guard(DictAttributeSource(world.class_sources[cls], name), Kind.EQUALS, found)
     return found
 
@@ -72,7 +71,7 @@ def _is_made_at_run_time(cls: Any) -> bool:
     """Whether it is a plain class of one base, all of Python, that its module does not have under its name."""
     if type(cls) is not type or len(cls.__bases__) != 1 or len(cls.__dict__) > _MANY:
         return False
-    if not all(base is object or base.__flags__ & _TPFLAGS_HEAPTYPE for base in cls.__mro__):
+    if not all(base is object or can_change(base) for base in cls.__mro__):
         return False
     found: Any = sys.modules.get(cls.__dict__.get("__module__"))  # type: ignore[arg-type]
     for name in cls.__qualname__.split("."):

@@ -48,12 +48,11 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, TypeSource, held
+from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import member_of_module
 
-_LRU_CACHE = type(functools.lru_cache(len))
 # Classes in C that look attributes up by rules of their own: another thread, or another object, has others.
 _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
-_TPFLAGS_HEAPTYPE = 1 << 9  # other classes do not change
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
 _C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES = (
@@ -298,7 +297,7 @@ _BOUND: ByKind[_Bind] = ByKind(
         ),
         **dict.fromkeys(_C_DESCRIPTORS, lambda t, found, obj, cls, name: c_descriptor(t, found, obj, name)),
         types.FunctionType: lambda t, found, obj, cls, name: types.MethodType(found, obj),
-        _LRU_CACHE: _held_method,
+        LRU_CACHE: _held_method,
     },
     families={
         property: _property_value,
@@ -514,7 +513,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     if meta is MISSING or isinstance(meta, (*_C_DESCRIPTORS, types.MethodDescriptorType, types.WrapperDescriptorType)):
         value = t.native(getattr, cls, name)
         if isinstance(value, (type, str, tuple, int, type(None))):
-            if cls.__flags__ & _TPFLAGS_HEAPTYPE and not t.world.is_made(cls):
+            if can_change(cls) and not t.world.is_made(cls):
                 t.world.guard(AttributeSource(held(cls, cls.__qualname__), name), Kind.EQUALS, value)
             return value
         return t.world.hold(value, f"{cls.__qualname__}.{name}")

@@ -53,7 +53,7 @@ from pliant.graph.unbacked import OPERATORS
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
-from pliant.guards.standard import standard_class
+from pliant.guards.standard import LRU_CACHE, standard_class
 from pliant.torch_adapter import ParameterMeta, module_call
 
 
@@ -165,7 +165,6 @@ _C_FUNCTIONS = (
     types.MethodWrapperType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
-_LRU_CACHE = type(functools.lru_cache(len))
 # Wrappers of `__repr__` that ask whether it is running already: a recursion that has no end breaks anyway.
 _RECURSION_GUARDS = frozenset(
     wrap(lambda value: "").__code__
@@ -506,7 +505,7 @@ _KINDS: ByKind[Callable[..., Any]] = ByKind(
         types.FunctionType: _call_function,
         types.MethodType: _call_method,
         functools.partial: _call_partial,
-        _LRU_CACHE: lambda t, function, args, kwargs, linked: call_cached(t, function, args, kwargs),
+        LRU_CACHE: lambda t, function, args, kwargs, linked: call_cached(t, function, args, kwargs),
         **dict.fromkeys(_C_FUNCTIONS, _call_in_c),
         type(functools.cmp_to_key(max)): lambda t, key, args, kwargs, linked: t.native(key, *args, **kwargs),
         typing.NewType: lambda t, new_type, args, kwargs, linked: args[0],

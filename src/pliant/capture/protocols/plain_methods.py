@@ -18,7 +18,7 @@ from pliant.capture.protocols import operators
 from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import consists_of
-from pliant.capture.value_kinds import CONSTANT_TYPES, PLAIN_TYPES, derives
+from pliant.capture.value_kinds import CONSTANTS, PLAIN_TYPES, derives
 from pliant.guards.kinds import MISSING
 
 _OPERATIONS = frozenset(
@@ -76,7 +76,7 @@ def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
 
 
 _FIXED = (*PLAIN_TYPES, tuple)
-_PLAIN = CONSTANT_TYPES | {int, float, type}
+_PLAIN = CONSTANTS | {type}
 
 
 def fixed_field(t: Tracer, obj: Any, name: str) -> Any:

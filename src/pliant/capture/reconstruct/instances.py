@@ -15,6 +15,7 @@ from typing import Any
 
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.guards.standard import can_change
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
 _BASES: dict[type, tuple[Recipe, Callable[[Statements, Any, str], None]]] = {}
@@ -185,9 +186,7 @@ _BASES |= {
 def _builtin_base(cls: type) -> type:
     """The class implemented in C whose memory layout instances of the class have."""
     base: type = cls
-    while (
-        base not in _BASES and base.__flags__ & (1 << 9) and base.__base__ is not None
-    ):  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+    while base not in _BASES and can_change(base) and base.__base__ is not None:
         base = base.__base__
     return base
 
@@ -230,7 +229,7 @@ def fill_dict(b: Statements, obj: Any, name: str) -> str:
 def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
     """Names and values of the filled `__slots__` of all classes."""
     for cls in type(obj).__mro__:
-        if not cls.__flags__ & (1 << 9):
+        if not can_change(cls):
             continue
         for name, descriptor in cls.__dict__.items():
             if isinstance(descriptor, types.MemberDescriptorType):
