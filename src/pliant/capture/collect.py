@@ -14,21 +14,9 @@ from pliant.capture.bytecode.cfg import ITERATOR, layouts, looks_at_locals
 from pliant.capture.bytecode.decode import Program, decode
 from pliant.capture.iterators.carried import Carry, can_be_carried
 from pliant.capture.iterators.generators import TracedGenerator
+from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.rebuilder import Rebuilder
-from pliant.capture.trace import (
-    DELETED,
-    NULL,
-    Break,
-    CallEffect,
-    Effect,
-    Extend,
-    FrameState,
-    ReplaceContents,
-    Return,
-    SetAttribute,
-    SetItem,
-    Trace,
-)
+from pliant.capture.trace import NULL, Break, FrameState, Return, Trace
 from pliant.capture.value_kinds import is_symbolic
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import is_fake
@@ -82,8 +70,7 @@ def collect_values(trace: Trace, suspended: Iterable[TracedGenerator]) -> list[A
     """
     collector = _Collector(trace)
     for effect in trace.effects:
-        for value in _effect_values(effect):
-            collector.value(value)
+        effect_lines(collector, effect)
     match trace.end:
         case Return(value, generator):
             collector.value(value)
@@ -146,18 +133,3 @@ def _carry_generator(value: Any, times_reached: Callable[[Any], int]) -> Any:
         frame.stack[-1] = carried
     frame.locals = _marked_locals(frame.program, frame.locals, times_reached)
     return Carry(value)
-
-
-def _effect_values(effect: Effect) -> list[Any]:
-    match effect:
-        case SetAttribute(obj, _, value):
-            owner = [obj] if is_fake(obj) else []
-            return owner if value is DELETED else [*owner, value]
-        case SetItem(_, key, value):
-            return [key] if value is DELETED else [key, value]
-        case ReplaceContents(_, contents):
-            return list(contents.items()) if isinstance(contents, dict) else list(contents)
-        case Extend(_, values):
-            return list(values)
-        case CallEffect(args=args, kwargs=kwargs):
-            return [*args, *kwargs.values()]

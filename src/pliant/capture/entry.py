@@ -11,7 +11,6 @@ Reads on: `reconstruct/` for values, `resume_function.py` for what follows a bre
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import textwrap
 import types
@@ -28,23 +27,16 @@ from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, ste
 from pliant.capture.graph_breaks import told_of
 from pliant.capture.iterators.carried import is_counted, stepped
 from pliant.capture.iterators.standing_iterators import END
-from pliant.capture.reconstruct.contents import extended, item_store, replaced
+from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.trace import (
-    DELETED,
     NULL,
     TRACEBACK,
     Break,
-    CallEffect,
     DrawnState,
-    Effect,
-    Extend,
     FrameState,
-    ReplaceContents,
     Return,
-    SetAttribute,
-    SetItem,
     Trace,
 )
 from pliant.capture.value_kinds import is_symbolic, plain_class
@@ -336,7 +328,7 @@ class _Body:
         self.behind: dict[str, StepForm | ResumesForm] = {}  # by name in the text
 
     def statements(self) -> list[str]:
-        stores = [line for effect in self.trace.effects for line in self._effect(effect)]
+        stores = [line for effect in self.trace.effects for line in effect_lines(self.values, effect)]
         early = [line for line in stores if not self.values.is_late(line)]
         late = [line for line in stores if self.values.is_late(line)]
         match self.trace.end:
@@ -349,33 +341,6 @@ class _Body:
             case never:
                 assert_never(never)
         return [*self.values.lines, *early, *self.values.late, *late, *end]
-
-    # ---- effects
-    def _effect(self, effect: Effect) -> list[str]:
-        match effect:
-            case SetAttribute():
-                return [self._set_attribute(effect)]
-            case SetItem(obj, key, value):
-                return [item_store(self.values, obj, key, value)]
-            case ReplaceContents(obj, contents):
-                return replaced(self.values, obj, contents)
-            case Extend(obj, values):
-                return [extended(self.values, obj, values)]
-            case CallEffect(function=function, args=args, kwargs=kwargs):
-                parts = [self.values.value(a) for a in args]
-                parts += [f"**{{{self.values.pairs(kwargs.items())}}}"] if kwargs else []
-                return [f"{self.values.value(function)}({', '.join(parts)})"]
-            case never:
-                assert_never(never)
-
-    def _set_attribute(self, effect: SetAttribute) -> str:
-        b = self.values
-        obj, name = b.value(effect.obj), effect.name
-        delete = effect.value is DELETED
-        value = "" if delete else b.value(effect.value)
-        store, deletion = _STORES[effect.via]
-        text = deletion if delete else store
-        return text.format(obj=obj, name=repr(name), value=value, deleted=b.hold(_deleted) if delete else "")
 
     # ---- breaks
     def _break(self, stop: Break) -> list[str]:
@@ -446,22 +411,6 @@ class _Body:
         name = self.values.names(value, hint)
         self.behind[name] = form
         return name
-
-
-# How an attribute is stored, and deleted, by `SetAttribute.via`.
-_STORES = {
-    "slot": ("object.__setattr__({obj}, {name}, {value})", "{deleted}(object, {obj}, {name})"),
-    "type": ("type.__setattr__({obj}, {name}, {value})", "{deleted}(type, {obj}, {name})"),
-    "context": ("{obj}.set({value})", ""),
-    "cell": ("{obj}.cell_contents = {value}", "del {obj}.cell_contents"),
-    "plain": ("setattr({obj}, {name}, {value})", "delattr({obj}, {name})"),
-}
-
-
-def _deleted(owner: Any, obj: Any, name: str) -> None:
-    """An attribute that the program deleted, perhaps one that it had stored itself."""
-    with contextlib.suppress(AttributeError):
-        owner.__delattr__(obj, name)
 
 
 def raised(error: BaseException) -> None:

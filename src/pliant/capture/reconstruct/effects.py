@@ -1,19 +1,63 @@
-"""Statements that give a container which existed before the contents that a trace leaves it with.
+"""Statements that do anew what a trace did to the world: stores, calls, new contents of containers that existed before.
 
-In:     the container, what it holds at the end, and the `Statements` for the values.
+In:     an effect, and the `Statements` for its values.
 Out:    the statements; no code of a subclass runs.
 """
 
 from __future__ import annotations
 
 import collections
-from typing import Any
+import contextlib
+from typing import Any, assert_never
 
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.instances import fills_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
-from pliant.capture.trace import DELETED
+from pliant.capture.trace import DELETED, CallEffect, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import ByKind
+
+
+def effect_lines(b: Statements, effect: Effect) -> list[str]:
+    """The statements of one effect."""
+    match effect:
+        case SetAttribute():
+            return [_attribute_store(b, effect)]
+        case SetItem(obj, key, value):
+            return [_item_store(b, obj, key, value)]
+        case ReplaceContents(obj, contents):
+            return _replaced(b, obj, contents)
+        case Extend(obj, values):
+            method = "update" if _BASES.of(obj) is set else "extend"
+            return [f"{_methods(b, obj)}.{method}({b.value(obj)}, [{b.items(values)}])"]
+        case CallEffect(function=function, args=args, kwargs=kwargs):
+            parts = [b.value(a) for a in args] + ([f"**{{{b.pairs(kwargs.items())}}}"] if kwargs else [])
+            return [f"{b.value(function)}({', '.join(parts)})"]
+        case never:
+            assert_never(never)
+
+
+def _attribute_store(b: Statements, effect: SetAttribute) -> str:
+    obj, name = b.value(effect.obj), repr(effect.name)
+    store, deletion = _STORES[effect.via]
+    if effect.value is DELETED:
+        return deletion.format(obj=obj, name=name, deleted=b.hold(_deleted))
+    return store.format(obj=obj, name=name, value=b.value(effect.value))
+
+
+# How an attribute is stored, and deleted, by `SetAttribute.via`.
+_STORES = {
+    "slot": ("object.__setattr__({obj}, {name}, {value})", "{deleted}(object, {obj}, {name})"),
+    "type": ("type.__setattr__({obj}, {name}, {value})", "{deleted}(type, {obj}, {name})"),
+    "context": ("{obj}.set({value})", ""),
+    "cell": ("{obj}.cell_contents = {value}", "del {obj}.cell_contents"),
+    "plain": ("setattr({obj}, {name}, {value})", "delattr({obj}, {name})"),
+}
+
+
+def _deleted(owner: Any, obj: Any, name: str) -> None:
+    """An attribute that the program deleted, perhaps one that it had stored itself."""
+    with contextlib.suppress(AttributeError):
+        owner.__delattr__(obj, name)
 
 
 def _methods(b: Statements, obj: Any) -> str:
@@ -32,12 +76,7 @@ _BASES: ByKind[type | None] = ByKind(
 _PLAIN_KEYS = frozenset((int, str, bytes, bool, type(None)))
 
 
-def extended(b: Statements, obj: Any, values: Any) -> str:
-    method = "update" if _BASES.of(obj) is set else "extend"
-    return f"{_methods(b, obj)}.{method}({b.value(obj)}, [{b.items(values)}])"
-
-
-def item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
+def _item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
     target, k = b.value(obj), b.value(key)
     if value is DELETED:
         return f"{_methods(b, obj)}.pop({target}, {k}, None)"  # perhaps stored by the same trace
@@ -45,7 +84,7 @@ def item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
     return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
 
 
-def replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
+def _replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
     target, methods = b.value(obj), _methods(b, obj)
     match contents:
         case bytearray():
@@ -55,7 +94,7 @@ def replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
         case dict() if isinstance(obj, collections.OrderedDict):  # it keeps an order of its own beside the dict's
             ordered = collections.OrderedDict if isinstance(contents, collections.OrderedDict) else dict
             keys = list(ordered.__iter__(contents))
-            stores = [item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
+            stores = [_item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
             return [f"{methods}.clear({target})", *stores]
         case dict():
             # No more is changed than the program does: iterators over the rest stay good.
