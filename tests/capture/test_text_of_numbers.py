@@ -243,3 +243,27 @@ def test_warnings_show_sizes_of_the_call(action):
     assert seen(compiled) == seen(program)
     if action == "default":
         assert pliant.stats()["recompiles"] == 1
+
+
+class Shown:
+    def __init__(self, value):
+        self.value = value
+
+    def __format__(self, spec):
+        pliant.graph_break()
+        return f"<{self.value}:{spec}>"
+
+
+@pytest.mark.parametrize("pattern", ["{.value} {} {:>{}}", "{0.value}{}", "{}{}{!x}", "{:{:{}}}{}", "{} {2}", "{a}{}"])
+def test_fields_of_patterns_are_filled_as_python_fills_them(pattern):
+    def program(x):
+        try:
+            return x * 2, pattern.format(Shown(x.shape[0]), Shown(1), 5, 7)
+        except (ValueError, LookupError) as error:
+            return x * 3, type(error), str(error)
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for n in (3, 4, 5):
+        (computed, *told), (expected, *eager) = compiled(torch.ones(n)), program(torch.ones(n))
+        assert torch.equal(computed, expected) and told == eager

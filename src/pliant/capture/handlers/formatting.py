@@ -8,21 +8,21 @@ Source: Python's library reference, "printf-style String Formatting" and "Format
 
 from __future__ import annotations
 
-import _string  # type: ignore[import-not-found]
 import operator
 import re
-import string
 from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.text_and_numbers import SIMPLE
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
-from pliant.capture.numbers.varying_text import Text, join, text_of
+from pliant.capture.numbers.varying_text import join, text_of
 from pliant.capture.outside.identity import HookId, TracedId
+from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import concrete, is_symbolic, is_text, varying
+from pliant.capture.value_kinds import concrete, is_symbolic, is_text
 from pliant.graph.fake_tensor import is_fake
 
 # ---- pattern % value
@@ -95,47 +95,9 @@ def _field(t: Tracer, found: re.Match[str], value: Any) -> Any:
 
 # ---- pattern.format(...)
 def _str_format(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
-    return _Formatter(t).vformat(receiver, args, kwargs)
-
-
-class _Formatter(string.Formatter):
-    """str.format: fields are looked up, converted and formatted by the interpreter."""
-
-    def __init__(self, t: Tracer) -> None:
-        self.t = t
-
-    def vformat(self, format_string: str, args: Any, kwargs: Any) -> Any:
-        self.texts: list[Text] = []
-        made = self.t.native(super().vformat, format_string, args, kwargs)
-        plain, *rest = made.split(_MARK)
-        if len(rest) != len(self.texts):  # the program's own text has such a mark
-            raise GraphBreak("unknown-call", "format() of a text with a character of no meaning")
-        return join("", [plain, *(one for pair in zip(self.texts, rest) for one in pair)])
-
-    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
-        if isinstance(key, int) and key >= len(args):
-            raise IndexError(f"Replacement index {key} out of range for positional args tuple")
-        return super().get_value(key, args, kwargs)
-
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-        first, rest = _string.formatter_field_name_split(field_name)
-        value = self.get_value(first, args, kwargs)
-        for is_attribute, key in rest:
-            value = self.t.get_attr(value, key) if is_attribute else self.t.subscript(value, key)
-        return value, first
-
-    def convert_field(self, value: Any, conversion: Any) -> Any:
-        return value if conversion is None else self.t.call(_CONVERSIONS[conversion], (value,), {})
-
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        made = self.t.call(format, (value, format_spec), {})
-        if varying(made) is not str:
-            return made
-        self.texts.append(made)
-        return _MARK
-
-
-_MARK = "\ufdd0"  # which Unicode keeps for such uses inside programs
+    if SIMPLE.issuperset(map(type, (*args, *kwargs.values()))):
+        return t.native(receiver.format, *args, **kwargs)
+    return TailCall(spelled_out.formatted, (receiver, args, kwargs))
 
 
 TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {

@@ -9,6 +9,7 @@ Source: `Objects/typeobject.c`, `Objects/abstract.c`; the data model in Python's
 
 from __future__ import annotations
 
+import _string  # type: ignore[import-not-found]
 import operator
 from collections.abc import Callable, Generator
 from typing import Any
@@ -305,9 +306,52 @@ def text(method: Method, name: str, value: Any) -> str:
     return result
 
 
+def formatted(pattern: str, args: Args, kwargs: Kwargs) -> str:
+    """pattern.format(*args, **kwargs)"""
+    return filled(pattern, args, kwargs, None, 2)[0]
+
+
+def filled(pattern: str, args: Args, kwargs: Kwargs, following: int | None, depth: int) -> tuple[str, int | None]:
+    """The pattern with its fields filled in, and the place of the argument for the next field without a name: -1 once a
+    field has named a place."""
+    if depth == 0:
+        raise ValueError("Max string recursion exceeded")
+    pieces = []
+    for text, name, spec, conversion in list(_string.formatter_parser(pattern)):
+        pieces.append(text)
+        if name is None:
+            continue
+        first, rest = _string.formatter_field_name_split(name)
+        if first == "" and following == -1:
+            raise ValueError("cannot switch from manual field specification to automatic field numbering")
+        if isinstance(first, int) and following is not None and following >= 0:
+            raise ValueError("cannot switch from automatic field numbering to manual field specification")
+        if first == "":
+            first = following or 0
+            following = first + 1
+        elif isinstance(first, int):
+            following = -1
+        if isinstance(first, int) and first >= len(args):
+            raise IndexError(f"Replacement index {first} out of range for positional args tuple")
+        value = args[first] if isinstance(first, int) else kwargs[first]
+        for is_attribute, key in list(rest):
+            value = getattr(value, key) if is_attribute else value[key]
+        if conversion is not None:
+            if conversion not in _CONVERSIONS:
+                raise ValueError(f"Unknown conversion specifier {conversion!s}")
+            value = _CONVERSIONS[conversion](value)
+        if "{" in spec:
+            spec, following = filled(spec, args, kwargs, following, depth - 1)
+        pieces.append(format(value, spec))
+    return "".join(pieces), following
+
+
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+
+
 # The code whose rest may enter functions of the program again.
 _GO_ON = (
     instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_by, any_true,
-    all_true,
+    all_true, filled,
 )
 GO_ON = frozenset(function.__code__ for function in _GO_ON)
