@@ -1,5 +1,7 @@
 """Objects with `__slots__`, and descriptors that have only some of their methods."""
 
+import functools
+
 import pytest
 import torch
 
@@ -123,3 +125,36 @@ def test_a_metaclass_descriptor_without_getter():
     Meta.value = Setter()
     compiled = pliant.compile(lambda x: (x + 1, Example.value), backend="eager")
     assert compiled(torch.ones(2))[1] == 42
+
+
+class First:
+    scale, kinds = 2, []
+
+    @property
+    def half(self):
+        return 0.5
+
+    @functools.cached_property
+    def third(self):
+        return 3
+
+
+class Second(First):
+    scale, kinds, half, third = 3, ["own"], None, None
+
+    def of_object(self, x):
+        return x * super().scale, super().kinds, super().half, super().third
+
+    @classmethod
+    def of_class(cls, x):
+        return x * super().scale, super().kinds, super().half, super().third
+
+
+@pytest.mark.parametrize("program", [lambda x: Second().of_object(x), Second.of_class], ids=["object", "class"])
+def test_what_a_base_has_that_the_class_has_otherwise(program):
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(3):
+        (computed, *found), (expected, *eager) = compiled(torch.ones(2)), program(torch.ones(2))
+        assert torch.equal(computed, expected) and found == eager and found[0] is eager[0]
+    assert pliant.stats()["recompiles"] == 0

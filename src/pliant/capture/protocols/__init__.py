@@ -1,6 +1,6 @@
 """Python's protocols on traced values: what an operation means, by kind of value.
 
-Attributes:           attributes, attribute_stores, module_attributes, tensor_members, thread_locals.
+Attributes:           attributes, descriptors (what classes have), attribute_stores, module_attributes, tensor_members, thread_locals.
 Operators and items:  operators, subscripts, keys_of_sizes, iteration, plain_methods (methods that C code may run).
 Calls:                calls (what a call of anything does), marked, rewritten, cached_calls, class_statements.
 What they end in:     tail_calls (an operation that ends in a call), spelled_out (polyfills that the interpreter follows).

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.protocols.attributes import c_descriptor, get_attr, inside, is_data_descriptor
+from pliant.capture.protocols.attributes import get_attr
+from pliant.capture.protocols.descriptors import c_descriptor, inside, is_data_descriptor
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer

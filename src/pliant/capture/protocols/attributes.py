@@ -9,8 +9,6 @@ Source: Python's data model, "Invoking Descriptors".
 from __future__ import annotations
 
 import enum
-import functools
-import sys
 import threading
 import types
 import weakref
@@ -25,6 +23,15 @@ from pliant.capture.numbers.arrays import array_attribute, class_of, is_array
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.descriptors import (
+    IN_C,
+    bind,
+    c_descriptor,
+    has_getter,
+    is_data_descriptor,
+    lacks,
+    plain_class_value,
+)
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, steps_of
 from pliant.capture.protocols.tensor_members import grad_of_input, own_attribute, own_member
@@ -38,23 +45,20 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
-    class_name,
     concrete,
     derives,
-    is_symbolic,
     varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
-from pliant.guards.sources import AttributeSource, DictAttributeSource, TypeSource, held
-from pliant.guards.standard import LRU_CACHE, can_change
+from pliant.guards.sources import AttributeSource, TypeSource, held
+from pliant.guards.standard import can_change
 from pliant.torch_adapter import member_of_module
 
 # Classes in C that look attributes up by rules of their own: another thread, or another object, has others.
 _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
-_C_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _NATIVE_TYPES = (
     *CONSTANT_TYPES, int, float, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
     types.CodeType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -120,7 +124,7 @@ def _native(t: Tracer, obj: Any, name: str) -> Any:
 
 def _container_attribute(t: Tracer, obj: Any, name: str) -> Any:
     obj = t.world.resolve(obj)
-    if t.world.needs_guards(obj) and isinstance(found := getattr(type(obj), name, None), _C_DESCRIPTORS):
+    if t.world.needs_guards(obj) and isinstance(found := getattr(type(obj), name, None), IN_C):
         return c_descriptor(t, found, obj, name)
     return _native(t, obj, name)
 
@@ -173,7 +177,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] |
     """object.__getattribute__: data descriptor, instance dict (or namespace of a module), other class attribute."""
     world, cls = t.world, type(obj)
     found = world.type_lookup(cls, name)
-    if found is not MISSING and is_data_descriptor(t, found) and _has_getter(t, found):
+    if found is not MISSING and is_data_descriptor(t, found) and has_getter(t, found):
         return bind(t, found, obj, cls, name)
     if namespace is None:
         value = _instance_attribute(t, obj, name)
@@ -191,45 +195,6 @@ def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] |
     return TailCall(world.resolve(hook), (name,))
 
 
-def lacks(obj: Any, name: str) -> Raised:
-    """The error of an object without the attribute."""
-    return Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
-
-
-def is_data_descriptor(t: Tracer, found: Any) -> bool:
-    cls = type(found)
-    if not cls.__flags__ & _TPFLAGS_HEAPTYPE:
-        return _sets(cls)  # type: ignore[arg-type]  # mypy takes classes for unhashable
-    return any(t.world.type_lookup(cls, name) is not MISSING for name in _SETTERS)
-
-
-_SETTERS = ("__set__", "__delete__")
-
-
-@functools.cache
-def _sets(cls: type) -> bool:
-    """Of a class that does not change."""
-    return any(name in base.__dict__ for base in cls.__mro__ for name in _SETTERS)
-
-
-def _has_getter(t: Tracer, found: Any) -> bool:
-    """Whether it is a descriptor."""
-    return t.world.type_lookup(type(found), "__get__") is not MISSING
-
-
-def _of_class(t: Tracer, function: Any, cls: type, name: str) -> Any:
-    """What a classmethod around the function gives for a class."""
-    function = inside(t, function, name)
-    if sys.version_info < (3, 13) and hasattr(type(function), "__get__"):
-        return bind(t, function, cls, type(cls), name)  # then it binds what it wraps
-    return types.MethodType(function, cls)
-
-
-def inside(t: Tracer, function: Any, name: str) -> Any:
-    """A function in a descriptor that was found on a class: reached by the entry as itself."""
-    return t.world.hold(function, name) if isinstance(function, types.FunctionType) else function
-
-
 def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     world = t.world
     if not world.is_foreign(obj):
@@ -241,89 +206,6 @@ def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if table or hasattr(obj, "__dict__"):
         world.guard(dict_of(world.place_of(obj)), Kind.NO_KEY, name)
     return MISSING
-
-
-def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    """What a class attribute gives when looked up on an instance."""
-    return _BOUND.of(found)(t, found, obj, cls, name)
-
-
-def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    return types.MethodType(t.world.hold(found, name), obj)
-
-
-def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str) -> Any:
-    if found.fget is None:
-        raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
-    return TailCall(inside(t, found.fget, name), (obj,))
-
-
-def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    """What the `__get__` of the class attribute gives, if it has one."""
-    if type(found).__name__ == "cython_function_or_method":
-        return _held_method(t, found, obj, cls, name)
-    if (getter := t.world.python_function(type(found), "__get__")) is not None:
-        return TailCall(getter, (t.world.hold(found, name), obj, cls))
-    if not _has_getter(t, found):
-        return _plain_class_value(t, cls, found, name)
-    if isinstance(obj, (enum.Enum, tuple)) or not t.world.is_foreign(obj):
-        return t.native(getattr, obj, name)
-    raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
-
-
-def _plain_class_value(t: Tracer, cls: type, found: Any, name: str) -> Any:
-    owner = next(base for base in cls.__mro__ if name in base.__dict__ or t.world.slot_get(base, name) is not MISSING)
-    if t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING:
-        return found
-    return t.world.bring(found, DictAttributeSource(t.world.class_source(owner), name))
-
-
-def _compute_once(t: Tracer, found: functools.cached_property[Any], obj: Any, cls: type, name: str) -> Any:
-    """A cached property that is not in the instance's dict yet."""
-    return TailCall(t.world.hold(spelled_out.computed_once, "computed_once"), (found.func, obj, str(found.attrname)))
-
-
-_Bind = Callable[["Tracer", Any, Any, type, str], Any]
-_METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
-_OF_CLASS: dict[type, _Bind] = {
-    classmethod: lambda t, found, obj, cls, name: _of_class(t, found.__func__, cls, name),
-    staticmethod: lambda t, found, obj, cls, name: inside(t, found.__func__, name),
-}
-_BOUND: ByKind[_Bind] = ByKind(
-    _got,
-    exact={
-        **dict.fromkeys(
-            (*_METHODS_IN_C, types.ClassMethodDescriptorType), lambda t, _, obj, cls, name: t.native(getattr, obj, name)
-        ),
-        **dict.fromkeys(_C_DESCRIPTORS, lambda t, found, obj, cls, name: c_descriptor(t, found, obj, name)),
-        types.FunctionType: lambda t, found, obj, cls, name: types.MethodType(found, obj),
-        LRU_CACHE: _held_method,
-    },
-    families={
-        property: _property_value,
-        functools.cached_property: _compute_once,
-        **_OF_CLASS,
-    },
-)
-
-
-def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
-    """A slot or a getter written in C: read it now, under the value's own guards."""
-    world = t.world
-    stored = world.slot_get(obj, name)
-    if stored is DELETED:
-        raise lacks(obj, name)
-    if stored is not MISSING:
-        return stored
-    try:
-        value = t.native(found.__get__, obj)
-    except Raised:
-        if world.is_foreign(obj):
-            world.guard(world.place_of(obj), Kind.UNSET, found)
-        raise
-    if not world.is_foreign(obj) or is_symbolic(value) or is_fake(value):  # traced already
-        return value
-    return world.resolve(world.bring(value, AttributeSource(world.place_of(obj), name)))
 
 
 _STANDS_FOR: dict[type, type] = {TracedId: int, TracedGenerator: types.GeneratorType}
@@ -387,12 +269,12 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         t.inputs.guard_offsets()
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
-    if in_class is MISSING or not _has_getter(t, in_class):
+    if in_class is MISSING or not has_getter(t, in_class):
         value = MISSING if example is None else own_attribute(t, fake, example, name)
         if value is not MISSING:
             return value
         if in_class is not MISSING:
-            return t.world.resolve(_plain_class_value(t, cls, in_class, name))
+            return plain_class_value(t, cls, in_class, name)
         if not hasattr(torch.Tensor, name):
             raise lacks(fake, name)
     if name in ("__class__",):
@@ -463,35 +345,12 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
         return stored
     found = world.type_lookup(cls, name)
     meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
-    in_c = isinstance(meta, _C_DESCRIPTORS)
-    if meta is not MISSING and not in_c and is_data_descriptor(t, meta) and _has_getter(t, meta):
+    in_c = isinstance(meta, IN_C)
+    if meta is not MISSING and not in_c and is_data_descriptor(t, meta) and has_getter(t, meta):
         return bind(t, meta, cls, type(cls), name)
-    if found is MISSING or isinstance(found, _C_DESCRIPTORS):
+    if found is MISSING or isinstance(found, IN_C):
         return _metaclass_attribute(t, cls, name, meta)
-    return _bound_to_class(t, found, cls, name)
-
-
-def _bound_to_class(t: Tracer, found: Any, cls: type, name: str) -> Any:
-    """What an attribute of a class gives when it is looked up on the class."""
-    return _BOUND_TO_CLASS.of(found)(t, found, None, cls, name)
-
-
-def _itself(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    return t.world.hold(found, f"{cls.__qualname__}.{name}")
-
-
-def _got_from_class(t: Tracer, found: Any, obj: Any, cls: type, name: str) -> Any:
-    if (getter := t.world.python_function(type(found), "__get__")) is not None:
-        return TailCall(getter, (t.world.hold(found, name), None, cls))
-    if not _has_getter(t, found):
-        return t.world.resolve(_plain_class_value(t, cls, found, name))
-    return t.native(getattr, cls, name)
-
-
-_ITSELF = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
-_BOUND_TO_CLASS: ByKind[_Bind] = ByKind(
-    _got_from_class, dict.fromkeys(_ITSELF, _itself), {**_OF_CLASS, property: _itself}
-)
+    return bind(t, found, None, cls, name)
 
 
 def _class_dict(t: Tracer, cls: type) -> Any:
@@ -510,7 +369,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     fallback = t.world.python_function(type(cls), "__getattr__") if meta is MISSING else None
     if fallback is not None:
         return TailCall(fallback, (cls, name))
-    if meta is MISSING or isinstance(meta, (*_C_DESCRIPTORS, types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if meta is MISSING or isinstance(meta, (*IN_C, types.MethodDescriptorType, types.WrapperDescriptorType)):
         value = t.native(getattr, cls, name)
         if isinstance(value, (type, str, tuple, int, type(None))):
             if can_change(cls) and not t.world.is_made(cls):
@@ -532,27 +391,8 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
         t.world.type_lookup(base, name)
         if name in base.__dict__:
             found = t.world.hold(base.__dict__[name], f"{base.__qualname__}.{name}")
-            return _bind_super(t, found, receiver, real, base, name)
+            return bind(t, found, None if receiver is real else receiver, real, name, base)
     raise Raised(AttributeError(f"'super' object has no attribute '{name}'"))
-
-
-def _bind_super(t: Tracer, found: Any, receiver: Any, real: type, base: type, name: str) -> Any:
-    if receiver is real:
-        return _BOUND_BY_SUPER_OF_CLASS.of(found)(t, found, receiver, real, name)
-    return _BOUND_BY_SUPER.of(found)(t, found, receiver, real, name)
-
-
-_BOUND_BY_SUPER: ByKind[_Bind] = ByKind(
-    bind,
-    {
-        **dict.fromkeys(_METHODS_IN_C, lambda t, found, obj, cls, name: t.native(found.__get__, obj, cls)),
-        types.BuiltinFunctionType: lambda t, found, obj, cls, name: found,  # __new__
-    },
-)
-_BOUND_BY_SUPER_OF_CLASS: ByKind[_Bind] = ByKind(
-    lambda t, found, obj, cls, name: t.native(found.__get__, None, cls) if hasattr(found, "__get__") else found,
-    families=_OF_CLASS,
-)
 
 
 _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(

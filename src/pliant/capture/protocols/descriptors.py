@@ -1,0 +1,168 @@
+"""Descriptors: what a class attribute gives where it is looked up on an instance, on the class, or by `super()`.
+
+In:     what a class has under a name, raw; the object (None: the class itself is asked).
+Out:    the traced attribute, or the call that makes it.
+Holds:  getters written in Python run in the interpreter; slots and getters in C are read under guards.
+Source: Python's data model, "Invoking Descriptors".
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.tail_calls import TailCall
+from pliant.capture.signatures import Tracer
+from pliant.capture.trace import DELETED
+from pliant.capture.value_kinds import ByKind, class_name, is_symbolic
+from pliant.graph.fake_tensor import is_fake
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import AttributeSource, DictAttributeSource
+from pliant.guards.standard import LRU_CACHE, can_change
+
+IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def lacks(obj: Any, name: str) -> Raised:
+    """The error of an object without the attribute."""
+    return Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
+
+
+def is_data_descriptor(t: Tracer, found: Any) -> bool:
+    cls = type(found)
+    if not can_change(cls):
+        return _sets(cls)  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    return any(t.world.type_lookup(cls, name) is not MISSING for name in _SETTERS)
+
+
+_SETTERS = ("__set__", "__delete__")
+
+
+@functools.cache
+def _sets(cls: type) -> bool:
+    """Of a class that does not change."""
+    return any(name in base.__dict__ for base in cls.__mro__ for name in _SETTERS)
+
+
+def has_getter(t: Tracer, found: Any) -> bool:
+    """Whether it is a descriptor."""
+    return t.world.type_lookup(type(found), "__get__") is not MISSING
+
+
+def inside(t: Tracer, function: Any, name: str) -> Any:
+    """A function in a descriptor that was found on a class: reached by the entry as itself."""
+    return t.world.hold(function, name) if isinstance(function, types.FunctionType) else function
+
+
+def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None = None) -> Any:
+    """What `found`, which the class or one of its bases has under the name, gives for the object. `owner`: which of them."""
+    return _BOUND.of(found)(t, found, obj, cls, name, owner)
+
+
+def _itself(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    return t.world.hold(found, f"{cls.__qualname__}.{name}")
+
+
+def _method(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    return _itself(t, found, obj, cls, name, owner) if obj is None else types.MethodType(found, obj)
+
+
+def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    return _method(t, t.world.hold(found, name), obj, cls, name, owner)
+
+
+def _method_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    return _itself(t, found, obj, cls, name, owner) if obj is None else t.native(found.__get__, obj, cls)
+
+
+def _read_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    return t.native(found.__get__, None, cls) if obj is None else c_descriptor(t, found, obj, name)
+
+
+def _of_class(t: Tracer, found: classmethod[Any, Any, Any], obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    function = inside(t, found.__func__, name)
+    if sys.version_info < (3, 13) and hasattr(type(function), "__get__"):
+        return bind(t, function, cls, type(cls), name)  # then it binds what it wraps
+    return types.MethodType(function, cls)
+
+
+def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    if obj is None:
+        return _itself(t, found, obj, cls, name, owner)
+    if found.fget is None:
+        raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
+    return TailCall(inside(t, found.fget, name), (obj,))
+
+
+def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    """A cached property that is not in the instance's dict yet."""
+    if obj is None:
+        return _itself(t, found, obj, cls, name, owner)
+    return TailCall(t.world.hold(spelled_out.computed_once, "computed_once"), (found.func, obj, str(found.attrname)))
+
+
+def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    """What the `__get__` of the class attribute gives, if it has one."""
+    if type(found).__name__ == "cython_function_or_method":
+        return _held_method(t, found, obj, cls, name, owner)
+    if (getter := t.world.python_function(type(found), "__get__")) is not None:
+        return TailCall(getter, (t.world.hold(found, name), obj, cls))
+    if not has_getter(t, found):
+        return plain_class_value(t, cls, found, name, owner)
+    if obj is not None and t.world.is_foreign(obj) and not isinstance(obj, (enum.Enum, tuple)):
+        raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
+    return t.native(found.__get__, obj, cls)
+
+
+def plain_class_value(t: Tracer, cls: type, found: Any, name: str, owner: type | None = None) -> Any:
+    """What is no descriptor, under a guard of its own."""
+    if owner is None:
+        bases = (b for b in cls.__mro__ if name in b.__dict__ or t.world.slot_get(b, name) is not MISSING)
+        owner = next(bases)
+    if t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING:
+        return found
+    return t.world.resolve(t.world.bring(found, DictAttributeSource(t.world.class_source(owner), name)))
+
+
+_BOUND: ByKind[Callable[..., Any]] = ByKind(
+    _got,
+    exact={
+        types.FunctionType: _method,
+        types.BuiltinFunctionType: _itself,
+        LRU_CACHE: _held_method,
+        types.ClassMethodDescriptorType: lambda t, found, obj, cls, name, owner: t.native(found.__get__, obj, cls),
+        **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), _method_in_c),
+        **dict.fromkeys(IN_C, _read_in_c),
+    },
+    families={
+        property: _property_value,
+        functools.cached_property: _compute_once,
+        classmethod: _of_class,
+        staticmethod: lambda t, found, obj, cls, name, owner: inside(t, found.__func__, name),
+    },
+)
+
+
+def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
+    """A slot or a getter written in C: read it now, under the value's own guards."""
+    world = t.world
+    stored = world.slot_get(obj, name)
+    if stored is DELETED:
+        raise lacks(obj, name)
+    if stored is not MISSING:
+        return stored
+    try:
+        value = t.native(found.__get__, obj)
+    except Raised:
+        if world.is_foreign(obj):
+            world.guard(world.place_of(obj), Kind.UNSET, found)
+        raise
+    if not world.is_foreign(obj) or is_symbolic(value) or is_fake(value):  # traced already
+        return value
+    return world.resolve(world.bring(value, AttributeSource(world.place_of(obj), name)))
