@@ -11,12 +11,11 @@ Reads on: `attempt.py` (the capture), `frame.py` (the loop), `opcodes/`, `protoc
 from __future__ import annotations
 
 import dis
-import functools
 import itertools
 import re
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from torch import fx
@@ -38,8 +37,7 @@ from pliant.capture.graph_breaks import (
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
 from pliant.capture.iterators import carried
-from pliant.capture.iterators.generators import TracedCallable, TracedGenerator, ending_parts
-from pliant.capture.numbers.arrays import unhashable
+from pliant.capture.iterators.generators import TracedGenerator, ending_parts
 from pliant.capture.numbers.foreseen import foreseen_truth
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.outside.inputs import Inputs
@@ -50,25 +48,19 @@ from pliant.capture.protocols import (
     attributes,
     calls,
     class_statements,
+    given_to_c,
     iteration,
     operators,
     subscripts,
 )
-from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.recording.tensor_errors import error_of_eager
-from pliant.capture.structures import mapped
 from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.value_kinds import (
-    MUTABLE_CONTAINERS,
     PLAIN_TYPES,
-    ByKind,
     concrete,
-    is_hashed_by_identity,
-    is_numpy_scalar,
-    tuple_of,
 )
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
@@ -79,7 +71,6 @@ from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.settings import Settings
 from pliant.guards.sources import HandledSource, Source
-from pliant.guards.standard import standard_globals
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Expr
@@ -119,6 +110,12 @@ class Tracer:
     taken = iteration.taken
     mapping = iteration.mapping
     special_method = operators.special_method
+    hashable = given_to_c.hashable
+    internalize = given_to_c.internalize
+    concrete_tree = given_to_c.concrete_tree
+    plain = given_to_c.plain
+    refuse_opaque = given_to_c.refuse_opaque
+    reentrant = given_to_c.reentrant
     call = calls.call
     inline = calls.inline
     new_object = calls.new_object
@@ -348,167 +345,9 @@ class Tracer:
             error.__context__ = self.handling()
         raise Raised(error)
 
-    def hashable(self, key: Any) -> Any:
-        """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
-        return _KEYS.of(key)(self, key)
-
-    def _tuple_as_key(self, key: Any) -> Any:
-        """Of a tuple of another class: with numbers that do not vary, where the class hashes as tuples do."""
-        numbers = [concrete(part) for part in tuple.__iter__(key)]
-        same = all(a is b for a, b in zip(numbers, tuple.__iter__(key), strict=True))
-        return self._object_as_key(key if same else tuple_of(type(key), numbers))
-
-    def _tensor_as_key(self, key: FakeTensor) -> FakeTensor:
-        self.world.note_identity(key)
-        return self._pinned(key)  # type: ignore[no-any-return]
-
-    def _pinned(self, key: Any) -> Any:
-        self._refuse_own_hash(key)
-        self.world.pin(key)
-        return key
-
-    def _object_as_key(self, key: Any) -> Any:
-        if is_scalar(key):
-            return fixed(key)
-        if type(key).__hash__ is None:
-            raise Raised(unhashable(key))
-        self._refuse_own_hash(key)
-        if is_hashed_by_identity(key):
-            self.world.note_identity(key)
-        else:
-            for name in fields_compared(type(key)):
-                fixed_field(self, key, name)
-        return key
-
-    def _refuse_own_hash(self, key: Any) -> None:
-        """Break if C code that looks for the key would run what the program wrote for its class."""
-        for name in ("__hash__", "__eq__"):
-            method = operators.python_method(self, key, name)
-            if method is not None and not standard_globals(method.__globals__) and not is_generated(method, type(key)):
-                if computes_plainly(self, key):
-                    return
-                raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
-
-    def internalize(self, value: Any, within: frozenset[int] = frozenset()) -> Any:
-        """The value with every outside container in it replaced by the trace's own copy."""
-        value = self.world.adopt(value)
-        inside = _INSIDE.of(value)
-        return value if inside is None or id(value) in within else inside(self, value, within)
-
-    def _internalize_items(self, value: Any, within: frozenset[int]) -> Any:
-        """Of a list or a dict, in place: it may hold itself."""
-        inner = within | {id(value)}
-        for place, item in _places(value):
-            if type(item) in MUTABLE_CONTAINERS or issubclass(type(item), tuple):
-                value[place] = self.internalize(item, inner)
-        return value
-
-    def _internalize_parts(self, value: Any, within: frozenset[int]) -> Any:
-        items = [self.internalize(v, within) for v in value]
-        return tuple_of(type(value), items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
-
-    def _internalize_slice(self, value: slice, within: frozenset[int]) -> slice:
-        return slice(*(self.internalize(v, within) for v in (value.start, value.stop, value.step)))
-
-    def concrete_tree(self, value: Any) -> Any:
-        """The value with symbolic numbers in it specialized."""
-        return mapped(value, concrete)
-
-    def plain(self, value: Any) -> Any:
-        """The value as C code may have it: nothing in it is read from outside, or varies."""
-        return self.concrete_tree(self.internalize(value))
-
-    def refuse_opaque(self, *values: Any, within: frozenset[int] = frozenset(), compared: bool = False) -> None:
-        """Break if C code would look into an object from outside, or run a method written in Python. `compared`: all that
-        it does is to compare objects."""
-        for value in values:
-            if id(value) in within or is_numpy_scalar(value):
-                continue
-            if isinstance(value, _SAFE_IN_C):
-                self._refuse_own_order(value)
-                continue
-            if (parts := _LOOKED_INTO.get(type(value))) is not None:
-                self.refuse_opaque(*parts(value), within=within | {id(value)}, compared=compared)
-                continue
-            self._note_compared(value)
-            compares = operators.python_method(self, value, "__eq__")
-            if compares is not None and computes_plainly(self, value):
-                continue
-            if compared and operators.by_identity(value):
-                continue
-            if self.world.is_opaque(value) and not _safe_outside(value):
-                raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
-            if compares is not None and not is_generated(compares, type(value)):
-                raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
-            if any(operators.python_method(self, value, name) is not None for name in ("__index__", "__float__")):
-                raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
-
-    def _refuse_own_order(self, value: Any) -> None:
-        """Break for a string, number or class that is compared by what the program wrote for its class."""
-        if isinstance(value, FakeTensor) or type(value) in _SAFE_IN_C:
-            return
-        methods = [operators.python_method(self, value, name) for name in _COMPARISONS]
-        own = any(method is not None and not standard_globals(method.__globals__) for method in methods)
-        if own and not computes_plainly(self, value):
-            raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
-
-    def _note_compared(self, value: Any) -> None:
-        """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
-        if type(value) is types.MethodType:
-            value = value.__self__
-        if self.world.is_opaque(value):
-            self.world.note_identity(value)
-
-    def reentrant(self, function: Any, truth: bool = False) -> TracedCallable:
-        """A callable for C code that comes back into the interpreter."""
-        return TracedCallable(self, function, truth)
-
-
-_KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
-    Tracer._object_as_key,
-    {
-        **dict.fromkeys(PLAIN_TYPES, lambda t, key: concrete(key)),
-        tuple: lambda t, key: tuple(map(t.hashable, key)),
-    },
-    {
-        tuple: Tracer._tuple_as_key,
-        **dict.fromkeys((str, int, float, type, types.FunctionType, functools.partial, type(None)), Tracer._pinned),
-        FakeTensor: Tracer._tensor_as_key,
-    },
-)
-_INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
-    None,
-    {
-        **dict.fromkeys((list, dict), Tracer._internalize_items),
-        slice: Tracer._internalize_slice,
-    },
-    {tuple: Tracer._internalize_parts},
-)
-_SAFE_IN_C = (FakeTensor, str, int, float, type, type(None))
-_COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
-_LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
-    **dict.fromkeys((list, tuple, set, frozenset), iter),
-    dict: lambda value: (*value, *value.values()),
-}
-
-
-def _places(value: Any) -> Iterable[tuple[Any, Any]]:
-    return value.items() if type(value) is dict else enumerate(value)
-
 
 _STAND_IN = re.compile(r"\b(Sym(Int|Float|Bool)|FakeTensor)\b")  # in the message of an error
 
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:
     raise GraphBreak("unsupported-opcode", f"the operation {op.name}")
-
-
-def _safe_outside(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] in (
-        "torch",
-        "builtins",
-        "enum",
-        "functools",
-        "types",
-        "re",
-    ) and not isinstance(value, tuple(MUTABLE_CONTAINERS))

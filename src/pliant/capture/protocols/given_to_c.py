@@ -1,0 +1,204 @@
+"""What C code of Python itself gets of traced values, and what it may not look into.
+
+In:     a traced value that C code is about to hash, compare, iterate over or call.
+Out:    what it gets: keys, containers of the trace's own, numbers that do not vary, callables that come back here.
+Holds:  a break where C code would read an object from outside unguarded, or run a method of the program's unseen.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.iterators.generators import TracedCallable
+from pliant.capture.numbers.arrays import unhashable
+from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
+from pliant.capture.protocols import operators
+from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
+from pliant.capture.signatures import Tracer
+from pliant.capture.structures import mapped
+from pliant.capture.value_kinds import (
+    MUTABLE_CONTAINERS,
+    PLAIN_TYPES,
+    ByKind,
+    concrete,
+    is_hashed_by_identity,
+    is_numpy_scalar,
+    tuple_of,
+)
+from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.standard import standard_globals
+
+
+def hashable(t: Tracer, key: Any) -> Any:
+    """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
+    return _KEYS.of(key)(t, key)
+
+
+def _tuple_as_key(t: Tracer, key: Any) -> Any:
+    """Of a tuple of another class: with numbers that do not vary, where the class hashes as tuples do."""
+    numbers = [concrete(part) for part in tuple.__iter__(key)]
+    same = all(a is b for a, b in zip(numbers, tuple.__iter__(key), strict=True))
+    return _object_as_key(t, key if same else tuple_of(type(key), numbers))
+
+
+def _tensor_as_key(t: Tracer, key: FakeTensor) -> FakeTensor:
+    t.world.note_identity(key)
+    return _pinned(t, key)  # type: ignore[no-any-return]
+
+
+def _pinned(t: Tracer, key: Any) -> Any:
+    _refuse_own_hash(t, key)
+    t.world.pin(key)
+    return key
+
+
+def _object_as_key(t: Tracer, key: Any) -> Any:
+    if is_scalar(key):
+        return fixed(key)
+    if type(key).__hash__ is None:
+        raise Raised(unhashable(key))
+    _refuse_own_hash(t, key)
+    if is_hashed_by_identity(key):
+        t.world.note_identity(key)
+    else:
+        for name in fields_compared(type(key)):
+            fixed_field(t, key, name)
+    return key
+
+
+def _refuse_own_hash(t: Tracer, key: Any) -> None:
+    """Break if C code that looks for the key would run what the program wrote for its class."""
+    for name in ("__hash__", "__eq__"):
+        method = operators.python_method(t, key, name)
+        if method is not None and not standard_globals(method.__globals__) and not is_generated(method, type(key)):
+            if computes_plainly(t, key):
+                return
+            raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
+
+
+def internalize(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:
+    """The value with every outside container in it replaced by the trace's own copy."""
+    value = t.world.adopt(value)
+    inside = _INSIDE.of(value)
+    return value if inside is None or id(value) in within else inside(t, value, within)
+
+
+def _internalize_items(t: Tracer, value: Any, within: frozenset[int]) -> Any:
+    """Of a list or a dict, in place: it may hold itself."""
+    inner = within | {id(value)}
+    for place, item in _places(value):
+        if type(item) in MUTABLE_CONTAINERS or issubclass(type(item), tuple):
+            value[place] = internalize(t, item, inner)
+    return value
+
+
+def _internalize_parts(t: Tracer, value: Any, within: frozenset[int]) -> Any:
+    items = [internalize(t, v, within) for v in value]
+    return tuple_of(type(value), items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+
+
+def _internalize_slice(t: Tracer, value: slice, within: frozenset[int]) -> slice:
+    return slice(*(internalize(t, v, within) for v in (value.start, value.stop, value.step)))
+
+
+def concrete_tree(t: Tracer, value: Any) -> Any:
+    """The value with symbolic numbers in it specialized."""
+    return mapped(value, concrete)
+
+
+def plain(t: Tracer, value: Any) -> Any:
+    """The value as C code may have it: nothing in it is read from outside, or varies."""
+    return concrete_tree(t, internalize(t, value))
+
+
+def refuse_opaque(t: Tracer, *values: Any, within: frozenset[int] = frozenset(), compared: bool = False) -> None:
+    """Break if C code would look into an object from outside, or run a method written in Python. `compared`: all that
+    it does is to compare objects."""
+    for value in values:
+        if id(value) in within or is_numpy_scalar(value):
+            continue
+        if isinstance(value, _SAFE_IN_C):
+            _refuse_own_order(t, value)
+            continue
+        if (parts := _LOOKED_INTO.get(type(value))) is not None:
+            refuse_opaque(t, *parts(value), within=within | {id(value)}, compared=compared)
+            continue
+        _note_compared(t, value)
+        compares = operators.python_method(t, value, "__eq__")
+        if compares is not None and computes_plainly(t, value):
+            continue
+        if compared and operators.by_identity(value):
+            continue
+        if t.world.is_opaque(value) and not _safe_outside(value):
+            raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
+        if compares is not None and not is_generated(compares, type(value)):
+            raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
+        if any(operators.python_method(t, value, name) is not None for name in ("__index__", "__float__")):
+            raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
+
+
+def _refuse_own_order(t: Tracer, value: Any) -> None:
+    """Break for a string, number or class that is compared by what the program wrote for its class."""
+    if isinstance(value, FakeTensor) or type(value) in _SAFE_IN_C:
+        return
+    methods = [operators.python_method(t, value, name) for name in _COMPARISONS]
+    own = any(method is not None and not standard_globals(method.__globals__) for method in methods)
+    if own and not computes_plainly(t, value):
+        raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
+
+
+def _note_compared(t: Tracer, value: Any) -> None:
+    """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
+    if type(value) is types.MethodType:
+        value = value.__self__
+    if t.world.is_opaque(value):
+        t.world.note_identity(value)
+
+
+def reentrant(t: Tracer, function: Any, truth: bool = False) -> TracedCallable:
+    """A callable for C code that comes back into the interpreter."""
+    return TracedCallable(t, function, truth)
+
+
+_KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+    _object_as_key,
+    {
+        **dict.fromkeys(PLAIN_TYPES, lambda t, key: concrete(key)),
+        tuple: lambda t, key: tuple(map(functools.partial(hashable, t), key)),
+    },
+    {
+        tuple: _tuple_as_key,
+        **dict.fromkeys((str, int, float, type, types.FunctionType, functools.partial, type(None)), _pinned),
+        FakeTensor: _tensor_as_key,
+    },
+)
+_INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
+    None,
+    {
+        **dict.fromkeys((list, dict), _internalize_items),
+        slice: _internalize_slice,
+    },
+    {tuple: _internalize_parts},
+)
+_SAFE_IN_C = (FakeTensor, str, int, float, type, type(None))
+_COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
+_LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
+    **dict.fromkeys((list, tuple, set, frozenset), iter),
+    dict: lambda value: (*value, *value.values()),
+}
+
+
+def _places(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items() if type(value) is dict else enumerate(value)
+
+
+_SAFE_MODULES = frozenset(("torch", "builtins", "enum", "functools", "types", "re"))
+
+
+def _safe_outside(value: Any) -> bool:
+    known = type(value).__module__.partition(".")[0] in _SAFE_MODULES
+    return known and not isinstance(value, tuple(MUTABLE_CONTAINERS))
