@@ -33,9 +33,9 @@ from pliant.capture.graph_breaks import (
     StartAgain,
     Stopped,
 )
-from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
+from pliant.capture.iterators.suspended import Carry, put, running
 from pliant.capture.recording import stand_ins
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
@@ -317,8 +317,8 @@ def _advanced(revived: tuple[Any, TracedGenerator]) -> CallEffect:
     """What the trace did with a generator from outside."""
     real, made = revived
     if made.is_broken:
-        return CallEffect(carried.running, (real,), {})
-    return CallEffect(carried.put, (real, None if made.finished else carried.Carry(made)), {})
+        return CallEffect(running, (real,), {})
+    return CallEffect(put, (real, None if made.finished else Carry(made)), {})
 
 
 def _stepped(t: Tracer, early: bool) -> list[Effect]:

@@ -12,8 +12,9 @@ from typing import Any
 
 from pliant.capture.bytecode.cfg import ITERATOR, layouts, looks_at_locals
 from pliant.capture.bytecode.decode import Program, decode
-from pliant.capture.iterators.carried import Carry, can_be_carried
+from pliant.capture.iterators.carried import can_be_carried
 from pliant.capture.iterators.generators import TracedGenerator
+from pliant.capture.iterators.suspended import Carry
 from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.trace import NULL, Break, FrameState, Return, Trace

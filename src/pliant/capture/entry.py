@@ -25,8 +25,9 @@ from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, step_code
 from pliant.capture.graph_breaks import told_of
-from pliant.capture.iterators.carried import is_counted, stepped
+from pliant.capture.iterators.carried import is_counted
 from pliant.capture.iterators.standing_iterators import END
+from pliant.capture.iterators.suspended import stepped
 from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder

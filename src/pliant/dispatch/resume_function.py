@@ -2,7 +2,7 @@
 
 In:     a resume point, the frame's globals and name, and the `Compilation` it belongs to.
 Out:    a function `(cells, *stack values, *locals)` that runs the rest of the frame and returns its result.
-        Of a generator's frame it goes on to the next `yield` and returns what `carried.one_step` does.
+        Of a generator's frame it goes on to the next `yield` and returns what `suspended.one_step` does.
 Holds:  one per point and globals in each compilation. Eagerly it is the resume code itself, run with the cells as closure.
         One that ends in a further break of its frame returns to the one that ran first, which goes on. Where resume
         functions nest too deeply, the rest runs eagerly; so does the rest of an operation that enters nothing more.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
-from pliant.capture.iterators.carried import one_step, with_generators
+from pliant.capture.iterators.suspended import one_step, with_generators
 from pliant.capture.protocols import spelled_out
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
 from pliant.dispatch.dynamic_policy import DynamicPolicy

@@ -23,15 +23,15 @@ from pliant.source import SourceLocation
 
 if TYPE_CHECKING:
     from pliant.capture.bytecode.resume import ResumePoint
-    from pliant.capture.iterators.carried import Place
+    from pliant.capture.iterators.suspended import Place
 
 _NUMBERS: dict[str, type] = {"int": int, "float": float, "str": str}
 
 
 def is_place(value: Any) -> bool:
     """Whether it is a place at which a generator of the program stands: made by capture, so its module is loaded."""
-    carried = sys.modules.get("pliant.capture.iterators.carried")
-    return carried is not None and type(value) is carried.Place
+    suspended = sys.modules.get("pliant.capture.iterators.suspended")
+    return suspended is not None and type(value) is suspended.Place
 
 
 def written(form: StepForm | ResumesForm | Place, facts: FactWriter) -> Json:
@@ -93,7 +93,7 @@ def _step(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int | 
 
 
 def _place(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int, name: str) -> Any:
-    from pliant.capture.iterators.carried import Place
+    from pliant.capture.iterators.suspended import Place
 
     return Place(_read_point(point, reader), reader.finder.find(space), name)
 

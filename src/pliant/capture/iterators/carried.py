@@ -1,23 +1,18 @@
-"""Iterators of loops, and generators, carried across a graph break so that the code behind it goes on with them.
+"""Iterators of loops as a trace sees them, carried across a graph break so that the code behind it goes on with them.
 
-In:     iterators on a loop's place of the stack, and the program's generators in locals, that nothing else alive refers
-        to.
-Out:    `Carried` objects, which the entry puts there in their place; `bring` makes traced iterators of them again.
-Holds:  only the loop sees a `Carried` (`with_generators` where a local's is to be used). Iterators over one container
-        are read and advanced as `standing_iterators` says, so others may refer to them; those that are made of such are
-        made again behind the next break. Items are read one at a time, by their distance from the current one, so that
-        one entry serves every turn of a loop.
+In:     iterators on a loop's place of the stack that nothing else alive refers to.
+Out:    `can_be_carried`; `bring` makes traced iterators again of what was (`suspended.Carried`).
+Holds:  iterators over one container are read and advanced as `standing_iterators` says, so others may refer to them; those
+        that are made of such are made again behind the next break. Items are read one at a time, by their distance from the
+        current one, so that one entry serves every turn of a loop.
 """
 
 from __future__ import annotations
 
 import itertools
-import types
-import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.standing_iterators import (
     CHANGED,
@@ -35,198 +30,15 @@ from pliant.capture.iterators.standing_iterators import (
     peek,
     place,
 )
-from pliant.capture.protocols import spelled_out
+from pliant.capture.iterators.suspended import Carried, Carry
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import concrete
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import ChainedSource, ItemSource, IteratorSource, LengthSource, Source, source_class
-from pliant.records import dataclass
+from pliant.guards.sources import ItemSource, IteratorSource, LengthSource, Source
 
 _SEQUENCES = (list, tuple, range, str, bytes)
 
 
-class Carried(ItsOwnIterator):
-    """A loop's iterator. `real` is one of Python's own, or a `Suspended`. `turns`: see `CarriedItems`."""
-
-    __slots__ = ("real", "turns")
-
-    def __init__(self, real: Any, turns: int | None = None) -> None:
-        self.real = real
-        self.turns = turns
-
-    def __next__(self) -> Any:
-        return next(self.real)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """A `yield` in a generator function at which a generator of the program may stand."""
-
-    point: ResumePoint
-    globals: dict[str, Any]
-    name: str
-
-
-class Suspended(ItsOwnIterator):
-    """A generator of the program that stands at a `yield`: its state, until it is first advanced by Python itself.
-
-    Where `revived` stands for it (`revive`), compiled code advances it by `become`.
-    """
-
-    __slots__ = ("cells", "generator", "live", "place", "values")
-
-    def __init__(
-        self, place: Place | None = None, cells: tuple[types.CellType, ...] = (), values: tuple[Any, ...] = ()
-    ) -> None:
-        self.place = place  # None: it is running
-        self.cells = cells
-        self.values = values
-        self.generator: Generator[Any, Any, Any] | None = None
-        self.live = True  # until an entry goes on from here
-
-    def __del__(self) -> None:
-        """A generator that is dropped is closed."""
-        if self.live and self.generator is None and self.place is not None:
-            self.start().close()
-
-    def __next__(self) -> Any:
-        return next(self.start())
-
-    def send(self, value: Any) -> Any:
-        return self.start().send(value)
-
-    def throw(self, error: BaseException) -> Any:
-        try:
-            return self.start().throw(error)
-        finally:  # a cycle of it, its traceback and this frame would keep what the generator holds
-            del error
-
-    def start(self) -> Generator[Any, Any, Any]:
-        """The generator itself."""
-        if self.generator is not None:
-            return self.generator
-        place = self.place
-        if place is None:
-            raise ValueError("generator already executing")
-        make = types.FunctionType(generator_code(place.point), place.globals, place.name, None, self.cells or None)
-        self.generator = made = make(*with_generators(self.values))
-        next(made)  # the `yield` that the traced program has done
-        self.values = ()
-        return made  # type: ignore[no-any-return]
-
-    def become(self, now: Any) -> None:
-        """Take over the state of a `Suspended`, or a generator."""
-        if isinstance(now, Suspended) and now.generator is None:
-            now.live = False
-            self.place, self.cells, self.values, self.generator = now.place, now.cells, now.values, None
-        else:
-            self.generator = now.generator if isinstance(now, Suspended) else now
-
-
-_STATES: weakref.WeakKeyDictionary[Generator[Any, Any, Any], Suspended] = weakref.WeakKeyDictionary()
-
-
-def revive(state: Suspended) -> Generator[Any, Any, Any]:
-    """A generator object that stands for the state, for all who refer to it."""
-    made: Any = spelled_out.revived(state)
-    next(made)
-    made.__name__ = made.__qualname__ = state.place.name.rpartition(".")[2] if state.place is not None else "generator"
-    _STATES[made] = state
-    return made  # type: ignore[no-any-return]
-
-
-def state_of(generator: Any) -> Suspended | None:
-    """What `revive` made the generator of."""
-    return _STATES.get(generator)
-
-
-def put(generator: Any, now: Any) -> None:
-    """What has become of a revived generator: a `Carried` or generator where it stands, or None at its end."""
-    _STATES[generator].become(now.real if type(now) is Carried else now or finished())
-
-
-def running(generator: Any) -> None:
-    """A break is in the body of the revived generator: it runs."""
-    _STATES[generator].become(Suspended())
-
-
-def with_generators(values: Iterable[Any]) -> list[Any]:
-    """The values for code that runs eagerly: carried generators as what they are."""
-    return [v.real.start() if type(v) is Carried and type(v.real) is Suspended else v for v in values]
-
-
-def end_of(value: Any) -> StopIteration:
-    """What a generator that returns `value` raises: it has no argument for None."""
-    return StopIteration() if value is None else StopIteration(value)
-
-
-def one_step(generator: Generator[Any, Any, Any]) -> tuple[Any, ...]:
-    """(what it yields, the generator), or (what it returns,)."""
-    try:
-        return next(generator), generator
-    except StopIteration as stop:
-        return (stop.value,)
-
-
-def stepped(step: Callable[[], tuple[Any, ...]], generator: Any = None) -> tuple[Any, Any]:
-    """(item, iterator) of a generator's frame that goes on behind a break; its end as StopIteration.
-
-    `generator`: the revived one, if others refer to it."""
-    found: tuple[Any, ...] | None = None
-    try:
-        found = next(_without_caller(step))
-    finally:
-        if generator is not None:
-            put(generator, found[1] if found is not None and len(found) == 2 else None)
-    if len(found) == 1:
-        raise end_of(found[0])
-    return found[0], generator or found[1]
-
-
-def _without_caller(step: Callable[[], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """What the step gives. A suspended generator's frame has no caller, and neither have those that it called: a traceback
-    that the program's generator keeps would hold, through callers, the generator."""
-    yield step()
-
-
-_places: dict[tuple[Any, ...], Place] = {}
-
-
-def place_of(point: ResumePoint, globals_: dict[str, Any], name: str) -> Place:
-    """The one object for the place, which guards can compare."""
-    key = (id(point.code), point.offset, point.stack, point.locals, id(globals_), name)
-    found = _places.get(key)
-    if found is None:
-        found = _places[key] = Place(point, globals_, name)
-    return found
-
-
-def finished() -> Generator[Any, Any, Any]:
-    """A generator at its end."""
-    nothing: tuple[Any, ...] = ()
-    made = (value for value in nothing)
-    next(made, None)
-    return made
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Carry:
-    """Marks a stack value of a trace that is to become a `Carried`. `is_next`: the break is before its next item."""
-
-    value: Any
-    is_next: bool = False
-
-
-@source_class
-class StateSource(ChainedSource):
-    """The state of the revived generator `parent`."""
-
-    text = "{function}({parent})"
-    words = "{parent}"
-    function = state_of
-
-
-# ---- traced forms
 class CarriedItems(ItsOwnIterator):
     """An iterator from outside over a container's items, which are read as they are needed. An effect of the trace lets
     the real one stand where the trace has left it.

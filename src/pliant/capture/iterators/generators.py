@@ -18,19 +18,10 @@ import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
-from pliant.capture.iterators.carried import (
-    BRING,
-    SHARED,
-    TRACED,
-    Place,
-    StateSource,
-    Suspended,
-    end_of,
-    shared,
-    state_of,
-)
+from pliant.capture.iterators.carried import BRING, SHARED, TRACED, shared
 from pliant.capture.iterators.endings import runs_code_at_end
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
+from pliant.capture.iterators.suspended import Place, StateSource, Suspended, end_of, state_of
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL

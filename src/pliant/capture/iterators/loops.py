@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.iterators.carried import CarriedItems, Carry, by_turn
+from pliant.capture.iterators.carried import CarriedItems, by_turn
 from pliant.capture.iterators.standing_iterators import CHANGED, left_of, peek, place
+from pliant.capture.iterators.suspended import Carry
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import is_fake

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.iterators.carried import Carried
+from pliant.capture.iterators.suspended import Carried
 from pliant.capture.numbers.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
 from pliant.capture.numbers.varying_text import text_given

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
-from pliant.capture.iterators.carried import Carried
 from pliant.capture.iterators.endings import check_let_go
+from pliant.capture.iterators.suspended import Carried
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.fields import Fields
 from pliant.capture.outside.identity import HookId, TracedId

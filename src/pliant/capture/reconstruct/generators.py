@@ -10,20 +10,11 @@ import types
 from typing import Any
 
 from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
-from pliant.capture.iterators.carried import (
-    Carried,
-    CarriedItems,
-    Carry,
-    CountedTurns,
-    Numbered,
-    Suspended,
-    finished,
-    place_of,
-    revive,
-)
+from pliant.capture.iterators.carried import CarriedItems, CountedTurns, Numbered
 from pliant.capture.iterators.generators import TracedCallable, TracedCallback, TracedGenerator, kept_locals
 from pliant.capture.iterators.loops import turns_left
 from pliant.capture.iterators.standing_iterators import put_at
+from pliant.capture.iterators.suspended import Carried, Carry, Suspended, finished, place_of, revive
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.trace import NULL
 from pliant.guards.sources import IteratorSource
