@@ -1,7 +1,7 @@
 """The world outside a trace: what it reads there, under which guards, and how it would change it.
 
 The whole:            world, made of origins (sources and guards) and fields (cells, slots, classes).
-On the way in:        bringing (the traced form of a value), inputs (of the graph), constant_items, nested_functions,
+On the way in:        bringing (the traced form of a value), inputs and input_memory (of the graph), constant_items, nested_functions,
                       structural_classes, settings (of PyTorch).
 Containers:           whole_containers (read as a whole), set_orders, snapshots (whether they changed).
 Which object it is:   identity (numbers that stand for objects), twins (one object met by two ways).

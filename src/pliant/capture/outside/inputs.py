@@ -23,6 +23,7 @@ from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, READABLE
+from pliant.capture.outside.input_memory import InputMemory
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.signatures import World
 from pliant.capture.structures import several
@@ -30,8 +31,7 @@ from pliant.capture.value_kinds import is_symbolic
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake, is_own_parameter
-from pliant.guards import facts
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake, is_own_parameter
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
@@ -50,7 +50,6 @@ from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction, as_in_memory, below_python_dispatch, lazy_views, plain_tensor
 
 _OTHERS = re.compile(r"\W")  # characters that names have not
-_STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
 
 
 _NUMERIC = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64)
@@ -71,7 +70,7 @@ def _item(source: Source, index: tuple[int, ...]) -> Source:
     return source
 
 
-class Inputs:
+class Inputs(InputMemory):
     """Makes and remembers the inputs of one capture."""
 
     world: World
@@ -133,7 +132,7 @@ class Inputs:
             root_of(s).is_held or self.world.is_of_module(s) for s in (source, first) if s
         ):
             return True
-        return self.policy.is_one(source) or self._is_written(fake) or self.world.is_told_apart(fake)
+        return self.policy.is_one(source) or self.is_written(fake) or self.world.is_told_apart(fake)
 
     def one_if_shared(self, value: Any) -> None:
         """It matters which tensor it is: if several inputs are this one, the capture starts again with one."""
@@ -152,7 +151,7 @@ class Inputs:
     def check_shared(self) -> None:
         """Tensors that are several inputs are only read."""
         for _, known in self._by_tensor.values():
-            if len(known) > 1 and any(map(self._is_written, known)):
+            if len(known) > 1 and any(map(self.is_written, known)):
                 self.one_if_shared(known[0])
 
     # ---- states
@@ -197,108 +196,6 @@ class Inputs:
         for view in lazy_views(value):
             plain = self.record(view, (plain,), {})
         return plain
-
-    def guard_memory(self) -> None:
-        """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
-        self.check_shared()
-        self._guard_views()
-        self._guard_inference()
-        self._guard_bases()
-        tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
-        written = [i for i in tensors if self._is_written(i.fake)]
-        if not written or len(tensors) < 2:
-            return
-        passive = [i for i in tensors if not self._is_written(i.fake)]
-        with DisableTorchFunction():
-            if self._share_now(tensors) or not facts.separate(
-                [i.example for i in written], [i.example for i in passive], frozenset()
-            ):
-                return  # left to who compiles the graph
-        for held in (True, False):  # held tensors among themselves: checked when one of them changes
-            mine, others = (
-                tuple(i.source for i in group if not held or root_of(i.source).is_held)
-                for group in (written, passive)
-            )
-            if len(mine) + len(others) > 1 and mine:
-                self.world.guard(mine[0], Kind.SEPARATE, (mine, others))
-            if all(root_of(i.source).is_held for i in tensors):
-                return
-
-    def check_write(self, target: Any) -> None:
-        """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
-        for fake in several(target):
-            if is_fake(fake) and id(base_of(fake)) in self.mode.under_results:
-                raise GraphBreak("tensor-error", "a custom function's view is written in place")
-            if is_fake(fake) and fake.requires_grad and torch.is_grad_enabled():
-                example = self._examples.get(id(base_of(fake)))
-                if example is not None and _is_view_of_leaf(example):
-                    raise GraphBreak("tensor-error", "a view of a leaf that requires grad is written in place")
-
-    def _guard_views(self) -> None:
-        """Inputs that are written, and have a history, are no views of leaves, which eager refuses to write."""
-        for one in self.inputs:
-            example = one.example
-            if one.kind != "tensor" or not example.requires_grad or example.is_leaf or not self._is_written(one.fake):
-                continue
-            with DisableTorchFunction():
-                is_view = example._is_view()
-                is_leaf = is_view and example._base.is_leaf
-            self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, is_view)
-            if is_view:
-                base = AttributeSource(one.source, "_base")
-                self.world.guard(AttributeSource(base, "is_leaf"), Kind.EQUALS, is_leaf)
-
-    def _guard_inference(self) -> None:
-        """Outside inference mode, where it is an error to write tensors that were made there, written arguments are as
-        they were. Held ones are not asked: it never changes, and another is hardly put in their place."""
-        if torch.is_inference_mode_enabled():
-            return
-        for one in self.inputs:
-            if one.kind == "tensor" and not root_of(one.source).is_held and self._is_written(one.fake):
-                with DisableTorchFunction():
-                    self.world.guard(MethodSource(one.source, "is_inference"), Kind.EQUALS, one.example.is_inference())
-
-    def _guard_bases(self) -> None:
-        """Inputs of which views are made while nothing is recorded: these require gradients where the input's base does.
-        Parameters are no views."""
-        for one in self.inputs:
-            if one.kind != "tensor" or not one.example.requires_grad or one.fake.is_parameter_:
-                continue
-            if id(base_of(one.fake)) not in self.mode.viewed_unrecorded:
-                continue
-            with DisableTorchFunction():
-                base = one.example._base
-            self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, base is not None)
-            if base is not None:
-                place = AttributeSource(one.source, "_base")
-                self.world.guard(AttributeSource(place, "requires_grad"), Kind.EQUALS, base.requires_grad)
-
-    def _share_now(self, tensors: list[GraphInput]) -> bool:
-        """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""
-        held: list[int] = []
-        passed: list[int] = []
-        for one in tensors:
-            place = held if root_of(one.source).is_held else passed
-            place.append(one.example.untyped_storage()._cdata)
-        return len(set(held)) < len(held) or not set(held).isdisjoint(passed)
-
-    def _is_written(self, fake: FakeTensor) -> bool:
-        """Whether a write in place was recorded on the tensor or a view of it; inference tensors do not tell which."""
-        if not fake.is_inference():
-            return fake._version > 0
-        return any(
-            (node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"))
-            or (node.op == "call_function" and getattr(node.target, "__name__", "") in _STORES)
-            for node in self.graph.nodes
-        )
-
-    def guard_offsets(self) -> None:
-        """The program asks where tensors start in their memory."""
-        for one in self.inputs:
-            if one.kind == "tensor" and one.example.layout is torch.strided:
-                with DisableTorchFunction():
-                    offset = one.example.storage_offset()
-                self.world.guard(MethodSource(one.source, "storage_offset"), Kind.EQUALS, offset)
 
     def example_of(self, fake: FakeTensor) -> torch.Tensor | None:
         """The real tensor that an input stands for."""
@@ -493,7 +390,7 @@ class Inputs:
             or value.numel() > MOST_ELEMENTS
         ):
             return False
-        if self.mode.writes and any(self._is_written(one.fake) for one in self.inputs if one.kind == "tensor"):
+        if self.mode.writes and any(self.is_written(one.fake) for one in self.inputs if one.kind == "tensor"):
             return False
         return self.policy.elements(self._list_of(fake), _elements(value))
 
@@ -540,9 +437,3 @@ class Inputs:
             example = self.shape_env.hint(symbol)
             self.inputs.append(GraphInput(node.name, "symbol", fake, source, 2 if example is None else example))
         return node
-
-
-def _is_view_of_leaf(tensor: torch.Tensor) -> bool:
-    with DisableTorchFunction():
-        base = tensor._base
-    return base is not None and base.is_leaf and base.requires_grad and tensor.requires_grad

@@ -1,0 +1,150 @@
+"""The memory of inputs: which of them the program writes, and what has to hold of the others, and of views, then.
+
+In:     the inputs of a graph, when the trace is done.
+Out:    guards; breaks where eager refuses a write.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import World
+from pliant.capture.structures import several
+from pliant.graph.contracts import GraphInput
+from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake
+from pliant.guards import facts
+from pliant.guards.kinds import Kind
+from pliant.guards.parts import root_of
+from pliant.guards.sources import AttributeSource, MethodSource
+from pliant.torch_adapter import DisableTorchFunction
+
+_STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
+
+
+class InputMemory(abc.ABC):
+    """What `Inputs` knows of memory."""
+
+    world: World
+    graph: fx.Graph
+    mode: FakeMode
+    inputs: list[GraphInput]
+    _examples: dict[int, torch.Tensor]
+
+    @abc.abstractmethod
+    def check_shared(self) -> None:
+        """Tensors that are several inputs are only read."""
+
+    def guard_memory(self) -> None:
+        """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
+        self.check_shared()
+        self._guard_flags()
+        tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
+        written = [i for i in tensors if self.is_written(i.fake)]
+        if not written or len(tensors) < 2:
+            return
+        passive = [i for i in tensors if not self.is_written(i.fake)]
+        with DisableTorchFunction():
+            if self._share_now(tensors) or not facts.separate(
+                [i.example for i in written], [i.example for i in passive], frozenset()
+            ):
+                return  # left to who compiles the graph
+        for held in (True, False):  # held tensors among themselves: checked when one of them changes
+            mine, others = (
+                tuple(i.source for i in group if not held or root_of(i.source).is_held)
+                for group in (written, passive)
+            )
+            if len(mine) + len(others) > 1 and mine:
+                self.world.guard(mine[0], Kind.SEPARATE, (mine, others))
+            if all(root_of(i.source).is_held for i in tensors):
+                return
+
+    def check_write(self, target: Any) -> None:
+        """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
+        for fake in several(target):
+            if is_fake(fake) and id(base_of(fake)) in self.mode.under_results:
+                raise GraphBreak("tensor-error", "a custom function's view is written in place")
+            if is_fake(fake) and fake.requires_grad and torch.is_grad_enabled():
+                example = self._examples.get(id(base_of(fake)))
+                if example is not None and _is_view_of_leaf(example):
+                    raise GraphBreak("tensor-error", "a view of a leaf that requires grad is written in place")
+
+    def _guard_flags(self) -> None:
+        """What eager looks at before it writes an input, or makes views of one while nothing is recorded."""
+        for one in self.inputs:
+            if one.kind == "tensor":
+                written = self.is_written(one.fake)
+                self._guard_view(one, written)
+                self._guard_inference(one, written)
+                self._guard_base(one)
+
+    def _guard_view(self, one: GraphInput, written: bool) -> None:
+        """An input that is written, and has a history, is no view of a leaf, which eager refuses to write."""
+        if not written or not one.example.requires_grad or one.example.is_leaf:
+            return
+        if (base := self._guard_base_of(one)) is not None:
+            self._guard_flag(one, "is_leaf", base)
+
+    def _guard_inference(self, one: GraphInput, written: bool) -> None:
+        """Outside inference mode, where it is an error to write tensors that were made there, a written argument is as
+        it was. A held one is not asked: it never changes, and another is hardly put in its place."""
+        if written and not torch.is_inference_mode_enabled() and not root_of(one.source).is_held:
+            with DisableTorchFunction():
+                self.world.guard(MethodSource(one.source, "is_inference"), Kind.EQUALS, one.example.is_inference())
+
+    def _guard_base(self, one: GraphInput) -> None:
+        """A view of an input that is made while nothing is recorded requires gradients where the input's base does.
+        Parameters are no views."""
+        if not one.example.requires_grad or one.fake.is_parameter_ or id(base_of(one.fake)) not in self.mode.viewed_unrecorded:
+            return
+        if (base := self._guard_base_of(one)) is not None:
+            self._guard_flag(one, "requires_grad", base)
+
+    def _guard_base_of(self, one: GraphInput) -> torch.Tensor | None:
+        """What the input is a view of, under a guard whether it is one."""
+        with DisableTorchFunction():
+            base: torch.Tensor | None = one.example._base
+        self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, base is not None)
+        return base
+
+    def _guard_flag(self, one: GraphInput, name: str, base: torch.Tensor) -> None:
+        with DisableTorchFunction():
+            flag = getattr(base, name)
+        self.world.guard(AttributeSource(AttributeSource(one.source, "_base"), name), Kind.EQUALS, flag)
+
+    def _share_now(self, tensors: list[GraphInput]) -> bool:
+        """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""
+        held: list[int] = []
+        passed: list[int] = []
+        for one in tensors:
+            place = held if root_of(one.source).is_held else passed
+            place.append(one.example.untyped_storage()._cdata)
+        return len(set(held)) < len(held) or not set(held).isdisjoint(passed)
+
+    def is_written(self, fake: FakeTensor) -> bool:
+        """Whether a write in place was recorded on the tensor or a view of it; inference tensors do not tell which."""
+        if not fake.is_inference():
+            return fake._version > 0
+        return any(
+            (node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"))
+            or (node.op == "call_function" and getattr(node.target, "__name__", "") in _STORES)
+            for node in self.graph.nodes
+        )
+
+    def guard_offsets(self) -> None:
+        """The program asks where tensors start in their memory."""
+        for one in self.inputs:
+            if one.kind == "tensor" and one.example.layout is torch.strided:
+                with DisableTorchFunction():
+                    offset = one.example.storage_offset()
+                self.world.guard(MethodSource(one.source, "storage_offset"), Kind.EQUALS, offset)
+
+
+def _is_view_of_leaf(tensor: torch.Tensor) -> bool:
+    with DisableTorchFunction():
+        base = tensor._base
+    return base is not None and base.is_leaf and base.requires_grad and tensor.requires_grad
