@@ -1,6 +1,7 @@
 """Calls of PyTorch as nodes of the torch-level graph.
 
 recorder              the torch function mode that records
+nodes                 what it appends to the graph, and what a traced value is there
 torch_calls           which functions record themselves, and how they are called
 torch_functions       functions in C that may be called at all
 regions               parts that are traced into graphs of their own

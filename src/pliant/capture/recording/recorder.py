@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
-import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -24,23 +22,22 @@ from pliant.capture.numbers.elements import Elements
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.protocols.rewritten import FACTORS, into_out, with_factor
 from pliant.capture.recording import checkpointed
+from pliant.capture.recording.nodes import Nodes, has_tensor
 from pliant.capture.recording.overrides import Overrides
-from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Args, Kwargs
-from pliant.capture.structures import is_several, leaves, mapped, several
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
+from pliant.capture.structures import mapped, several
+from pliant.capture.value_kinds import ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.opaque_derivatives import differentiable_form
 from pliant.graph.passes.purity import is_random
-from pliant.graph.unbacked import OPERATORS, assume, bindings_of, call_numbering, numbering, written
+from pliant.graph.unbacked import OPERATORS, call_numbering, numbering, written
 from pliant.source import SourceLocation
-from pliant.symbolic.shape_env import RuntimeAssert
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 if TYPE_CHECKING:
-    from pliant.capture.recording.regions import Region
+    pass
 
 Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.
@@ -78,27 +75,18 @@ _REFUSED = {
 }
 
 
-class Recorder(TorchFunctionMode):
+class Recorder(Nodes, TorchFunctionMode):
     """The torch function mode that is active during a capture."""
 
     def __init__(self, graph: fx.Graph, inputs: Inputs, location: Callable[[], SourceLocation | None]) -> None:
-        super().__init__()
-        self.graph = graph
-        self.inputs = inputs
-        self.location = location
-        self.count = 0
-        self.constants: dict[str, Any] = {}
-        self.symbols = SymbolNodes(graph, inputs)
-        self.region: Region | None = None  # the innermost part that is traced into a graph of its own
+        super().__init__(graph, inputs, location)
         self.default_dtype = torch.get_default_dtype()
         self.overrides = Overrides()
         self.handle_override: Callable[[Any, Any, Any], Any]
-        self.marks: dict[str, Any] = {}  # noted in the `meta` of every node that is recorded
         self.checkpointed: list[checkpointed.Checkpointed] = []
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self.elements = Elements(inputs, self.symbols)
         inputs.record = self._dispatch
-        self._assumed: list[RuntimeAssert] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -179,8 +167,8 @@ class Recorder(TorchFunctionMode):
             kwargs = {"dtype": result.dtype_, **kwargs}  # chosen while another dtype was the default
         if not drew and not writes and "empty" not in name:
             self.elements.constants.note(result)
-        returns = func not in _NOT_RECORDED and _has_tensor(result) or self.inputs.shape_env.fresh
-        if returns or result is None and (_has_tensor(args) or is_random(func) or is_operator):
+        returns = func not in _NOT_RECORDED and has_tensor(result) or self.inputs.shape_env.fresh
+        if returns or result is None and (has_tensor(args) or is_random(func) or is_operator):
             self.record(func, args, kwargs, result)
         return result
 
@@ -307,149 +295,6 @@ class Recorder(TorchFunctionMode):
             return
         raise GraphBreak("unsupported-operator", f"assignment to Tensor.{name}")
 
-    # ---- nodes
-    def record(self, func: Any, args: Args, kwargs: Kwargs, result: Any) -> Any:
-        """Append the call's node and attach nodes to the fake tensors of its result."""
-        self.note_assumptions()
-        node_args, node_kwargs = self.to_nodes(args), self.to_nodes(kwargs)
-        name: str | None = getattr(func, "__name__", "")
-        name = name if getattr(Tensor, name or "", None) is func else _RENAMED.get(func)
-        if name is not None:
-            node = self.graph.call_method(name, node_args, node_kwargs)
-        else:
-            node = self.graph.call_function(func, node_args, node_kwargs)
-        return self.append(node, result)
-
-    def append(self, node: fx.Node, result: Any) -> Any:
-        """Complete a new node, whose value is `result`."""
-        made = self.inputs.shape_env.take_fresh()
-        if made and self.region is not None:  # transforms run it on other values; the symbols are not known outside
-            raise GraphBreak("data-dependent", "a number that data tells in a part that is traced by itself")
-        if made:
-            node.meta["made"] = tuple(made)
-            node.meta["binds"] = bindings = bindings_of(made, result)
-            self.symbols.bind(node, bindings)
-        node.meta["val"] = result
-        node.meta["origin"] = self.location()
-        node.meta.update(self.marks)
-        self.count += 1
-        self._attach(node, result)
-        self.note_assumptions()
-        return result
-
-    def note_assumptions(self) -> None:
-        """Record checks of what operators' rules took for granted, each as soon as its symbols have values."""
-        self._assumed += [one for one in self.inputs.shape_env.take_asserts() if not one.stated]
-        if not self._assumed:
-            return
-        ready = [one for one in self._assumed if self.symbols.knows(one.expr)]
-        self._assumed = [one for one in self._assumed if one not in ready]
-        for one in ready:
-            self.check(assume, self.inputs.shape_env.as_written(one.expr), str(one), str(one.origin))
-
-    def state(self, target: Any, condition: Any, *rest: Any) -> None:
-        """Record what the program states of numbers, and learn it."""
-        env, expr = self.inputs.shape_env, written(condition)
-        if env.statically_known(expr) is True:
-            return
-        if not env.expect_true(expr, stated=True):
-            raise GraphBreak("tensor-error", f"`{expr}` cannot hold")
-        self.note_assumptions()
-        self.check(target, env.as_written(expr), *rest)
-
-    def assume(self, condition: Any, name: str = "") -> bool:
-        """Learn that a condition holds, and check it while running; False if it cannot hold. `name`: what messages call it."""
-        env = self.inputs.shape_env
-        try:
-            holds = env.expect_true(written(condition), name)
-        except DataDependentError as error:
-            raise needs_value(error) from None
-        self.note_assumptions()
-        return holds
-
-    def check(self, target: Any, condition: Any, *rest: Any) -> None:
-        """Record a check; its condition is kept as it is, though it is known from now on."""
-        node = self.graph.call_function(target, (self.symbols.written(written(condition)), *self.to_nodes(rest)))
-        node.meta.update(self.marks, val=None, origin=self.location(), check=(condition, *rest))
-        self.count += 1
-
-    def submodule(self, module: torch.nn.Module, name: str) -> str:
-        """The target of calls of a module, which becomes part of the graph module."""
-        target = f"{name}_{len(self.constants)}"
-        self.constants[target] = module
-        return target
-
-    def _has_node(self, fake: FakeTensor) -> bool:
-        if fake.node is None:
-            return False
-        return fake.node.graph is self.graph or self.region is not None and fake.node.graph in self.region.readable
-
-    def _attach(self, node: fx.Node, result: Any) -> None:
-        if is_fake(result):
-            if not self._has_node(result):
-                result.node = node
-        elif is_several(result):
-            self._attach_items(node, result)
-
-    def _attach_items(self, node: fx.Node, result: Any) -> None:
-        """Tuples of tensors: one getitem node for each that is new."""
-        for i, item in enumerate(result):
-            if is_fake(item) and not self._has_node(item):
-                part = self.graph.call_function(operator.getitem, (node, i))
-                part.meta["val"] = item
-                item.node = part
-            elif is_several(item) and _has_tensor(item):
-                part = self.graph.call_function(operator.getitem, (node, i))
-                part.meta["val"] = item
-                self._attach_items(part, item)
-
-    def to_nodes(self, value: Any) -> Any:
-        """Arguments as fx wants them: nodes for tensors and symbolic numbers, constants as they are."""
-        return _AS_NODES.of(value)(self, value)
-
-    def _tuple_of_nodes(self, value: Any) -> Any:
-        items = [self.to_nodes(v) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-
-    def _constant_or_name(self, value: Any) -> Any:
-        if _is_numpy_number(value):  # its text is no literal; torch takes it for the number that it holds
-            if type(value).__name__ in ("bool_", "bool"):
-                raise GraphBreak("unknown-call", "a truth of NumPy, which PyTorch takes for a float or a flag")
-            return value.item()
-        if isinstance(value, fx.node.base_types):
-            return value
-        return _DTYPES[value] if isinstance(value, type) and value in _DTYPES else self.constant(value)
-
-    def _refuse_real(self, value: Tensor) -> NoReturn:
-        raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
-
-    def constant(self, value: Any) -> fx.Node:
-        """An opaque constant (a generator, a process group, a callable...) as an attribute of the graph module."""
-        for name, known in self.constants.items():
-            if known is value:
-                return self.graph.get_attr(name)
-        name = f"constant_{len(self.constants)}"
-        self.constants[name] = value
-        return self.graph.create_node("get_attr", name)
-
-    def node_of(self, fake: FakeTensor) -> fx.Node:
-        node = fake.node
-        if node is not None and node.graph is self.graph:
-            return node  # type: ignore[no-any-return]
-        if self.region is not None:
-            return self.region.lift(fake)
-        raise GraphBreak("unsupported-tensor", "a tensor that was not made by a recorded call")
-
-
-_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}  # as torch reads them
-_KIND = type(torch.FloatTensor)  # of classes that name a dtype and a device; so does their name, as fx can write it
-# Methods whose function has another name: `Tensor.__pow__` wraps one called `pow`.
-_RENAMED: dict[Any, str] = {
-    method: name
-    for name, method in vars(Tensor).items()
-    if isinstance(method, types.FunctionType) and method.__name__ != name
-}
-
 
 # Functions whose arguments, but for the first, are sizes: 0-d tensors of integers among them are numbers.
 _MAKE = frozenset("zeros ones empty full rand randn arange".split())  # their first argument is one, too
@@ -458,24 +303,6 @@ _SIZED = _MAKE | frozenset(
     split chunk unfold pad interpolate""".split()
 )
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
-
-
-_AS_NODES: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
-    Recorder._constant_or_name,
-    {
-        **dict.fromkeys((int, float, bool, str, type(None), torch.dtype, torch.device), lambda recorder, value: value),
-        **dict.fromkeys(SYMBOLIC_TYPES, lambda recorder, value: recorder.symbols.node(value)),
-        list: lambda recorder, value: [recorder.to_nodes(v) for v in value],
-        _KIND: lambda recorder, value: f"{value.__module__}.{value.__name__}",
-        slice: lambda recorder, value: slice(*map(recorder.to_nodes, (value.start, value.stop, value.step))),
-    },
-    {
-        FakeTensor: Recorder.node_of,
-        tuple: Recorder._tuple_of_nodes,
-        dict: lambda recorder, value: {k: recorder.to_nodes(v) for k, v in value.items()},
-        Tensor: Recorder._refuse_real,
-    },
-)
 
 
 _CONSTANTS: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
@@ -498,16 +325,8 @@ def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:
     return "inplace" in getattr(getattr(func, "__code__", None), "co_varnames", ())
 
 
-def _has_tensor(value: Any) -> bool:
-    return any(isinstance(one, Tensor) for one in leaves(value))
-
-
 def _as_break(error: Exception) -> GraphBreak:
     if isinstance(error, DataDependentError):
         return needs_value(error)
     kind = "unsupported-operator" if "perator" in type(error).__name__ else "unsupported-tensor"
     return GraphBreak(kind, str(error).splitlines()[0])
-
-
-def _is_numpy_number(value: Any) -> bool:
-    return isinstance(value, sys.modules["numpy"].generic) if "numpy" in sys.modules else False
