@@ -24,7 +24,6 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
-import torch.nn.modules.module as nn_module
 
 from pliant.capture import tracebacks
 from pliant.capture.bytecode.decode import Program, decode, per_program
@@ -44,13 +43,13 @@ from pliant.capture.protocols import class_statements, marked, spelled_out
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.cached_calls import call_cached
 from pliant.capture.protocols.iteration import advance, is_driven
+from pliant.capture.protocols.module_calls import calls_as_torch_does, has_hooks
 from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, derives, function_of, misused
 from pliant.graph.unbacked import OPERATORS
-from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
 from pliant.guards.standard import LRU_CACHE, standard_class
@@ -340,20 +339,11 @@ def _call_object(t: Tracer, obj: Any, args: Args, kwargs: Kwargs, linked: bool) 
     raise GraphBreak("unknown-call", f"a call of a {type(obj).__name__}")
 
 
-_GLOBAL_HOOKS = (
-    "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-)
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
 def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     """Without hooks a module's call is its `forward`; with hooks nn.Module's own code is interpreted."""
-    if not _calls_as_torch_does(t, type(module)):
+    if not calls_as_torch_does(t, type(module)):
         return _call_object(t, module, args, kwargs, linked)
-    if _has_hooks(t, module):
+    if has_hooks(t, module):
         return inline(t, module_call, (module, *args), kwargs, linked)
     if module.__dict__.get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
@@ -367,49 +357,6 @@ def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs,
 
 def _call_scripted(t: Tracer, module: Any, args: Args, kwargs: Kwargs, linked: bool) -> NoReturn:
     raise GraphBreak("unknown-call", "a TorchScript module")
-
-
-def _calls_as_torch_does(t: Tracer, cls: type) -> bool:
-    """Whether calling a module of the class is PyTorch's own code, which need not be interpreted."""
-    for name, own in (("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")):
-        found = t.world.python_function(cls, name)
-        if found is None or found.__globals__ is not vars(nn_module):
-            return False
-        if found.__code__.co_name != own:
-            return False
-        t.world.guard(AttributeSource(held(found, name), "__code__"), Kind.IDENTITY, found.__code__)
-    return True
-
-
-def _has_hooks(t: Tracer, module: torch.nn.Module) -> bool:
-    everywhere = vars(nn_module)
-    if not t.world.is_foreign(everywhere):
-        t.world.hold(everywhere, "torch.nn.modules.module")
-    if not _no_hooks(t, everywhere, _GLOBAL_HOOKS):
-        return True
-    if not t.world.is_foreign(module):
-        return any(t.world.resolve(module.__dict__.get(name)) for name in _HOOKS)
-    return not _no_hooks(t, t.world.instance_dict(module), _HOOKS)
-
-
-def _no_hooks(t: Tracer, table: dict[str, Any], names: tuple[str, ...]) -> bool:
-    """Whether the dicts of hooks that the table names are all empty: mostly one fact, else one fact each."""
-    world = t.world
-    if not world.has_changes(table) and facts.all_empty(table, names):
-        if not any(world.has_changes(table[name]) for name in names):
-            world.guard(world.source_of(table), Kind.ALL_EMPTY, names)
-            return True
-    return all([_is_empty(t, table, name) for name in names])  # noqa: C419  # each is guarded
-
-
-def _is_empty(t: Tracer, table: dict[str, Any], name: str) -> bool:
-    """Whether a dict of hooks, a value of the table, is empty or not there."""
-    hooks = t.world.dict_get(table, name)
-    if hooks is not MISSING and t.world.has_changes(hooks):
-        return not t.world.adopt(hooks)
-    if hooks is not MISSING and not hooks:
-        t.world.guard(t.world.item_source(table, name), Kind.EMPTY)
-    return hooks is MISSING or not hooks
 
 
 # ---- classes

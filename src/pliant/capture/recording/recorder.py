@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -35,9 +35,6 @@ from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import OPERATORS, call_numbering, numbering, written
 from pliant.source import SourceLocation
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
-
-if TYPE_CHECKING:
-    pass
 
 Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.
