@@ -2,6 +2,6 @@
 
 Symbolic numbers:     number_domains (where arithmetic raises), tensor_index, varying_text (texts that show them).
 NumPy:                arrays, numpy_scalars.
-Elements of tensors:  elements, element_rules, element_ranges (as numbers), node_values (calls run while capturing), drawn_ranges.
+Elements of tensors:  elements, element_rules (as numbers), node_values (calls run while capturing), ranges (of drawn ones).
 Branches on them:     foreseen (one side, checked), selections (both sides).
 """

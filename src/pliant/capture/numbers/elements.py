@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.capture.numbers.element_ranges import end_of_range, is_end_of_range
 from pliant.capture.numbers.element_rules import (
     BITS,
     MOST_ELEMENTS,
@@ -36,6 +35,7 @@ from pliant.capture.numbers.element_rules import (
     grid,
 )
 from pliant.capture.numbers.node_values import Constants
+from pliant.capture.numbers.ranges import end_of_range, is_end_of_range
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete, varying
 from pliant.graph.contracts import name_of_target

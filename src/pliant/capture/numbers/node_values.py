@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.numbers import drawn_ranges
+from pliant.capture.numbers import ranges
 from pliant.capture.numbers.element_rules import Unknown
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.structures import several
@@ -99,7 +99,7 @@ class Constants(NodeValues):
         if node.op == "placeholder" and is_fake(made) and made.node is not node:  # of a part that is traced by itself
             return self.value(made.node)
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
-        if (told := drawn_ranges.comparison(name_of_target(node), args, kwargs)) is not None:
+        if (told := ranges.comparison(name_of_target(node), args, kwargs)) is not None:
             return torch.tensor(told)
         found = self.called(node)
         pairs = list(zip(several(made), several(found), strict=True))

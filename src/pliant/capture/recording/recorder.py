@@ -17,7 +17,7 @@ from torch import fx
 from torch.overrides import TorchFunctionMode
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
-from pliant.capture.numbers import drawn_ranges
+from pliant.capture.numbers import ranges
 from pliant.capture.numbers.elements import Elements
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.protocols.rewritten import FACTORS, into_out, with_factor
@@ -244,7 +244,7 @@ class Recorder(Nodes, TorchFunctionMode):
         if not self.inputs.mode.allow_unbacked:
             raise GraphBreak("data-dependent", "Tensor.item")
         number = self.record(func, args, {}, self._run(func, args, {}))
-        if drawn_ranges.is_drawn(args[0]):
+        if ranges.is_drawn(args[0]):
             self.inputs.shape_env.limit(written(number), 0.0, math.nextafter(1.0, 0.0))
         return number
 
