@@ -120,7 +120,7 @@ def _array(world: World, value: Any, source: Source) -> Any:
     array = wrap(world.inputs.tensor(real_tensor(value), place))
     for one in (value, array):
         world.set_origin(one, source)
-        world.stand_for(one, value, array)
+        world.stand_for(one, array)
     return array
 
 

@@ -3,7 +3,7 @@
 In:     raw objects and the sources they were read through (`bring`), stores into them.
 Out:    traced values (tensors become fake, numbers may become symbolic, the rest stays itself), guards, effects.
 Reads on: `origins.py` (sources and guards), `fields.py` (cells, slots, classes); containers are here.
-Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`_dict_changes`, `_cell_changes`),
+Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`Changed`, `_cell_changes`),
         other containers are copied at first use that needs all of them (`adopt`), and the copy stands for the original.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -41,10 +42,27 @@ from pliant.guards.sources import (
     Source,
 )
 from pliant.guards.standard import IDENTITY_TYPES
+from pliant.records import dataclass
 from pliant.source import SourceLocation
 
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
+
+
+@dataclass(slots=True, eq=False)
+class Changed:
+    """What the trace has done with a container from outside, which itself stays as it is.
+
+    `stores`: into a dict that was not read as a whole; `moved`: its keys that were deleted and stored again, at the end.
+    `added`: to a list or a set that was not read. `copy`: the trace's own, once it reads all; it held `before`.
+    """
+
+    real: Any
+    stores: dict[Any, Any] = field(default_factory=dict)
+    moved: dict[Any, None] = field(default_factory=dict)
+    added: list[Any] | None = None
+    copy: Any = None
+    before: Any = None
 
 
 class World(Fields):
@@ -55,11 +73,8 @@ class World(Fields):
     def __init__(self, inputs: Any, location: Callable[[], SourceLocation | None]) -> None:
         super().__init__(inputs, location)
         self.effects_in_order: list[Effect] = []
-        self._shadows: dict[int, tuple[Any, Any, Any]] = {}
-        self._dict_changes: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
-        self._moved: dict[int, dict[Any, None]] = {}  # keys of such dicts that were deleted and stored again, at the end
-        self._added: dict[int, tuple[Any, list[Any]]] = {}
-        self._contents: dict[int, tuple[Any, Any]] = {}  # of containers of the program's classes
+        self._changed: dict[int, Changed] = {}
+        self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
 
     def forget(self) -> None:
@@ -81,13 +96,13 @@ class World(Fields):
             self._memo[source] = result
         return result
 
-    def stand_for(self, value: Any, original: Any, shadow: Any) -> None:
-        """Wherever `value` is met, `shadow` stands for it, which the trace does not change."""
-        self._shadows[id(value)] = (original, shadow, None)
+    def stand_for(self, value: Any, shadow: Any) -> None:
+        """Wherever `value` is met, `shadow` stands for it."""
+        self._stands[id(value)] = (value, shadow)
 
     def resolve(self, value: Any) -> Any:
         """The copy that stands for a foreign container once it was adopted; anything else is itself."""
-        found = self._shadows.get(id(value))
+        found = self._stands.get(id(value))
         return found[1] if found is not None else value
 
     # ---- dicts (of objects, of modules, plain) without copying them
@@ -105,8 +120,7 @@ class World(Fields):
     def is_foreign_dict(self, obj: Any, name: str, mapping: Any) -> bool:
         """Whether `mapping`, the value of obj.__dict__[name], is a dict from outside; makes its origin known."""
         table = self.instance_dict(obj)
-        changes = self._dict_changes.get(id(table))
-        if changes is not None and name in changes[1] or id(mapping) in self._shadows:
+        if name in self.stores_into(table) or id(mapping) in self._stands:
             return False
         source, known = self.item_source(table, name), self.source_of(mapping)
         if known is None:
@@ -127,17 +141,30 @@ class World(Fields):
 
     def _held_here(self, mapping: Any) -> Any:
         """What the trace has in place of a dict that it read as a whole."""
-        found = self._shadows.get(id(mapping)) or self._contents.get(id(mapping))
-        return None if found is None else found[1]
+        found = self._stands.get(id(mapping))
+        if found is not None:
+            return found[1]
+        changed = self._changed.get(id(mapping))
+        return None if changed is None else changed.copy
+
+    def stores_into(self, mapping: Any) -> dict[Any, Any]:
+        """What the trace stored into a dict from outside that it did not read as a whole, `DELETED` where it deleted."""
+        changed = self._changed.get(id(mapping))
+        return _NO_STORES if changed is None else changed.stores
+
+    def _change(self, container: Any) -> Changed:
+        """The record of a container that the trace is about to change, or to read as a whole."""
+        if id(container) not in self._changed:
+            self._changed[id(container)] = Changed(container)
+        return self._changed[id(container)]
 
     def dict_get(self, mapping: dict[Any, Any], key: Any) -> Any:
         """mapping[key] of a foreign dict, or MISSING, under a guard."""
         if (held_here := self._held_here(mapping)) is not None:
             return dict.get(held_here, key, MISSING)
-        changes = self._dict_changes.get(id(mapping))
-        if changes is not None and key in changes[1]:
-            value = changes[1][key]
-            return MISSING if value is DELETED else value
+        stores = self.stores_into(mapping)
+        if stores and key in stores:
+            return MISSING if stores[key] is DELETED else stores[key]
         if type(key) is HookId:  # a new one
             return MISSING
         key = key if type(key) is str else self.real_key(key)
@@ -179,9 +206,9 @@ class World(Fields):
         """Whether a foreign dict, or a set without changes, has the key."""
         if (held_here := self._held_here(mapping)) is not None:
             return dict.__contains__(held_here, key)
-        changes = self._dict_changes.get(id(mapping))
-        if changes is not None and key in changes[1]:
-            return changes[1][key] is not DELETED
+        stores = self.stores_into(mapping)
+        if stores and key in stores:
+            return stores[key] is not DELETED
         if type(key) is HookId:
             return False
         key = self.real_key(key)
@@ -193,55 +220,61 @@ class World(Fields):
     def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
         """The keys of a foreign dict that is not read as a whole, in order."""
         self.guard(self.source_of(mapping), Kind.KEYS, tuple(map(plain_key, dict.keys(mapping))))
-        changes = self._dict_changes.get(id(mapping), (mapping, {}))[1]
-        moved = self._moved.get(id(mapping), {})
-        keys = [key for key in dict.keys(mapping) if key not in moved and changes.get(key) is not DELETED]
-        return keys + [key for key, value in changes.items() if value is not DELETED and key not in keys]
+        changed = self._changed.get(id(mapping), Changed(mapping))
+        stores, moved = changed.stores, changed.moved
+        keys = [key for key in dict.keys(mapping) if key not in moved and stores.get(key) is not DELETED]
+        return keys + [key for key, value in stores.items() if value is not DELETED and key not in keys]
 
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
         if (held_here := self._held_here(mapping)) is not None:
             _store(held_here, key, value)
             return
-        changes = self._dict_changes.setdefault(id(mapping), (mapping, {}))[1]
-        if type(key) in (str, int) and key not in changes:
+        changed = self._change(mapping)
+        stores = changed.stores
+        if type(key) in (str, int) and key not in stores:
             check_let_go((dict.get(mapping, key),))
-        if changes.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
+        if stores.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
             if id(mapping) not in self._owner_of_dict:  # no single store does that
                 whole = self.contents(mapping)
                 _store(self.adopt(mapping) if whole is None else whole, key, value)
                 return
-            del changes[key]
+            del stores[key]
             if dict.__contains__(mapping, key):
-                self._moved.setdefault(id(mapping), {})[key] = None
-        changes[key] = value
+                changed.moved[key] = None
+        stores[key] = value
 
     def needs_guards(self, value: Any) -> bool:
         """Whether reading `value` reads the outside: it came from there and was not adopted."""
-        return id(value) in self.origins and id(value) not in self._shadows
+        return id(value) in self.origins and id(value) not in self._stands
 
     def is_opaque(self, value: Any) -> bool:
         """An object from outside that C code must not look into unguarded."""
-        if id(value) not in self.origins or id(value) in self._shadows or isinstance(value, (torch.Tensor, tuple)):
+        if id(value) not in self.origins or id(value) in self._stands or isinstance(value, (torch.Tensor, tuple)):
             return False
         return not isinstance(value, IDENTITY_TYPES) or isinstance(value, (type, functools.partial))
 
     def has_changes(self, container: Any) -> bool:
-        key = id(container)
-        return key in self._dict_changes or key in self._added or key in self._shadows or key in self._contents
+        return id(container) in self._changed or id(container) in self._stands
 
     def add_unread(self, container: Any, values: list[Any]) -> bool:
         """Add to a foreign list or set, replayed at the end, without reading it; False if it is not such a one."""
-        if base_in_c(container) not in (list, set) or not self.needs_guards(container) or id(container) in self._contents:
+        if base_in_c(container) not in (list, set) or self._held_here(container) is not None:
             return False
-        self._added.setdefault(id(container), (container, []))[1].extend(values)
+        if not self.needs_guards(container):
+            return False
+        changed = self._change(container)
+        if changed.added is None:
+            changed.added = []
+        changed.added += values
         return True
 
     def unread_additions(self, container: Any) -> int | None:
         """How many values were added to a foreign list that the trace neither read as a whole nor changed otherwise."""
-        if base_in_c(container) is not list or id(container) not in self._added or id(container) in self._shadows:
+        changed = self._changed.get(id(container))
+        if changed is None or changed.added is None or base_in_c(container) is not list:
             return None
-        return None if id(container) in self._dict_changes else len(self._added[id(container)][1])
+        return len(changed.added)
 
     # ---- whole containers
     def varies(self, value: Any) -> bool:
@@ -262,51 +295,48 @@ class World(Fields):
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
         loop of the program takes its items, of which each would be a call of its own behind a break.
         """
-        if id(value) in self._shadows:
-            return self._shadows[id(value)][1]
+        if id(value) in self._stands:
+            return self._stands[id(value)][1]
         if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
             return value
         if self.length_varies(value) or not looped and self.long_varies(value):
             source = self.place_of(value)
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
-        shadow, before = self._copied(value)
-        self._shadows[id(value)] = (value, shadow, before)
-        # `shadow` must not be taken for a foreign container that still needs adopting.
-        self.stand_for(shadow, value, shadow)
+        shadow = self._copied(value)
+        self.stand_for(value, shadow)
         return shadow
 
-    def _copied(self, value: Any) -> tuple[Any, Any]:
-        """The trace's own copy of a container, and what it held before the trace changed it."""
+    def _copied(self, value: Any) -> Any:
+        """The trace's own copy of a container."""
         if len(value) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
         check_let_go(dict.values(value) if isinstance(value, dict) else value)
         shadow = copy_in(self, value, self.place_of(value))
-        # Not before: where the copy breaks, they are still to be replayed.
-        added = self._added.pop(id(value), (value, []))[1]
-        stored = bool(self._dict_changes.pop(id(value), (value, {}))[1] or added)
+        self.set_origin(shadow, self.place_of(value))
+        self.stand_for(shadow, shadow)  # it must not be taken for a container that still needs adopting
+        changed = self._change(value)
+        added, changed.added = changed.added, None  # not before: where the copy breaks, they are still to be replayed
         if added:
             shadow.update(added) if type(shadow) is set else shadow.extend(added)
-        self.set_origin(shadow, self.origins[id(value)][1])
         # Stores that happened before are part of the copy: it differs from the original from the start.
-        return shadow, _CHANGED if stored else frozen(shadow)
+        changed.copy, changed.before = shadow, _CHANGED if changed.stores or added else frozen(shadow)
+        changed.stores = {}
+        return shadow
 
     def contents(self, value: Any) -> Any:
         """What a foreign container of a class of the program's holds, as one of the class in C that it derives from: the
         trace changes this one, and the object is given the same contents at the end. None of anything else.
         """
-        if id(value) in self._contents:
-            return self._contents[id(value)][1]
         base = base_in_c(value)
         if not self.needs_guards(value) or base in (None, type(value)):
             return None
-        source = self.origins[id(value)][1]
+        if (held_here := self._held_here(value)) is not None:
+            return held_here
+        source = self.place_of(value)
         refuse_own_reads(self, value)
         if base is list and self.inputs.policy.length_varies(source, len(value)):
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
-        shadow, before = self._copied(value)
-        self._contents[id(value)] = (value, shadow)
-        self._shadows[id(shadow)] = (value, shadow, before)
-        return shadow
+        return self._copied(value)
 
     def changed_contents(self, value: Any) -> Any:
         """The same, where the trace has read all of it, or has changed it."""
@@ -314,41 +344,50 @@ class World(Fields):
 
     def changes_of(self, mapping: dict[Any, Any]) -> dict[Any, Any]:
         """The stores into a foreign dict, which its copy has, too."""
-        if self._moved.get(id(mapping)):
+        if id(mapping) in self._changed and self._changed[id(mapping)].moved:
             raise GraphBreak("unknown-object", "all of a dict of which an entry was deleted and stored again is used")
-        return self._dict_changes.get(id(mapping), (mapping, {}))[1]
+        return self.stores_into(mapping)
 
     # ---- the end
+    def _stored_into(self) -> list[Changed]:
+        """The dicts that the trace stored into without reading them as a whole."""
+        return [changed for changed in self._changed.values() if changed.stores]
+
+    def _copies(self) -> list[Changed]:
+        return [changed for changed in self._changed.values() if changed.copy is not None]
+
+    def _changed_copies(self) -> list[Changed]:
+        """The containers that the trace read as a whole, and changed."""
+        return [changed for changed in self._copies() if frozen(changed.copy) != changed.before]
+
     def check_states(self) -> None:
         """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
         news = False
-        for mapping, changes in self._dict_changes.values():
-            for key, left in changes.items():
+        for changed in self._stored_into():
+            for key, left in changed.stores.items():
                 if type(key) is str:
-                    source = self.item_source(mapping, key)
+                    source = self.item_source(changed.real, key)
                     news |= self.inputs.learns_from(source, self._memo.get(source), left)
         if news:
             raise StartAgain
 
     def written(self) -> list[Any]:
-        written = [obj for obj, _ in self._dict_changes.values()] + [cell for cell, _ in self._cell_changes.values()]
+        written = [changed.real for changed in self._stored_into()] + [cell for cell, _ in self._cell_changes.values()]
         written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
-        written += [slot.obj for slot in self._slot_changes.values()] + [obj for obj, _ in self._added.values()]
-        written += [original for original, _, before in self._shadows.values() if before is not None]
-        return written
+        written += [slot.obj for slot in self._slot_changes.values()]
+        written += [changed.real for changed in self._changed.values() if changed.added is not None]
+        return written + [changed.real for changed in self._copies()]
 
     def changes(self) -> list[tuple[Any, ...]]:
         """What the trace did to the world so far, in a form to compare with later."""
         found: list[tuple[Any, ...]] = [(len(self.effects_in_order),)]
         found += [(id(cell), id(value)) for cell, value in self._cell_changes.values()]
         found += [(id(slot.obj), slot.name, id(slot.value)) for slot in self._slot_changes.values()]
-        for mapping, changes in self._dict_changes.values():
-            found += [(id(mapping), id(key), id(value)) for key, value in changes.items()]
-        found += [(id(container), *map(id, values)) for container, values in self._added.values()]
-        for original, shadow, before in self._shadows.values():
-            if before is not None and frozen(shadow) != before:
-                found.append((id(original), frozen(shadow)))
-        return found
+        for changed in self._changed.values():
+            found += [(id(changed.real), id(key), id(value)) for key, value in changed.stores.items()]
+            if changed.added is not None:
+                found.append((id(changed.real), *map(id, changed.added)))
+        return found + [(id(changed.real), frozen(changed.copy)) for changed in self._changed_copies()]
 
     def effects(self) -> list[Effect]:
         """What the trace did to the world, to be replayed."""
@@ -356,16 +395,14 @@ class World(Fields):
         for cell, value in self._cell_changes.values():
             out.append(SetAttribute(cell, "cell_contents", value, "cell"))
         out.extend(self._slot_changes.values())
-        for mapping, changes in self._dict_changes.values():
-            out.extend(SetItem(mapping, key, DELETED) for key in self._moved.get(id(mapping), ()))
-            out.extend(SetItem(mapping, key, value) for key, value in changes.items())
-        out.extend(Extend(container, tuple(values)) for container, values in self._added.values())
-        for original, shadow, before in self._shadows.values():
-            if before is not None and frozen(shadow) != before:
-                out.append(ReplaceContents(original, unowned_copy(shadow)))
-        return out
+        for changed in self._stored_into():
+            out.extend(SetItem(changed.real, key, DELETED) for key in changed.moved)
+            out.extend(SetItem(changed.real, key, value) for key, value in changed.stores.items())
+        out.extend(Extend(one.real, tuple(one.added)) for one in self._changed.values() if one.added is not None)
+        return out + [ReplaceContents(one.real, unowned_copy(one.copy)) for one in self._changed_copies()]
 
 
+_NO_STORES: dict[Any, Any] = {}
 _REAL_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
     World._fixed_object,
     {
