@@ -36,12 +36,62 @@ ROWS = Rows()
 CLASSES = ROWS.classes
 
 
-def _construct_iterable(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    if cls is list and args and type(args[0]) is carried.CountedTurns:  # which is made for a loop alone
-        return args[0]
-    items = iteration.hashables if cls in (set, frozenset) else iteration.iterable
-    args = tuple(items(t, a) if i == 0 else concrete(a) for i, a in enumerate(args))
-    return t.native(cls, *args, **kwargs)
+# ---- what C code gets for an argument
+Convert = Callable[["Tracer", Any], Any]
+
+
+def _as_it_is(t: Tracer, value: Any) -> Any:
+    return value
+
+
+def _fixed(t: Tracer, value: Any) -> Any:
+    return concrete(value)
+
+
+def _number(t: Tracer, value: Any) -> Any:
+    return concrete(subscripts.as_index(t, value))
+
+
+def _items(t: Tracer, value: Any) -> Any:
+    return iteration.iterable(t, value)
+
+
+def _called(t: Tracer, function: Any) -> Any:
+    """A function that C code calls; none where there may be none."""
+    return function if function is None else t.reentrant(function)
+
+
+def _asked(t: Tracer, function: Any) -> Any:
+    """The same of one whose truth is asked."""
+    return function if function is None else t.reentrant(function, truth=True)
+
+
+def _made_of(*first: Convert, rest: Convert = _number, **named: Convert) -> ClassHandler:
+    """Made by C code, which gets these for the first arguments, and for those with a name; `rest` for all others."""
+
+    def make(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+        given = [convert(t, a) for convert, a in zip(itertools.chain(first, itertools.repeat(rest)), args)]
+        return t.native(cls, *given, **{name: named.get(name, rest)(t, a) for name, a in kwargs.items()})
+
+    return make
+
+
+_construct_as_it_is = _made_of(rest=_as_it_is)
+
+
+def _construct_list(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    is_of_a_loop = args and type(args[0]) is carried.CountedTurns  # which is made for a loop alone
+    return args[0] if is_of_a_loop else t.native(cls, *[_items(t, a) for a in args], **kwargs)
+
+
+def _of_rows(make: ClassHandler) -> ClassHandler:
+    """What may be made of the rows of a tensor, for a loop."""
+
+    def construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+        loops.refuse_varying_rows(t.frames[-1], *args)
+        return make(t, cls, args, kwargs)
+
+    return construct
 
 
 def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -69,27 +119,6 @@ def _pair(t: Tracer, index: int, pair: Any) -> Args:
         raise Raised(error) from None
 
 
-# Of these classes only so many arguments are iterables; the others are numbers.
-_ITERABLES = {
-    enumerate: 1,
-    itertools.islice: 1,
-    itertools.permutations: 1,
-    itertools.combinations: 1,
-    itertools.combinations_with_replacement: 1,
-    itertools.count: 0,
-}
-
-
-def _construct_lazy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """zip, enumerate and itertools: lazily over traced iterables."""
-    if cls in (zip, enumerate):
-        loops.refuse_varying_rows(t.frames[-1], *args)
-    split = _ITERABLES.get(cls, len(args))
-    iterables = [t.iterable(a) for a in args[:split]]
-    numbers = [concrete(subscripts.as_index(t, a)) for a in args[split:]]
-    return t.native(cls, *iterables, *numbers, **{k: concrete(subscripts.as_index(t, v)) for k, v in kwargs.items()})
-
-
 def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     value = t.world.adopt(t.world.resolve(args[0]))
     method = operators.python_method(t, value, "__reversed__")
@@ -113,15 +142,6 @@ def _as_c_reads_it(t: Tracer, value: Any) -> Any:
     value = subscripts.known_items(t, value)
     t.refuse_opaque(value)
     return value
-
-
-def _construct_with_function(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    function = (
-        args[0]
-        if args[0] is None and cls in (filter, itertools.filterfalse)
-        else t.reentrant(args[0], truth=cls is not map and cls is not itertools.starmap)
-    )
-    return t.native(cls, function, *(t.iterable(a) for a in args[1:]))
 
 
 def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -240,10 +260,6 @@ def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *args, **kwargs)
 
 
-def _construct_as_it_is(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return t.native(cls, *args, **kwargs)
-
-
 def _construct_profiler_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """A name for the profiler: nothing while none records, else Python enters it around the code that is its work."""
     if t.inputs.policy.may_break:
@@ -265,28 +281,36 @@ CLASSES |= {
         (DisableTorchDispatch, DisableFuncTorch), lambda t, cls, args, kwargs: contextlib.nullcontext()
     ),
     torch.autograd.profiler.record_function: _construct_profiler_range,
-    **dict.fromkeys((list, tuple, set, frozenset, collections.deque), _construct_iterable),
+    list: _construct_list,
+    **dict.fromkeys((tuple, collections.deque), _made_of(_items, rest=_fixed, iterable=_items)),
+    **dict.fromkeys((set, frozenset), _made_of(iteration.hashables)),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
+    zip: _of_rows(_made_of(rest=_items, strict=_number)),
+    enumerate: _of_rows(_made_of(_items, iterable=_items)),
     **dict.fromkeys(
         (
-            zip, enumerate, itertools.chain, itertools.islice, itertools.cycle, itertools.count, itertools.product,
-            itertools.permutations, itertools.combinations, itertools.combinations_with_replacement,
-            itertools.zip_longest, itertools.compress, itertools.pairwise,
+            itertools.chain, itertools.cycle, itertools.product, itertools.zip_longest, itertools.compress,
+            itertools.pairwise,
         ),
-        _construct_lazy,
+        _made_of(rest=_items, repeat=_number, fillvalue=_as_it_is),
     ),
     **dict.fromkeys(
-        (map, filter, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.starmap),
-        _construct_with_function,
+        (itertools.islice, itertools.combinations, itertools.combinations_with_replacement),
+        _made_of(_items, iterable=_items),
+    ),
+    itertools.permutations: _made_of(_items, rest=_fixed, iterable=_items),
+    itertools.count: _made_of(rest=_fixed),
+    itertools.repeat: _made_of(_as_it_is, object=_as_it_is),
+    itertools.groupby: _made_of(_items, _called, iterable=_items, key=_called),
+    itertools.accumulate: _construct_accumulate,
+    **dict.fromkeys((map, itertools.starmap), _made_of(_called, rest=_items)),
+    **dict.fromkeys(
+        (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(_asked, _items)
     ),
     **dict.fromkeys(
         (bytes, torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview, bytearray), _construct_plain
     ),
     complex: _construct_complex,
-    itertools.accumulate: _construct_accumulate,
-    itertools.repeat: lambda t, cls, args, kwargs: t.native(
-        cls, *args[:1], *map(concrete, args[1:]), **{k: concrete(v) for k, v in kwargs.items()}
-    ),
     torch.Size: _construct_size,
     reversed: _construct_reversed,
     range: _construct_range,

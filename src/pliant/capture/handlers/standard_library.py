@@ -18,7 +18,6 @@ import functools
 import hashlib
 import importlib.util
 import io
-import itertools
 import linecache
 import logging
 import random
@@ -139,11 +138,6 @@ def _made(t: Tracer, value: Any) -> Any:
     return value
 
 
-def _construct_groups(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    key = args[1] if len(args) > 1 else kwargs.get("key")
-    return t.native(cls, t.iterable(args[0]), None if key is None else t.reentrant(key))
-
-
 def make_reference(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """weakref.ref(obj, callback), or an object of a class derived from it"""
     t.world.note_identity(args[0])
@@ -181,7 +175,6 @@ CLASSES |= {
         ),
         _construct,
     ),
-    itertools.groupby: _construct_groups,
     weakref.ref: make_reference,
 }
 
