@@ -34,43 +34,12 @@ from pliant.symbolic.traverse import substitute
 ROWS = Rows()
 TABLE = ROWS.callables
 
-# Method -> what its arguments say of the numbers: kind, least, greatest.
 _Range = tuple[type, float, float]
 _ANY: _Range = (float, -math.inf, math.inf)
 
 
-def _between(a: float, b: float) -> _Range:
-    return float, min(a, b), max(a, b)
-
-
-def _integers(start: int, stop: int | None = None, step: int = 1) -> _Range:
-    values = range(start) if stop is None else range(start, stop, step)
-    return int, min(values), max(values)
-
-
-def _one_of(seq: Any) -> _Range:
-    kinds = set(map(type, seq))
-    if kinds not in ({int}, {float}):
-        raise GraphBreak("random-state", "a choice among what are no numbers")
-    return kinds.pop(), min(seq), max(seq)
-
-
-_NUMBERS: dict[str, Callable[..., _Range]] = {
-    "random": lambda: (float, 0.0, 1.0),
-    "uniform": _between,
-    "triangular": lambda low=0.0, high=1.0, mode=None: _between(low, high),
-    "randint": lambda a, b: (int, a, b),
-    "randrange": _integers,
-    "getrandbits": lambda k: (int, 0, 2**k - 1),
-    "choice": _one_of,
-    "shuffle": lambda x: _one_of(x),
-    "choices": lambda population, *args, **kwargs: _one_of(population),
-    "sample": lambda population, *args, **kwargs: _one_of(population),
-}
-
-
 @dataclass(frozen=True, slots=True)
-class _Varying:
+class _Between:
     """A number between two, which may vary: its kind, the ends, and whether the last is one of them."""
 
     kind: type
@@ -78,19 +47,41 @@ class _Varying:
     high: Any
     closed: bool = True
 
+    def are_numbers(self) -> bool:
+        return {int, self.kind}.issuperset(map(plain_class, (self.low, self.high)))
 
-def _below(start: Any, stop: Any = None) -> _Varying:
-    return _Varying(int, 0, start, False) if stop is None else _Varying(int, start, stop, False)
+
+def _below(start: Any, stop: Any = None, step: int = 1) -> _Between:
+    low, high = (0, start) if stop is None else (start, stop)
+    if step == 1:
+        return _Between(int, low, high, False)
+    values = range(low, high, step)
+    return _Between(int, min(values), max(values))
 
 
-# By the generator's class and method: what numbers that vary say of the drawn one.
-_VARYING: dict[tuple[str, str], Callable[..., _Varying]] = {
-    ("Random", "randint"): lambda a, b: _Varying(int, a, b),
+def _one_of(seq: Any) -> _Between:
+    kinds = set(map(type, seq))
+    if kinds not in ({int}, {float}):
+        raise GraphBreak("random-state", "a choice among what are no numbers")
+    return _Between(kinds.pop(), min(seq), max(seq))
+
+
+# By the generator's class and method: what the arguments say of the numbers.
+_NUMBERS: dict[tuple[str, str], Callable[..., _Between]] = {
+    ("Random", "random"): lambda: _Between(float, 0.0, 1.0),
+    ("Random", "uniform"): lambda a, b: _Between(float, a, b),
+    ("Random", "triangular"): lambda low=0.0, high=1.0, mode=None: _Between(float, low, high),
+    ("Random", "randint"): lambda a, b: _Between(int, a, b),
     ("Random", "randrange"): _below,
-    ("Random", "uniform"): lambda a, b: _Varying(float, a, b),
+    ("Random", "getrandbits"): lambda k: _Between(int, 0, 2**k - 1),
+    ("Random", "choice"): _one_of,
+    ("Random", "shuffle"): lambda x: _one_of(x),
+    ("Random", "choices"): lambda population, *args, **kwargs: _one_of(population),
+    ("Random", "sample"): lambda population, *args, **kwargs: _one_of(population),
     ("RandomState", "randint"): lambda low, high=None: _below(low, high),
-    ("RandomState", "uniform"): lambda low=0.0, high=1.0: _Varying(float, low, high),
+    ("RandomState", "uniform"): lambda low=0.0, high=1.0: _Between(float, low, high),
 }
+_OF_WHAT_VARIES = frozenset(("randint", "randrange", "uniform"))
 
 
 _STATES = ("seed", "getstate", "setstate")
@@ -138,20 +129,19 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
 
 def _range_of(generator: Any, name: str, values: Args, named: Kwargs) -> _Range:
     """What the arguments say of the numbers."""
-    if type(generator) is random.Random:
-        return _NUMBERS[name](*values, **named) if name in _NUMBERS else _ANY
     try:
-        found = _VARYING[type(generator).__name__, name](*values, **named)
+        found = _NUMBERS[type(generator).__name__, name](*values, **named)
     except (KeyError, TypeError):  # another call, or one for many numbers
         return _ANY
-    if type(found.low) is not found.kind or type(found.high) is not found.kind:
+    if not found.are_numbers():
         return _ANY
-    return found.kind, min(found.low, found.high), max(found.low, found.high - (not found.closed))
+    low, high = sorted((found.low, found.high))
+    return found.kind, low, high if found.closed else high - 1
 
 
 def _of_what_varies(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """A number that is drawn between numbers that vary, which the entry has by then; None of other calls."""
-    find = _VARYING.get((type(generator).__name__, name))
+    find = _NUMBERS.get((type(generator).__name__, name)) if name in _OF_WHAT_VARIES else None
     given = (*args, *kwargs.values())
     if find is None or id(generator) in t.world.made or not any(map(is_symbolic, given)):
         return None
@@ -160,7 +150,7 @@ def _of_what_varies(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kw
     except TypeError:  # with more arguments
         return None
     ends = (found.low, found.high)
-    if not all(_is_number_of(t, one, found.kind) for one in ends):
+    if not found.are_numbers() or not all(_is_known_before(t, one) for one in ends):
         return None
     low, high = map(t.shape_env.expr_of, ends)
     if found.kind is int and not _are_apart(t, low, high, 0 if found.closed else 1):
@@ -195,14 +185,14 @@ def _are_apart(t: Tracer, low: Expr, high: Expr, least: int) -> bool:
     return not env.unbacked_symbols(apart) and bool(env.evaluate(lit(least).le(apart)))
 
 
-def _is_number_of(t: Tracer, value: Any, kind: type) -> bool:
-    """Whether it is a number, at most of this kind, that the entry can make before the graph runs."""
-    plain = plain_class(value)
-    if plain is not int and plain is not kind:
-        return False
+def _is_known_before(t: Tracer, value: Any) -> bool:
+    """Whether the entry can make the number before the graph runs."""
     env = t.shape_env
-    free = value.node.expr.free if is_symbolic(value) else ()
-    return all(s in env.sources and isinstance(env.sources[s][0], Source) and (not env.is_unbacked(s) or type(env.sources[s][0]) is DrawSource) for s in free)
+    for symbol in value.node.expr.free if is_symbolic(value) else ():
+        source = env.sources.get(symbol, (None,))[0]
+        if not isinstance(source, DrawSource if env.is_unbacked(symbol) else Source):
+            return False
+    return True
 
 
 def _is_plain(value: Any) -> bool:
@@ -273,7 +263,7 @@ def _given(t: Tracer, value: Any) -> Any:
 
 _GLOBAL: random.Random = random.random.__self__  # type: ignore[attr-defined]
 _UNBOUNDED = "gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate".split()
-for _name in (*_STATES, *_UNBOUNDED, *_NUMBERS):
+for _name in (*_STATES, *_UNBOUNDED, *(name for owner, name in _NUMBERS if owner == "Random")):
     TABLE[getattr(random, _name)] = functools.partial(
         lambda name, t, args, kwargs: draw(t, _GLOBAL, name, args, kwargs), _name
     )
