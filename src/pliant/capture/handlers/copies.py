@@ -11,6 +11,7 @@ import collections
 import copy
 import itertools
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.protocols import operators
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import CONSTANT_TYPES, SYMBOLIC_TYPES
+from pliant.capture.value_kinds import CONSTANT_TYPES, DICT_TYPES, SYMBOLIC_TYPES, ByKind
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import IDENTITY_TYPES, can_change
@@ -30,13 +31,13 @@ from pliant.torch_adapter import copy_of_tensor
 
 ROWS = Rows()
 
-_ATOMIC: frozenset[type] = frozenset(
-    (*CONSTANT_TYPES, *SYMBOLIC_TYPES, int, float, range, types.ModuleType, torch.finfo, torch.iinfo)
-)
-_LISTS: frozenset[type] = frozenset((list, set, collections.deque))
-_DICTS: frozenset[type] = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
-_ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _KEEP = object()  # the key of a memo under which the originals are kept alive
+
+
+@ROWS.takes(copy.copy)
+def _copy(t: Tracer, x: Any) -> Any:
+    value = t.world.adopt(t.world.resolve(x))
+    return _SHALLOW.of(value)(t, value)
 
 
 @ROWS.takes(copy.deepcopy, copy_of_tensor)
@@ -44,69 +45,93 @@ def _deepcopy(t: Tracer, x: Any, memo: Any = None) -> Any:
     return _deep(t, x, {} if memo is None else t.mapping(memo))
 
 
-@ROWS.takes(copy.copy)
-def _copy(t: Tracer, x: Any) -> Any:
-    value = t.world.adopt(t.world.resolve(x))
-    cls = type(value)
-    if _is_atomic(value) or cls in (tuple, frozenset, slice):
-        return value
-    if cls in _LISTS or cls in _DICTS:
-        return value.copy()
-    if cls is FakeTensor:
-        return copied(t, value, shares_memory=True)
-    method = operators.python_method(t, value, "__copy__")
-    if method is not None:
-        return t.call(method, (value,), {})
-    if cls in _ITERATORS and not t.world.is_foreign(value):
-        return copy.copy(value)
-    return _instance(t, value, lambda part: part)
-
-
-def _is_atomic(value: Any) -> bool:
-    return type(value) in _ATOMIC or isinstance(value, (*IDENTITY_TYPES, *VALUES))
-
-
 def _deep(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
-    if _is_atomic(value):
+    make = _DEEP.of(value)
+    if make is _itself:
         return value
     value = t.world.adopt(t.world.resolve(value))
     if id(value) in memo:
         return memo[id(value)]
     memo.setdefault(_KEEP, []).append(value)
-    made = _deep_new(t, value, memo)
-    memo[id(value)] = made
+    memo[id(value)] = made = make(t, value, memo)
     return made
 
 
-def _deep_new(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
-    cls = type(value)
-    if cls is FakeTensor:
-        return copied(t, value, shares_memory=False)
-    if cls in _LISTS:
-        made: Any = collections.deque(maxlen=value.maxlen) if cls is collections.deque else cls()
-        memo[id(value)] = made
-        add = made.add if cls is set else made.append
-        for item in value:
-            add(_deep(t, item, memo))
-        return made
-    if cls in _DICTS:
-        memo[id(value)] = made = cls(value.default_factory) if cls is collections.defaultdict else cls()
-        for key, item in value.items():
-            made[_deep(t, key, memo)] = _deep(t, item, memo)
-        return made
-    if cls is tuple or cls is frozenset:
-        items = [_deep(t, item, memo) for item in value]
-        if id(value) in memo:  # it holds itself, through something mutable
-            return memo[id(value)]
-        return value if all(a is b for a, b in zip(items, value, strict=True)) else cls(items)
-    if cls is types.MethodType:
-        return types.MethodType(value.__func__, _deep(t, value.__self__, memo))
+# ---- by kind of value
+def _itself(t: Tracer, value: Any, *memo: Any) -> Any:
+    return value
+
+
+def _deep_items(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
+    made: Any = collections.deque(maxlen=value.maxlen) if type(value) is collections.deque else type(value)()
+    memo[id(value)] = made
+    add = made.add if type(value) is set else made.append
+    for item in value:
+        add(_deep(t, item, memo))
+    return made
+
+
+def _deep_mapping(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
+    cls: Any = type(value)
+    memo[id(value)] = made = cls(value.default_factory) if cls is collections.defaultdict else cls()
+    for key, item in value.items():
+        made[_deep(t, key, memo)] = _deep(t, item, memo)
+    return made
+
+
+def _deep_fixed(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
+    """A tuple or a frozenset."""
+    items = [_deep(t, item, memo) for item in value]
+    if id(value) in memo:  # it holds itself, through something mutable
+        return memo[id(value)]
+    return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+
+
+def _object(t: Tracer, value: Any) -> Any:
+    method = operators.python_method(t, value, "__copy__")
+    return _instance(t, value, lambda part: part) if method is None else t.call(method, (value,), {})
+
+
+def _deep_object(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     method = operators.python_method(t, value, "__deepcopy__")
     if method is not None:
         return t.call(method, (value, memo), {})
     return _instance(t, value, lambda part: _deep(t, part, memo), memo)
 
 
+def _iterator(t: Tracer, value: Any) -> Any:
+    return _object(t, value) if t.world.is_foreign(value) else copy.copy(value)
+
+
+_LISTS = (list, set, collections.deque)
+_ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
+_ATOMIC = (*CONSTANT_TYPES, *SYMBOLIC_TYPES, int, float, range, types.ModuleType, torch.finfo, torch.iinfo)
+_IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _itself)
+_SHALLOW: ByKind[Callable[..., Any]] = ByKind(
+    _object,
+    {
+        **dict.fromkeys((*_ATOMIC, tuple, frozenset, slice), _itself),
+        **dict.fromkeys((*_LISTS, *DICT_TYPES), lambda t, value: value.copy()),
+        **dict.fromkeys(_ITERATORS, _iterator),
+        FakeTensor: lambda t, value: copied(t, value, shares_memory=True),
+    },
+    _IMMUTABLE,
+)
+_DEEP: ByKind[Callable[..., Any]] = ByKind(
+    _deep_object,
+    {
+        **dict.fromkeys(_ATOMIC, _itself),
+        **dict.fromkeys(_LISTS, _deep_items),
+        **dict.fromkeys(DICT_TYPES, _deep_mapping),
+        **dict.fromkeys((tuple, frozenset), _deep_fixed),
+        types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),
+        FakeTensor: lambda t, value, memo: copied(t, value, shares_memory=False),
+    },
+    _IMMUTABLE,
+)
+
+
+# ---- objects
 _OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getnewargs__", "__getnewargs_ex__")
 
 
