@@ -198,10 +198,18 @@ def by_turn(iterator: Any) -> list[Any]:
     """Those of the iterators that a step advances whose steps may be counted."""
     if type(iterator) in BY_TURN:
         return [iterator]
-    if type(iterator) is Numbered:
-        return by_turn(iterator.items)
-    parts = iterator.__reduce__()[1] if type(iterator) in (zip, enumerate, map) else ()
+    parts = _TAKES_FROM[type(iterator)](iterator) if type(iterator) in _ITEM_BY_ITEM else ()
     return [one for part in parts for one in by_turn(part)]
+
+
+# What iterators take their items from.
+_TAKES_FROM: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Numbered: lambda iterator: (iterator.items,),
+    zip: lambda iterator: iterator.__reduce__()[1],
+    **dict.fromkeys((enumerate, itertools.groupby), lambda iterator: iterator.__reduce__()[1][:1]),
+    **dict.fromkeys((map, filter), lambda iterator: iterator.__reduce__()[1][1:]),
+}
+_ITEM_BY_ITEM = (Numbered, zip, enumerate, map)  # one of each for one of theirs
 
 
 def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
@@ -248,7 +256,7 @@ def _has_no_more_state(real: Any) -> bool:
     """Whether the state of the iterator is that of plain ones that it is made of."""
     if type(real) in PLAIN_ITERATORS:
         return True
-    return type(real) in SHARED and all(_has_no_more_state(part) for part in real.__reduce__()[1] if hasattr(type(part), "__next__"))
+    return type(real) in SHARED and all(map(_has_no_more_state, _TAKES_FROM[type(real)](real)))
 
 
 def _place_of_part(source: Source, index: int) -> Source:
@@ -309,7 +317,6 @@ BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     filter: _filtered,
     itertools.groupby: _grouped,
 }
-_COMPOSITES = frozenset((enumerate, zip, map, filter, itertools.groupby))
 # Those that have no state of their own beside that of their parts.
 SHARED = frozenset((*PLAIN_ITERATORS, zip, map, filter))
 
@@ -319,15 +326,8 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
     cls = type(value)
     if cls not in BRING and cls not in TRACED or times_reached(value) != 1:
         return False
-    if cls is Numbered:
-        return can_be_carried(value.items, times_reached)
-    if cls in _COMPOSITES:
-        first = cls in (map, filter)
-        parts = value.__reduce__()[1]
-        return all(
-            can_be_carried(p, times_reached)
-            for p in (parts[:1] if cls in (enumerate, itertools.groupby) else parts[first:])
-        )
+    if cls in _TAKES_FROM:
+        return all(can_be_carried(part, times_reached) for part in _TAKES_FROM[cls](value))
     return cls in BY_TURN or cls is not DequeItems and _is_over_sequence(value)
 
 
