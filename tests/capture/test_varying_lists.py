@@ -203,6 +203,7 @@ OF_ROWS = [of_rows, of_rows_together, of_rows_in_a_generator]
 
 @pytest.mark.parametrize("program", [*COUNTING, *OF_ROWS])
 def test_loops_that_count_any_number_of_turns(program):
+    torch.manual_seed(0)  # some sums cancel: their errors are large beside them
     pliant.reset()
     compiled = pliant.compile(program)
     for n in (3, 4, 5, 6, 7, 2, 9, 1, 0, 8, 13, *(14, 15, 16, 2, 3, 6) * (program in OF_ROWS)):
