@@ -125,42 +125,47 @@ class Tracer:
 
     def __init__(self, policy: DynamicPolicy, stop_at: int = -1) -> None:
         self._make_parts(policy)
+        # ---- where the interpreter stands
         self.frames: list[Frame] = []
+        self.steps = 0
+        self.stop_at = stop_at  # the step of the operation at which an earlier attempt broke
+        self.active = True  # whether what the program does still counts
+        self.current_exception: BaseException | None = None
+        self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
+        self.broken_frames: tuple[Frame, ...] | None = None
+        self.failure: CannotCapture | None = None
+        # ---- what the entry gets beside guards, graph and effects
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
-        self.cache_token: CacheToken | None = None  # once an abstract class was asked
         self.answers: list[Answer] = []
         self.orders: list[tuple[int, tuple[Any, ...]]] = []  # of sets that the trace made: slots, items
         self.process_bound = ""  # what was relied on that another process has otherwise, and no guard tells
-        self.guarded_leaves: set[Source] = set()
-        self.steps = 0
-        self.stop_at = stop_at  # the step of the operation at which an earlier attempt broke
-        self.current_exception: BaseException | None = None
-        self.broken_frames: tuple[Frame, ...] | None = None
+        self.draws: list[Draw] = []
         self.lock: UsedLock | None = None
         self.released: list[Any] = []  # a lock that was taken before the trace
-        self.draws: list[Draw] = []
-        self.drawn_between: dict[Expr, tuple[Expr, Expr]] = {}  # the least and greatest that each drawn integer may be
+        # ---- generators, and iterators from outside
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers
         self.open_generators = 0  # that were started and have not reached their end
         self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that are alive
+        # ---- PyTorch
+        self.settings: Settings  # as the caller left them
+        self.casts = Casts()
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
         self.recorder.overrides = self.inputs.overrides = self.overrides
+        self.stand_ins: list[StandIn | AssignedData] = []
+        # ---- what handlers of one theme remember
+        self.cache_token: CacheToken | None = None  # once an abstract class was asked
+        self.guarded_leaves: set[Source] = set()
+        self.drawn_between: dict[Expr, tuple[Expr, Expr]] = {}  # the least and greatest that each drawn integer may be
         self.inference: list[Any] = []  # the blocks of `torch.inference_mode` that are open
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
-        self.settings: Settings  # of PyTorch, as the caller left them
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
-        self.casts = Casts()
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
-        self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
-        self.failure: CannotCapture | None = None
-        self.stand_ins: list[StandIn | AssignedData] = []
-        self.active = True  # whether what the program does still counts
 
     def _make_parts(self, policy: DynamicPolicy) -> None:
         """What knows sizes, inputs, the program's objects, and the graph."""
