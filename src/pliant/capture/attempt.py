@@ -238,7 +238,7 @@ class _Attempt:
         last = frames[depth - 1]
         if depth < len(frames) or not clean:
             raise BreakBefore(reason, last.steps_at_op)
-        return Break(_states(frames, self.t.current_exception), reason)
+        return Break(_states(frames, self.t.broken_calls, self.t.current_exception), reason)
 
     def whole_operation(self) -> int | None:
         """The step of the outermost operation, other than a plain call, in which the trace broke: what was cut there
@@ -329,14 +329,17 @@ def _stepped(t: Tracer, early: bool) -> list[Effect]:
     return [*done, *(CallEffect(step, (one.real, one.steps), {}) for one in ones if one.steps and not one.ended)]
 
 
-def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[FrameState, ...]:
+def _states(
+    frames: tuple[Frame, ...], module_calls: Sequence[tuple[int, int]], handled: BaseException | None
+) -> tuple[FrameState, ...]:
     """Frames from the outermost in, each with the exception it handles: the one that its callees found when they were entered."""
     states: list[FrameState] = []
     for outer, frame in itertools.pairwise(frames):
         if frame.is_spelled_out:  # each place that does the operation has code of its own behind the break
             frame.name = f"{frame.code.co_name} in {outer.name} at {outer.op.offset}"
-    for frame in reversed(frames):
-        states.append(_state(frame, handled, entered=bool(states)))
+    for place, frame in reversed(list(enumerate(frames))):
+        through = tuple(count for at, count in reversed(module_calls) if at == place)
+        states.append(_state(frame, handled, through, entered=bool(states)))
         index = frame.program.index_of(frame.op.offset)
         layout = layouts(frame.program)[index]
         if layout is not None and layout.handling:
@@ -344,7 +347,7 @@ def _states(frames: tuple[Frame, ...], handled: BaseException | None) -> tuple[F
     return tuple(reversed(states))
 
 
-def _state(frame: Frame, handled: BaseException | None, entered: bool) -> FrameState:
+def _state(frame: Frame, handled: BaseException | None, through: tuple[int, ...], entered: bool) -> FrameState:
     """The frame without its dead locals, unless they hold what is closed when the frame ends."""
     names = resume_freevars(frame.code)
     cells = tuple(frame.cells.get(n) or types.CellType() for n in names)
@@ -369,4 +372,5 @@ def _state(frame: Frame, handled: BaseException | None, entered: bool) -> FrameS
         handled if point.handled else None,
         entered,
         frame.generator,
+        through,
     )

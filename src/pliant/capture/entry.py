@@ -28,6 +28,7 @@ from pliant.capture.graph_breaks import told_of
 from pliant.capture.iterators.carried import is_counted
 from pliant.capture.iterators.standing_iterators import END
 from pliant.capture.iterators.suspended import stepped
+from pliant.capture.program_stack import through_modules
 from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
@@ -354,24 +355,33 @@ class _Body:
                 stack.append(self._continuation(frame, stop.frames[-depth], function, values))
             in_tail = self.is_behind and frame is stop.frames[0] and not is_generator(frame.code)
             function, values = self._step(frame, stack, in_tail, again=stop.reason.again and not depth)
+        if stop.frames[0].through:
+            function, values = self._rest(stop.frames[0], function, values), []
         self.passed = len(values) + 1
         return [f"return [{', '.join([*reversed(values), function])}]"]
 
     def _continuation(self, frame: FrameState, inner: FrameState, function: str, values: list[str]) -> str:
         """Text of what lies in place of the operands of the operation that has entered the frame `inner`.
 
-        It takes the values out of a list, so that it keeps none of them while it runs.
         """
         program = decode(frame.code)
         form = FORMS[program.ops[program.index_of(frame.offset)].name]
-        rest = f"_take()({', '.join(['_take()'] * len(values))})"
-        if is_generator(inner.code):
-            known = f", {self.values.value(inner.generator)}" if inner.generator is not None else ""
-            rest = f"{self.values.hold(stepped)}(lambda: {rest}{known})" + "[0]" * (form is not Form.NEXT)
-        called = f"(lambda _take: lambda: {rest})([{', '.join([*reversed(values), function])}].pop)"
+        called = self._rest(inner, function, values, is_item=form is Form.NEXT)
         if program.ops[program.index_of(frame.offset)].handler is not None:  # the program can see the traceback
             called = f"{self.values.hold(hiding)}({called})"
         return f"iter({called}, {self.values.hold(END)})" if form is Form.NEXT else called
+
+    def _rest(self, inner: FrameState, function: str, values: list[str], is_item: bool = False) -> str:
+        """Text of what calls the frame's step, from the frames of a module's call if that has entered it.
+
+        It takes the values out of a list, so that it keeps none of them while it runs.
+        """
+        rest = f"_take()({', '.join(['_take()'] * len(values))})"
+        if is_generator(inner.code):
+            known = f", {self.values.value(inner.generator)}" if inner.generator is not None else ""
+            rest = f"{self.values.hold(stepped)}(lambda: {rest}{known})" + "[0]" * (not is_item)
+        called = f"(lambda _take: lambda: {rest})([{', '.join([*reversed(values), function])}].pop)"
+        return f"{self.values.hold(through_modules)}({inner.through}, {called})" if inner.through else called
 
     def _step(self, frame: FrameState, stack: list[Any], in_tail: bool, again: bool = False) -> tuple[str, list[str]]:
         """Texts of the function that executes the operation at which the frame stands, and then the rest of the frame,

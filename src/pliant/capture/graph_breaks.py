@@ -74,6 +74,11 @@ KINDS: dict[str, BreakKind] = {
             "what is around the call is to see each operator, which compiled code does not show",
             "put it inside the compiled function, or call the original function there",
         ),
+        BreakKind(
+            "looks-at-frames",
+            "the frames of the program's callers are there only when it runs",
+            "move the call out of the compiled function, or look at the function's own frame alone",
+        ),
         BreakKind("unsupported-opcode", "this statement is not captured", "rewrite the statement"),
         BreakKind("coroutine", "asynchronous code runs between other code", "compile the synchronous part"),
         BreakKind(

@@ -122,6 +122,7 @@ class FrameState:
     handled: Any = None  # the exception that is being handled there, if any
     entered: bool = False  # the operation has entered the next frame in; its operands are not on `stack`
     generator: Any = None  # of a generator's frame that was entered, if others refer to the generator
+    through: tuple[int, ...] = ()  # for each module's call between it and the next outer frame: how many frames of PyTorch's
 
 
 class _Null:

@@ -32,8 +32,8 @@ def passed(error: BaseException, code: types.CodeType, namespace: dict[str, Any]
 
 def passed_module(error: BaseException) -> None:
     """The exception went through the call of a module, whose own code is not interpreted."""
-    for code, offset, line in _module_calls():
-        passed(error, code, vars(nn_module), offset, line)
+    for code, offset in module_calls():
+        passed(error, code, vars(nn_module), offset, line_at(code, offset))
 
 
 def copied(traceback: types.TracebackType) -> types.TracebackType:
@@ -48,6 +48,18 @@ def _frame(code: types.CodeType, namespace: dict[str, Any]) -> types.FrameType:
     generator = types.FunctionType(_suspended(code), namespace, closure=cells)()
     frame: types.FrameType = generator.gi_frame
     return frame
+
+
+def live_frame(code: types.CodeType, namespace: dict[str, Any]) -> types.FrameType:
+    """A frame that stands for one that runs while it is traced."""
+    return _frame(code.replace(co_consts=(*code.co_consts, _LIVE)), namespace)
+
+
+def is_live(frame: types.FrameType) -> bool:
+    return frame.f_code.co_consts[-1:] == (_LIVE,)
+
+
+_LIVE = "a frame that is traced"
 
 
 def _suspended(code: types.CodeType) -> types.CodeType:
@@ -68,11 +80,21 @@ def _suspended(code: types.CodeType) -> types.CodeType:
 
 
 @functools.cache
-def _module_calls() -> tuple[tuple[types.CodeType, int, int], ...]:
+def module_calls() -> tuple[tuple[types.CodeType, int], ...]:
     """From the inside out: where `forward` is called, if a module has no hooks, and where that is called."""
     found = []
     for function, which in ((module_call, 0), (wrapped_module_call, -1)):
         calls = [i for i in dis.get_instructions(function) if i.opname == "CALL_FUNCTION_EX"]
-        call = calls[which]
-        found.append((function.__code__, call.offset, call.positions.lineno if call.positions else 0))
-    return tuple(found)  # type: ignore[arg-type]
+        found.append((function.__code__, calls[which].offset))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _line_at(code: types.CodeType, offset: int, identity: int) -> int:
+    lines = (line for start, end, line in code.co_lines() if start <= offset < end and line is not None)
+    return next(lines, code.co_firstlineno)
+
+
+def line_at(code: types.CodeType, offset: int) -> int:
+    """The line of the operation at the offset."""
+    return _line_at(code, offset, id(code))  # equal code objects may differ in lines

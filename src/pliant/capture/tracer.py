@@ -43,6 +43,7 @@ from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.outside.settings import Casts
 from pliant.capture.outside.world import World
+from pliant.capture.program_stack import FrameValues
 from pliant.capture.protocols import (
     attribute_stores,
     attributes,
@@ -160,6 +161,9 @@ class Tracer:
         self.drawn_between: dict[Expr, tuple[Expr, Expr]] = {}  # the least and greatest that each drawn integer may be
         self.inference: list[Any] = []  # the blocks of `torch.inference_mode` that are open
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
+        self.module_calls: list[tuple[int, int]] = []  # that are open: how many frames are outside, frames of PyTorch's own
+        self.broken_calls: tuple[tuple[int, int], ...] = ()
+        self.frame_values = FrameValues()
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
@@ -202,6 +206,7 @@ class Tracer:
         self.revived.clear()
         self.standing.clear()
         self.results.clear()
+        self.frame_values.forget()
         self.stand_ins.clear()
         self.recorder.elements.forget()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
@@ -238,6 +243,7 @@ class Tracer:
         self.active = False
         if self.broken_frames is None:
             self.broken_frames = tuple(self.frames)
+            self.broken_calls = tuple(self.module_calls)
 
     def location(self) -> SourceLocation | None:
         """The innermost line of code that is not PyTorch's."""

@@ -1,15 +1,17 @@
-"""Frames of ours in the tracebacks of the program's exceptions, and how they are taken out.
+"""Frames of ours among those of the program: in tracebacks of its exceptions, and where it looks at what called it.
 
 In:     the codes and files that the program does not have.
-Out:    `tail_of(resume)`; `hide_frames(error)`: the traceback without them; `hiding(call)`: a call whose errors have none.
+Out:    `tail_of(resume)`; `hide_frames(error)`: the traceback without them; `hiding(call)`: a call whose errors have none;
+        `program_frames(frame)`: a frame and those around it, without ours.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pliant.guards.generated import GENERATED
@@ -18,6 +20,7 @@ from pliant.guards.generated import GENERATED
 RESUMES: set[types.CodeType] = set()  # what calls these stands for the same frame of the program
 OWN_CODE: set[types.CodeType] = set()
 OWN_FILES: set[str] = set()  # all code of which is ours
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 IN_TAIL = "__pliant_in_tail__"  # where a resume function has the class that says that it goes on
@@ -58,3 +61,14 @@ def hiding(call: Callable[[], Any]) -> Callable[[], Any]:
             raise
 
     return hidden
+
+
+def program_frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    """The frame and those around it, without ours. A frame that a resume function has been called from is the same frame of
+    the program as that function's."""
+    inner: types.CodeType | None = None
+    while frame is not None:
+        code = frame.f_code
+        if inner not in RESUMES and not code.co_filename.startswith((_PACKAGE, GENERATED)):
+            yield frame
+        inner, frame = code, frame.f_back

@@ -270,7 +270,7 @@ _READS = frozenset(
     LOAD_FROM_DICT_OR_DEREF""".split()
 )
 _WRITES = frozenset(("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"))
-_LOOK_AT_ALL = frozenset(("locals", "vars", "dir", "eval", "exec"))
+_LOOK_AT_ALL = frozenset(("locals", "vars", "dir", "eval", "exec", "f_locals", "_getframe", "currentframe", "getargvalues"))
 
 
 def live_locals(program: Program, index: int) -> frozenset[str]:

@@ -5,6 +5,7 @@ Holds:  effects keep their order; their arguments are what they were at the time
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 from collections.abc import Callable
@@ -15,11 +16,13 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.varying_text import join
+from pliant.capture.program_stack import LOOKS, called_from, held_place, place_at
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import PLAIN_TYPES, ByKind, is_symbolic, is_text
+from pliant.dispatch.own_frames import program_frames
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import MethodSource
@@ -29,11 +32,11 @@ handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 # ---- effects, replayed after the graph
-def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
-    """Call it at the end of the entry, with the arguments as they are now."""
+def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs, first: Args = ()) -> None:
+    """Call it at the end of the entry, with the arguments as they are now, behind the `first`."""
     args = tuple(_snapshot(t, a) for a in args)
     kwargs = {k: _snapshot(t, v) for k, v in kwargs.items()}
-    t.world.effects_in_order.append(CallEffect(function, args, kwargs, tells=True))
+    t.world.effects_in_order.append(CallEffect(function, (*first, *args), kwargs, tells=True))
 
 
 def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:
@@ -137,13 +140,28 @@ _LOG_OUTPUT = frozenset(
 
 
 def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
-    """A method of a logger: output is replayed after the graph, questions are answered by its code."""
+    """A method of a logger: output is replayed after the graph, as if called from its place; questions are answered by its
+    code."""
     name = getattr(method.__func__, "__name__", "")
     if name not in _LOG_OUTPUT:
         return t.call(method.__func__, (method.__self__, *args), kwargs)
     t.world.hold(method.__func__, name)
-    _effect(t, method, args, kwargs)
+    kwargs = dict(kwargs)
+    level = kwargs.pop("stacklevel", 1)
+    if type(level) is not int or kwargs.get("stack_info") or level != 1 and method.__func__.__module__ != "logging":
+        raise GraphBreak(LOOKS, "a logger is told of the program's callers")
+    place = place_at(t, max(level, 1) - 1)
+    if isinstance(place, int):
+        _effect(t, t.world.hold(_log_from_caller, "log_from_caller"), args, kwargs, (place, method))
+    else:
+        _effect(t, t.world.hold(called_from, "called_from"), args, kwargs, (*held_place(t, place), method))
     return None
+
+
+def _log_from_caller(level: int, method: Any, /, *args: Any, **kwargs: Any) -> None:
+    """A message from the frame so many levels above the caller of the captured function."""
+    *_, frame = itertools.islice(program_frames(sys._getframe(1)), level + 1)
+    called_from(frame.f_code, frame.f_lasti, frame.f_globals, method, *args, **kwargs)
 
 
 # ---- the state of the random generators, which the graph reads and sets in its order among draws

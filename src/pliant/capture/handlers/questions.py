@@ -23,6 +23,7 @@ from pliant.capture.numbers.arrays import is_array, unhashable
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, spelled_out
+from pliant.capture.protocols.frames import locals_of
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -292,9 +293,7 @@ def _globals(t: Tracer) -> Any:
 
 @takes(locals)
 def _locals(t: Tracer) -> Any:
-    frame = t.frames[-1]
-    cells = {n: t.world.cell_get(c) for n, c in frame.cells.items()}
-    return {**frame.locals, **{n: v for n, v in cells.items() if v is not MISSING}}
+    return locals_of(t, t.frames[-1])
 
 
 @handles(super)

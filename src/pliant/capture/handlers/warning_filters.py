@@ -8,7 +8,9 @@ Holds:  a warning that a filter turns into an exception breaks, so that eager ra
 
 from __future__ import annotations
 
+import itertools
 import sys
+import types
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.varying_text import Text
+from pliant.capture.program_stack import held_place, place_at
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
+from pliant.capture.tracebacks import line_at
 from pliant.capture.value_kinds import concrete
+from pliant.dispatch.own_frames import program_frames
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
@@ -29,8 +34,13 @@ handles, takes, CLASSES = ROWS.handles, ROWS.takes, ROWS.classes
 Filters = list[Any]
 
 
-def show(message: Any, category: Any, file: str, line: int, module: str, registry: Any, filters: Any) -> None:
-    """Give a warning of a captured program; `filters`: those of its block, if it is in one."""
+def show(message: Any, category: Any, code: types.CodeType, offset: int, space: dict[str, Any], filters: Any) -> None:
+    """Give a warning from an operation of a captured program; `filters`: those of its block, if it is in one."""
+    _show(message, category, code.co_filename, line_at(code, offset), space, filters)
+
+
+def _show(message: Any, category: Any, file: str, line: int, space: dict[str, Any], filters: Any) -> None:
+    registry, module = space.setdefault("__warningregistry__", {}), space.get("__name__", "<unknown>")
     if filters is None:
         warnings.warn_explicit(message, category, file, line, module, registry)
         return
@@ -40,20 +50,9 @@ def show(message: Any, category: Any, file: str, line: int, module: str, registr
 
 
 def show_in_caller(message: Any, category: Any, levels: int, filters: Any) -> None:
-    """Give a warning whose line is `levels` frames above the captured function."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__"), frame.f_code.co_filename):
-        frame = frame.f_back
-    while levels > 1 and frame.f_back is not None:
-        frame, levels = frame.f_back, levels - 1
-    space = frame.f_globals
-    registry = space.setdefault("__warningregistry__", {})
-    name = space.get("__name__", "<sys>")
-    show(message, category, frame.f_code.co_filename, frame.f_lineno, name, registry, filters)
-
-
-def _is_ours(module: Any, file: str) -> bool:
-    return file.startswith("<pliant") or isinstance(module, str) and module.partition(".")[0] == "pliant"
+    """Give a warning whose line is `levels` frames above the caller of the captured function."""
+    *_, frame = itertools.islice(program_frames(sys._getframe(1)), levels + 1)
+    _show(message, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals, filters)
 
 
 @handles(warnings.warn)
@@ -96,20 +95,13 @@ def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]
 
 
 def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> CallEffect:
-    frames = [frame for frame in reversed(t.frames) if not frame.is_spelled_out]
-    if level > len(frames):
-        if filters is not None:
-            t.world.hold(filters, "filters")
+    place = place_at(t, max(level, 1) - 1)
+    if filters is not None:
+        t.world.hold(filters, "filters")
+    if isinstance(place, int):
         shown = t.world.hold(show_in_caller, "show_in_caller")
-        return CallEffect(shown, (message, category, level - len(frames), filters), {}, tells=True)
-    frame = frames[max(level, 1) - 1]
-    registry = frame.globals.setdefault("__warningregistry__", {})
-    for value, name in ((registry, "registry"), (filters, "filters")):
-        if value is not None:
-            t.world.hold(value, name)
-    place = frame.location()
-    module = frame.globals.get("__name__", "<unknown>")
-    given = (message, category, place.file, place.line, module, registry, filters)
+        return CallEffect(shown, (message, category, place, filters), {}, tells=True)
+    given = (message, category, *held_place(t, place), filters)
     return CallEffect(t.world.hold(show, "show"), given, {}, tells=True)
 
 

@@ -32,6 +32,7 @@ from pliant.capture.protocols.descriptors import (
     lacks,
     plain_class_value,
 )
+from pliant.capture.protocols.frames import frame_above, traced_attribute
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, steps_of
 from pliant.capture.protocols.tensor_members import grad_of_input, own_attribute, own_member
@@ -112,6 +113,10 @@ def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:
 
 
 def _frame_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if (place := t.frame_values.place_of(obj)) is not None:
+        return traced_attribute(t, place, name)
+    if name == "f_back" and t.world.is_foreign(obj):
+        return TailCall(spelled_out.looked, (frame_above, obj))
     if name in LOST and not t.world.is_foreign(obj):
         raise CannotCapture(BreakReason("cannot-rebuild", f"`{name}` of the frame of a traceback", t.location()))
     return _object_attribute(t, obj, name)

@@ -344,15 +344,32 @@ def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs,
     if not calls_as_torch_does(t, type(module)):
         return _call_object(t, module, args, kwargs, linked)
     if has_hooks(t, module):
-        return inline(t, module_call, (module, *args), kwargs, linked)
+        with _InModule(t, 1):
+            return inline(t, module_call, (module, *args), kwargs, linked)
     if module.__dict__.get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
     try:
-        return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
+        with _InModule(t, 2):
+            return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
     except Raised as raised:
         if not t.world.is_foreign(raised.error):
             tracebacks.passed_module(raised.error)
         raise
+
+
+class _InModule:
+    """Around what a module's call enters: so many frames of PyTorch's own are between, which are not traced."""
+
+    __slots__ = ("count", "t")
+
+    def __init__(self, t: Tracer, count: int) -> None:
+        self.t, self.count = t, count
+
+    def __enter__(self) -> None:
+        self.t.module_calls.append((len(self.t.frames), self.count))
+
+    def __exit__(self, *error: object) -> None:
+        self.t.module_calls.pop()
 
 
 def _call_scripted(t: Tracer, module: Any, args: Args, kwargs: Kwargs, linked: bool) -> NoReturn:

@@ -349,6 +349,12 @@ def filled(pattern: str, args: Args, kwargs: Kwargs, following: int | None, dept
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
 
 
+# ---- frames
+def looked(function: Method, *args: Any, **kwargs: Any) -> Any:
+    """What looks at the frames around this one, which are the program's."""
+    return function(*args, **kwargs)
+
+
 # The code whose rest may enter functions of the program again.
 _GO_ON = (
     instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_by, any_true,

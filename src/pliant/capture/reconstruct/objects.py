@@ -40,11 +40,18 @@ from pliant.capture.outside import set_orders
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
-from pliant.capture.tracebacks import copied
+from pliant.capture.tracebacks import copied, is_live
 from pliant.capture.value_kinds import LOCKS, SYMBOLIC_TYPES, times_held
 
 
 def atom(b: Statements, obj: Any) -> str:
+    return b.hold(obj)
+
+
+def _frame(b: Statements, obj: types.FrameType) -> str:
+    """Of a traceback."""
+    if is_live(obj):
+        raise CannotReconstruct("frame", obj)
     return b.hold(obj)
 
 
@@ -264,7 +271,7 @@ RECIPES: dict[type, Recipe] = {
     types.MethodWrapperType: lambda b, obj: _bound(b, obj, vars(obj.__objclass__)[obj.__name__]),
     types.CellType: _cell,
     types.TracebackType: expression(lambda b, obj: f"{b.hold(copied)}({b.hold(obj)})", "traceback"),
-    types.FrameType: atom,  # of a traceback
+    types.FrameType: _frame,
     types.FunctionType: _function,
     **dict.fromkeys((staticmethod, classmethod), _of_fields("__func__")),
     property: _of_fields("fget fset fdel __doc__"),

@@ -1,0 +1,80 @@
+"""Calls that look at the frames of the program.
+
+In:     `sys._getframe`, and functions of `inspect` and `traceback` that go from frame to frame; attributes of a frame.
+Out:    for a frame that is traced, a frame that stands for it, of which attributes are read here; the others are looked at
+        as the program runs, without ours between them.
+Holds:  a frame that is traced is nothing that generated code can make: where it is kept across a break or returned, the
+        function runs eagerly.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.program_stack import LOOKS, places
+from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols.frames import (
+    current_frames,
+    extract_stack,
+    format_stack,
+    frame_above,
+    frame_at,
+    frame_of,
+    print_stack,
+    stack,
+)
+from pliant.capture.protocols.tail_calls import TailCall
+from pliant.capture.value_kinds import concrete
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
+
+ROWS = Rows()
+handles = ROWS.handles
+
+
+ROWS.refuses(
+    (frame_at, frame_above, stack, extract_stack, format_stack, print_stack, current_frames), LOOKS, "frames of the program's callers"
+)
+
+
+@handles(sys._getframe)
+def _getframe(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    level = concrete(args[0]) if args else 0
+    if kwargs or type(level) not in (int, bool):
+        raise GraphBreak("bad-call", "the arguments of sys._getframe")
+    return frame_of(t, max(level, 0))
+
+
+def _looks(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    if given.get("f") is not None:
+        raise GraphBreak(LOOKS, "the frames around a given one")
+    for _ in places(t):  # each is known
+        pass
+    return TailCall(spelled_out.looked, (function, *args), kwargs)
+
+
+for _function, _own in (
+    (inspect.stack, stack), (traceback.extract_stack, extract_stack), (traceback.format_stack, format_stack),
+    (traceback.print_stack, print_stack), (sys._current_frames, current_frames),
+):  # fmt: skip
+    handles(_function)(functools.partial(_looks, _own))
+
+
+@handles(inspect.getouterframes)
+def _getouterframes(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    given = inspect.signature(inspect.getouterframes).bind(*args, **kwargs).arguments
+    frame, context = given["frame"], given.get("context", 1)
+    place = t.frame_values.place_of(frame)
+    if place is None and t.world.is_foreign(frame):
+        return TailCall(spelled_out.looked, (stack, context, frame))
+    if place is None or not place.is_of(next(places(t))):  # those around the innermost are the stack
+        raise GraphBreak(LOOKS, "the frames around a given one")
+    return _looks(stack, t, (context,), {})

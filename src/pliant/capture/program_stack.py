@@ -1,0 +1,137 @@
+"""The frames that the program has around the operation that is traced, and calls that have such a frame around them.
+
+In:     a tracer, whose frames are those that are interpreted.
+Out:    `places(t)`: the program's frames from the inside out, down to where the trace starts; `called_from(...)`: a call that
+        finds the program's file, function and line where it looks for its caller; `through_modules(...)`.
+Holds:  the call of a module, whose own code is not interpreted, has its frames here all the same. Where functions of PyTorch's or
+        C code's lie between two frames, which are not known, asking for the outer one breaks the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch.nn.modules.module as nn_module
+
+from pliant.capture.bytecode.tables import encode_locations
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.tracebacks import line_at, live_frame, module_calls
+from pliant.records import dataclass
+
+if TYPE_CHECKING:
+    from pliant.capture.frame import Frame
+    from pliant.capture.tracer import Tracer
+
+LOOKS = "looks-at-frames"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Where a frame of the program stands. `frame`: the one that is traced; for PyTorch's frames of the call of a module the one
+    inside them, and `number` counts these."""
+
+    code: types.CodeType
+    offset: int
+    globals: dict[str, Any]
+    frame: Frame
+    number: int = 0
+
+    @property
+    def is_traced(self) -> bool:
+        return self.number == 0
+
+    def is_of(self, other: Place) -> bool:
+        """Whether both are of one frame."""
+        return self.frame is other.frame and self.number == other.number
+
+
+def places(t: Tracer) -> Iterator[Place]:
+    """From the inside out. GraphBreak where the caller of a frame is not known."""
+    for index in range(len(t.frames) - 1, -1, -1):
+        frame = t.frames[index]
+        if not frame.is_spelled_out:
+            yield Place(frame.code, frame.op.offset, frame.globals, frame)
+        for number, (code, offset) in enumerate(_called_through(t, index), 1):
+            yield Place(code, offset, vars(nn_module), frame, number)
+        if index and not frame.linked:
+            for outer in itertools.takewhile(lambda one: one.is_spelled_out, reversed(t.frames[:index])):
+                outer.linked = False  # Python does the operation as a whole
+            raise GraphBreak(LOOKS, f"what called {frame.code.co_name} is looked at, which C code or PyTorch calls")
+
+
+def place_at(t: Tracer, level: int) -> Place | int:
+    """The place so many frames out, or how many remain where the trace starts."""
+    for place in places(t):
+        if level == 0:
+            return place
+        level -= 1
+    return level
+
+
+def held_place(t: Tracer, place: Place) -> tuple[types.CodeType, int, dict[str, Any]]:
+    """What an effect is given of a place."""
+    code, namespace = place.code, place.globals
+    return t.world.hold(code, code.co_name), place.offset, t.world.hold(namespace, str(namespace.get("__name__")))
+
+
+def _called_through(t: Tracer, index: int) -> tuple[tuple[types.CodeType, int], ...]:
+    """From the inside out: PyTorch's frames between a frame and its caller's."""
+    return tuple(one for at, count in reversed(t.module_calls) if at == index for one in module_calls()[-count:])
+
+
+class FrameValues:
+    """The frames that stand for those that are traced: each is a frame that runs nothing, of the same code."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[types.FrameType, Place]] = []
+
+    def of(self, place: Place) -> types.FrameType:
+        for made, known in self._made:
+            if place.is_of(known):
+                return made
+        made = live_frame(place.code, place.globals)
+        self._made.append((made, place))
+        return made
+
+    def place_of(self, value: Any) -> Place | None:
+        """Where the frame stands that a value stands for."""
+        return next((place for made, place in self._made if made is value), None)
+
+    def forget(self) -> None:
+        self._made.clear()
+
+
+# ---- as it runs
+def called_from(
+    code: types.CodeType, offset: int, namespace: dict[str, Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
+    """function(*args, **kwargs), called where the operation at the offset is."""
+    return types.FunctionType(_calling(code, line_at(code, offset), id(code)), namespace)(function, args, kwargs)
+
+
+def through_modules(counts: tuple[int, ...], call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, made from PyTorch's frames of calls of modules: of each so many, the outer ones."""
+    for count in counts:
+        for code, offset in module_calls()[-count:]:
+            call = functools.partial(called_from, code, offset, vars(nn_module), call)
+    return call
+
+
+def _call(function: Any, args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+@functools.lru_cache(maxsize=4096)
+def _calling(code: types.CodeType, line: int, identity: int) -> types.CodeType:
+    own = _call.__code__
+    return own.replace(
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=code.co_firstlineno,
+        co_linetable=encode_locations(code.co_firstlineno, [(len(own.co_code) // 2, (line, line, None, None))]),
+    )
