@@ -36,6 +36,7 @@ from pliant.capture.graph_breaks import (
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.iterators.suspended import Carry, put, running
+from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.recording import stand_ins
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
@@ -95,6 +96,7 @@ class _Attempt:
         self.t = tracer
         self.root = root
         self.reason = reason
+        self.unread: UnreadArguments | None = None
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
         before = self.t.settings = Settings()
@@ -150,8 +152,11 @@ class _Attempt:
         if isinstance(fn, types.MethodType):
             world.hold(fn.__func__, fn.__func__.__qualname__)
             world.hold(fn.__self__, "self")
-        traced = tuple(world.bring(a, s) for a, s in zip(args, argument_sources(fn, len(args)), strict=True))
-        keywords = {k: world.bring(v, KwargSource(k)) for k, v in kwargs.items()}
+        unread = self.unread = UnreadArguments(fn, args, kwargs)
+        placed = enumerate(zip(args, argument_sources(fn, len(args)), strict=True))
+        traced = tuple(a if unread.leaves(i, a, s) else world.bring(a, s) for i, (a, s) in placed)
+        named = ((k, v, KwargSource(k)) for k, v in kwargs.items())
+        keywords = {k: v if unread.leaves(k, v, s) else world.bring(v, s) for k, v, s in named}
         return Return(self.t.call(fn, traced, keywords, linked=True))
 
     def _resume_root(self, root: ResumeRoot, args: Sequence[Any]) -> Return:
@@ -254,6 +259,8 @@ class _Attempt:
     # ---- finishing
     def _finish(self, end: Return | Break, before: Settings) -> Trace:
         t = self.t
+        if self.unread is not None:
+            self.unread.guard(t)
         t.world.guard_aliases([one.real for one in t.standing.values()])
         t.inputs.take_elements()
         t.world.check_states()

@@ -325,9 +325,12 @@ class DynamicPolicy:
             known, self._numbers[(source, number)] = self._numbers.get((source, number)), _VARIES
             return known is not _VARIES
 
-    def text_varies(self, source: Source) -> bool:
-        """Whether a text shows numbers that vary where it comes from."""
-        return self._numbers.get((source, str)) is _VARIES and self._mode() is not False
+    def text_varies(self, source: Source, text: str) -> bool:
+        """Whether earlier captures saw another text here, or it shows numbers that vary where it comes from."""
+        with self._lock:
+            if self._numbers.setdefault((source, str), text) != text:
+                self._numbers[(source, str)] = _VARIES
+            return self._numbers[(source, str)] is _VARIES and self._mode() is not False
 
     def _named_dims(self, source: Source, rank: int) -> frozenset[int]:
         """Dimensions that configuration names: by `x` all, by `x.size(0)` one."""
@@ -427,11 +430,18 @@ def _merged(old: int | None, new: int) -> int | None:
     return old if old == new else None
 
 
+def _learn_constant(policy: DynamicPolicy, source: Source, value: Any) -> None:
+    if type(value) in (int, float):
+        policy.scalar(source, value)
+    elif type(value) is str:
+        policy.text_varies(source, value)
+
+
 # What a guard of an entry says to the captures after it.
 _LEARNT: dict[Kind, Callable[[DynamicPolicy, Source, Any], object]] = {
     Kind.TENSOR: lambda policy, source, facts: policy._learn_sizes(source, facts.sizes),
     Kind.LENGTH: DynamicPolicy.length,
     Kind.ITEMS: DynamicPolicy._learn_items,
     Kind.NUMBER_TYPE: DynamicPolicy.note_varies,
-    Kind.EQUALS: lambda policy, source, value: type(value) in (int, float) and policy.scalar(source, value),
+    Kind.EQUALS: lambda policy, source, value: _learn_constant(policy, source, value),
 }

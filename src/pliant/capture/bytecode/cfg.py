@@ -311,6 +311,16 @@ def _live_before(op: Op, live: list[frozenset[str]], always: frozenset[str]) -> 
     return result | always
 
 
+@per_program
+def unread_locals(program: Program) -> frozenset[str]:
+    """Names of locals that no operation reads; none where the code may look at all of them, or inner code shares them."""
+    code = program.code
+    if looks_at_locals(program) or reads_first_argument(program):
+        return frozenset()
+    read = {str(op.arg) for op in program.ops if op.name in _READS}
+    return frozenset(code.co_varnames) - read - frozenset(code.co_cellvars)
+
+
 def looks_at_locals(program: Program) -> bool:
     """Whether the code may look at all of its frame's locals."""
     return not _LOOK_AT_ALL.isdisjoint(program.code.co_names)

@@ -38,6 +38,22 @@ from pliant.guards.standard import IDENTITY_TYPES
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
 
+# They are known by which one they are. Of what derives from a number or from text no guard reads which it is.
+_ONES = (*IDENTITY_TYPES, int, float, complex, str, bytes)
+_ONE_IDS = frozenset(map(id, _ONES))
+
+
+def fixing_guard(value: Any) -> Kind | None:
+    """The guard of what is told by its value, or is one object, and has nothing else to read; None for the rest."""
+    if type(value) in (*CONSTANT_TYPES, str):
+        return Kind.EQUALS
+    return Kind.IDENTITY if _is_one(type(value)) and not is_numpy_scalar(value) else None
+
+
+def _is_one(cls: type) -> bool:
+    """Whether objects of the class are themselves alone. Runs nothing of the program, as `isinstance` may."""
+    return not _ONE_IDS.isdisjoint(map(id, cls.__mro__)) or cls.__name__ == "ufunc"
+
 
 def traced_form(world: World, value: Any, source: Source) -> Any:
     """What the program sees of `value`; `World.bring` remembers it."""
@@ -60,7 +76,7 @@ def _itself(world: World, value: Any, source: Source) -> Any:
 
 def _text(world: World, value: str, source: Source) -> Any:
     """One that varies is guarded only where the program asks what it says."""
-    if not world.inputs.policy.text_varies(source):
+    if not world.inputs.policy.text_varies(source, value):
         return _constant(world, value, source)
     world.guard(source, Kind.NUMBER_TYPE, str)
     text, unread = text_given(value, lambda: world.guard(source, Kind.EQUALS, value))
@@ -189,8 +205,7 @@ _TRACED: ByKind[Callable[[World, Any, Source], Any]] = ByKind(
         Carried: _carried,
     },
     {
-        # Of what derives from a number or from text no guard reads which it is.
-        **dict.fromkeys((*IDENTITY_TYPES, int, float, complex, str, bytes), _itself),
+        **dict.fromkeys(_ONES, _itself),
         torch.Tensor: lambda world, value, source: world.inputs.tensor(value, source),
         tuple: _tuple,
     },
