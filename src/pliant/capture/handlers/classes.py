@@ -22,6 +22,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, ClassHandler, Rows
 from pliant.capture.iterators import carried, loops
+from pliant.capture.numbers.numpy_scalars import scalar_of
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
@@ -194,6 +195,11 @@ def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *given, **{k: t.concrete_tree(v) for k, v in kwargs.items()})
 
 
+def _construct_numpy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    made = NotImplemented if kwargs else scalar_of(t, cls, args)
+    return _construct_plain(t, cls, args, kwargs) if made is NotImplemented else made
+
+
 def _construct_complex(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """complex(real, imag), either of which may know how to become a number."""
     given = {"real": 0, **dict(zip(("real", "imag"), args, strict=False)), **kwargs}
@@ -339,7 +345,7 @@ def find_class(cls: type) -> ClassHandler | None:
         return make_generator
     if found is None and home == "numpy" and "numpy" in sys.modules:
         numpy = sys.modules["numpy"]
-        return _construct_plain if issubclass(cls, (numpy.generic, numpy.dtype, numpy.finfo, numpy.iinfo)) else None
+        return _construct_numpy if issubclass(cls, (numpy.generic, numpy.dtype, numpy.finfo, numpy.iinfo)) else None
     return found
 
 

@@ -28,6 +28,8 @@ from pliant.guards.kinds import MISSING
 def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """A method of a mutable container: reads of outside dicts are guarded one key at a time, the rest adopts the container."""
     base: Any = base_in_c(receiver)
+    if base in DICT_TYPES and name == "get" and args and operators.lacks_number(t, receiver, args[0]):
+        return args[1] if len(args) == 2 else None
     if base in DICT_TYPES and name in _KEY_BY_KEY and t.world.needs_guards(receiver):
         return _KEY_BY_KEY[name](t, receiver, *args)
     if name == "__getitem__" and base in _ITEMS:

@@ -37,7 +37,7 @@ from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.arrays import is_array
-from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, root_of_number
+from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, of_numbers, root_of_number
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, concrete, is_numpy_scalar
@@ -91,6 +91,8 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return NotImplemented
     if (of_sizes := of_integers(t, function, args, kwargs)) is not NotImplemented:
         return of_sizes
+    if (number := of_numbers(t, function, args, kwargs)) is not NotImplemented:
+        return number
     if (root := root_of_number(t, function, args, kwargs)) is not NotImplemented:
         return root
     values = [_plain(t, a) for a in args]

@@ -21,8 +21,8 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.arrays import is_array
-from pliant.capture.numbers.number_domains import within_domain
-from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, shown_number
+from pliant.capture.numbers.number_domains import floor_quotient, within_domain
+from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
 from pliant.capture.numbers.varying_text import Text, join, text_of, text_of_tensor
 from pliant.capture.protocols import operators, spelled_out, subscripts
 from pliant.capture.protocols.attributes import bring_class
@@ -360,6 +360,8 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     method = operators.python_method(t, value, "__round__")
     if method is not None:
         return t.call(method, (value, *digits), {})
+    if digits in ([], [None]) and (whole := rounded_number(value)) is not None:
+        value = whole
     if is_symbolic(value) and digits in ([], [None]):
         return t.native(round, *within_domain(t, "round", value))
     if varying(value) is float and type(digits[0]) is int:
@@ -414,6 +416,8 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if any(map(is_fake, args)):
         names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
+    if (quotient := floor_quotient(*args)) is not None:
+        return quotient, operators.binary(t, "%", *args)
     args = within_domain(t, "//", *args)
     if has_symbols(args) and all(map(_is_any_number, args)):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)

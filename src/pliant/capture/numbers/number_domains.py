@@ -92,6 +92,27 @@ def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
     return numbers if inside else tuple(map(concrete, operands))
 
 
+def floor_quotient(a: Any, b: Any) -> Any:
+    """a // b of floats that are known now, as Python and NumPy compute it: from the remainder; None where that may be another
+    number, or the sign of a zero is not told."""
+    if not all(map(is_number, (a, b))) or not _of_floats(a, b) or any(map(is_unbacked, (a, b))) or varying(a) is varying(b) is None:
+        return None
+    a, b = (1.0 * one if plain_class(one) is float else _exact_float(one) for one in (a, b))
+    if a is None or b is None or not bool(a != 0) or not bool(b != 0):
+        return None
+    if not all(map(bool, _between(a / b, _EXACT_QUOTIENT))):
+        return None
+    return 1.0 * round((a - a % b) / b)
+
+
+def _exact_float(number: Any) -> Any:
+    """An integer as a float, if it is one that is known and none is lost."""
+    return float(number) if type(number) is int and abs(number) <= 2**53 else None
+
+
+_EXACT_QUOTIENT = 2.0**50
+
+
 def _number(value: Any) -> Any:
     """0 or 1 for a symbolic truth: a bool is an int."""
     if varying(value) is not bool:

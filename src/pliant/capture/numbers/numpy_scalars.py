@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.numbers.number_domains import floor_quotient
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
-from pliant.capture.value_kinds import concrete, is_numpy_scalar, plain_class, varying
+from pliant.capture.value_kinds import concrete, is_numpy_scalar, is_symbolic, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
@@ -103,6 +104,62 @@ def of_integers(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     return _in_graph(t, number, "int64")
 
 
+def of_numbers(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """NumPy's function of numbers that vary where Python has it to the last digit; NotImplemented for others."""
+    name = getattr(function, "__name__", "")
+    rule = _AS_PYTHON.get(name) if function is getattr(sys.modules.get("numpy"), name, None) else None
+    if rule is None or kwargs or not any(is_symbolic(plain_number(a)) for a in args):
+        return NotImplemented
+    operands = [_operand(a, None) for a in args]
+    if {kind for kind, _ in operands} == {int, float}:
+        operands = [_as_float(*one) for one in operands]
+    kinds = {kind for kind, _ in operands}
+    if len(kinds) != 1 or None in kinds or any(is_unbacked(number) for _, number in operands):
+        return NotImplemented
+    found = rule(t, *(number for _, number in operands)) if rule.__code__.co_argcount == len(args) + 1 else None
+    return NotImplemented if found is None else _in_graph(t, found, "float64" if kinds == {float} else "int64")
+
+
+def _rounded(function: Any, t: Tracer, number: Any) -> Any:
+    """A float that is rounded to a whole one, where that is not a zero, whose sign would be told."""
+    if plain_class(number) is not float or not concrete(number < 2.0**53) or not concrete(number > -(2.0**53)):
+        return None
+    whole = t.call(function, (number,), {})
+    return t.call(float, (whole,), {}) if concrete(whole != 0) or concrete(number > 0) else None
+
+
+def _sign(t: Tracer, number: Any) -> Any:
+    above = concrete(number > 0)
+    return plain_class(number)(above or -int(concrete(number < 0)))
+
+
+_AS_PYTHON: dict[str, Callable[..., Any]] = {
+    "maximum": lambda t, a, b: t.call(max, (a, b), {}),
+    "minimum": lambda t, a, b: t.call(min, (a, b), {}),
+    "clip": lambda t, a, low, high: t.call(min, (t.call(max, (a, low), {}), high), {}),
+    **dict.fromkeys(("absolute", "abs"), lambda t, a: t.call(abs, (a,), {})),
+    "floor": lambda t, a: _rounded(math.floor, t, a),
+    "ceil": lambda t, a: _rounded(math.ceil, t, a),
+    "trunc": lambda t, a: _rounded(math.trunc, t, a),
+    "rint": lambda t, a: _rounded(round, t, a),
+    "sign": _sign,
+}
+
+
+def scalar_of(t: Tracer, cls: type, args: tuple[Any, ...]) -> Any:
+    """numpy.int64(number) or numpy.float64 of a number that varies; NotImplemented for others."""
+    kind = {"int64": int, "float64": float}.get(cls.__name__)
+    if kind is None or len(args) != 1 or varying(args[0]) is not kind or is_unbacked(args[0]):
+        return NotImplemented
+    return _in_graph(t, args[0], cls.__name__)
+
+
+def rounded_number(value: Any) -> Any:
+    """What `round` gives the integer of that is next to a scalar; None for other values."""
+    kind, number = _operand(value, None) if is_scalar(value) else (None, None)
+    return number if kind is not None else None
+
+
 def root_of_number(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """numpy.sqrt of a number that varies, as of a size: rounded as `math.sqrt` rounds; NotImplemented for others."""
     if getattr(function, "__name__", "") != "sqrt" or type(function).__module__ != "numpy" or kwargs or len(args) != 1:
@@ -133,7 +190,7 @@ def shown_number(scalar: Any) -> Any:
 
 
 # ---- operators
-_DIRECT = "add sub mul neg pos abs eq ne lt le gt ge floordiv mod truediv".split()
+_DIRECT = "pow add sub mul neg pos abs eq ne lt le gt ge floordiv mod truediv".split()
 _REFLECTED = "add sub mul floordiv mod truediv".split()
 _EXACT: dict[str, Callable[..., Any]] = {f"__{name}__": getattr(operator, name) for name in _DIRECT}
 _EXACT |= {f"__r{name}__": (lambda a, b, name=name: getattr(operator, name)(b, a)) for name in _REFLECTED}
@@ -141,7 +198,7 @@ _OTHER_WIDTHS = dict.fromkeys(("__eq__", "__ne__", "__lt__", "__le__", "__gt__",
 _OTHER_WIDTHS |= dict.fromkeys(("__neg__", "__pos__", "__abs__"), "float")
 _DIVISIONS = frozenset(("__floordiv__", "__mod__", "__divmod__", "__rfloordiv__", "__rmod__", "__rdivmod__"))
 _TEXTS = frozenset(("__repr__", "__str__", "__format__", "__hash__", "__round__"))
-_BY_NUMPY = frozenset(("__pow__", "__rpow__", "__lshift__", "__rlshift__", "__rshift__", "__rrshift__"))
+_BY_NUMPY = frozenset(("__rpow__", "__lshift__", "__rlshift__", "__rshift__", "__rrshift__"))
 
 
 def are_scalars(args: tuple[Any, ...]) -> bool:
@@ -159,7 +216,7 @@ def by_numpy(name: str, args: tuple[Any, ...]) -> bool:
     """Whether NumPy itself is to do the operation: tensors do it otherwise, or fail where NumPy warns."""
     if name in _TEXTS or not are_scalars(args):
         return name in _TEXTS
-    return name in _BY_NUMPY or name in _DIVISIONS and number_of(name, args) is None
+    return name in _BY_NUMPY or name in (*_DIVISIONS, "__pow__") and number_of(name, args) is None
 
 
 def of_one_type(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -180,15 +237,28 @@ def number_of(name: str, args: tuple[Any, ...]) -> Any:
     if function is None or len(kinds) != 1 or None in kinds:
         return None
     values = [number for _, number in numbers]
-    divides = name.strip("_").removeprefix("r") in ("floordiv", "mod", "truediv")
-    quotient = name.endswith("truediv__")
-    if divides and (kinds == {float}) is not quotient or quotient and any(map(is_unbacked, values)):
+    operation = name.strip("_").removeprefix("r")
+    if operation == "pow" and not (kinds == {int} and type(values[1]) is int and 0 <= values[1] <= 62):
         return None
-    if divides and not concrete(values[0 if name.startswith("__r") else 1] != 0):
-        return None
+    if operation in _QUOTIENTS:
+        if any(map(is_unbacked, values)) and operation == "truediv" or operation == "truediv" and kinds == {int}:
+            return None
+        if not concrete(values[0 if name.startswith("__r") else 1] != 0):
+            return None
+        if kinds == {float} and operation != "truediv":
+            return _of_remainder(operation, *(reversed(values) if name.startswith("__r") else values))
     found = function(*values)
     fits = plain_class(found) is not int or concrete(found >= -(2**63)) and concrete(found < 2**63)
     return found if fits else None
+
+
+def _of_remainder(operation: str, a: Any, b: Any) -> Any:
+    """a // b, or a % b, of floats."""
+    quotient = floor_quotient(a, b)
+    return a % b if quotient is not None and operation == "mod" else quotient
+
+
+_QUOTIENTS = frozenset(("floordiv", "mod", "truediv"))
 
 
 def _as_float(kind: Any, number: Any) -> tuple[Any, Any]:

@@ -51,6 +51,7 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import AttributeSource, TypeSource, held
@@ -104,7 +105,28 @@ def _tell_what_was_asked(t: Tracer, error: Any, obj: Any, name: str) -> None:
 
 def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
     """Of what varies: torch's classes lack much of what Python's have."""
-    return bring_class(t, obj) if name == "__class__" else _native(t, concrete(obj), name)
+    if name == "__class__":
+        return bring_class(t, obj)
+    if name in _LIKE_OTHERS and not is_unbacked(obj):
+        return _native(t, _LIKE_OTHERS[name](obj), name)
+    return _native(t, concrete(obj), name)
+
+
+def _of_as_many_bits(number: Any) -> Any:
+    """A number with the bits of this one, under a guard on how many these are."""
+    if varying(number) is not int:
+        return concrete(number)
+    bits = number.node.require_hint().bit_length()
+    return 2**bits - 1 if concrete(number >= 2**bits >> 1) and concrete(number < 2**bits) else concrete(number)
+
+
+def _as_whole(number: Any) -> Any:
+    """A float that is an integer where this one is."""
+    return float(concrete(number % 1.0 == 0.0)) or 0.5 if varying(number) is float else concrete(number)
+
+
+# Methods whose answer is that of other numbers, too.
+_LIKE_OTHERS = {"bit_length": _of_as_many_bits, "is_integer": _as_whole}
 
 
 def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:

@@ -20,7 +20,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, is_array
-from pliant.capture.numbers.number_domains import within_domain
+from pliant.capture.numbers.number_domains import floor_quotient, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.whole_containers import base_in_c
@@ -121,6 +121,8 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             right = concrete(right)
         if plain in _OF_TRUTHS and _TRUTH_TYPES.issuperset((cls, other)):
             return t.native(_OF_TRUTHS[plain], left, right)
+        if plain == "//" and (quotient := floor_quotient(left, right)) is not None:
+            return quotient
         return t.native(function, *within_domain(t, plain, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
     if inplace and (method := python_method(t, left, f"__i{name}__")) is not None:
@@ -302,6 +304,8 @@ def _contains(t: Tracer, container: Any, item: Any) -> Any:
 
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
+    if is_symbolic(item) and type(items) in (list, tuple) and _TOLD_APART.issuperset(map(type, items)):
+        return _has_number(t, items, item)
     in_c = type(items) in (list, tuple) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
     return bool(t.native(operator.contains, items, item)) if in_c else items
 
@@ -309,6 +313,7 @@ def _among_items(t: Tracer, container: Any, item: Any) -> Any:
 _COMPARED_IN_C = frozenset((int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device))
 
 
+_TOLD_APART = frozenset((int, float, bool, str, bytes, type(None)))  # from a number, by what they are
 _FEW_KEYS = 32
 
 
@@ -361,6 +366,14 @@ def _has_number(t: Tracer, container: Any, item: Any) -> bool:
     keys = t.world.keys_of(container) if outside else t.sequence(container)
     numbers = [key for key in keys if isinstance(key, (int, float))]
     return any(bool(concrete(truth(t, compare(t, "==", key, item)))) for key in numbers)
+
+
+def lacks_number(t: Tracer, mapping: Any, key: Any) -> bool:
+    """Whether the key is a number that varies, and differs from each key of the dict."""
+    if not is_symbolic(key) or len(mapping) > _FEW_KEYS:
+        return False
+    refuse_many(t, mapping, key)
+    return not _has_number(t, mapping, key)
 
 
 # ---- truth

@@ -1,0 +1,94 @@
+"""Numbers that vary are one graph for all values, or one for a range of them: what NumPy and Python compute of them is the same."""
+
+import math
+
+import pytest
+import torch
+
+import pliant
+
+np = pytest.importorskip("numpy")
+
+INTS = [5, 7, 9, 11, 14, 20]
+FLOATS = [5.5, 7.1, 9.2, 11.3, 14.6, 20.5]
+SIGNED = [5.5, -7.1, 9.0, -11.3, 0.25, -20.5]
+NUMPY_INTS = [np.int64(n) for n in INTS]
+NUMPY_FLOATS = [np.float64(n) for n in SIGNED]
+
+# The values, the function, and how many graphs: one for the first value, one for the rest, and more where it branches.
+CASES = {
+    "float-floordiv": (SIGNED, lambda s: s // 2, 2),
+    "float-floordiv-float": (SIGNED, lambda s: s // 0.3, 2),
+    "float-floordiv-negative": (SIGNED, lambda s: s // -0.7, 2),
+    "float-divided": (SIGNED, lambda s: 3.5 // s, 2),
+    "float-divmod": (SIGNED, lambda s: sum(divmod(s, 0.7)), 2),
+    "float-is-integer": (FLOATS, lambda s: s.is_integer(), 2),
+    "int-bit-length": ([5, 7, 4, 6, 5, 7], lambda s: s.bit_length(), 2),
+    "numpy-int-floordiv": (NUMPY_INTS, lambda s: s // 2, 2),
+    "numpy-int-power": (NUMPY_INTS, lambda s: s**2, 2),
+    "numpy-int-round": (NUMPY_INTS, round, 2),
+    "numpy-float-floordiv": (NUMPY_FLOATS, lambda s: s // 2, 2),
+    "numpy-float-mod": (NUMPY_FLOATS, lambda s: s % 0.7, 2),
+    "numpy-float-round": (NUMPY_FLOATS, round, 2),
+    "numpy-maximum": (FLOATS, lambda s: np.maximum(s, 4), 2),
+    "numpy-maximum-both": (INTS, lambda s: float(np.maximum(s, 10)), 3),
+    "numpy-minimum": (NUMPY_INTS, lambda s: np.minimum(s, 40), 2),
+    "numpy-clip": (INTS, lambda s: float(np.clip(s, 4, 100)), 2),
+    "numpy-abs": (SIGNED, lambda s: float(np.abs(s)), 3),
+    "numpy-floor": (SIGNED, lambda s: float(np.floor(s)), 3),
+    "numpy-ceil": (SIGNED, lambda s: float(np.ceil(s)), 3),
+    "numpy-sign": (SIGNED, lambda s: float(np.sign(s)), 3),
+    "numpy-int64": (INTS, lambda s: int(np.int64(s)) + 1, 2),
+    "numpy-float64": (FLOATS, lambda s: float(np.float64(s) + 1), 2),
+    "get": (INTS, lambda s: {3: 1}.get(s, 0) + 1, 2),
+    "get-itself": (INTS, lambda s: {3: 1, 64: 2}.get(s, s), 2),
+    "get-none": (INTS, lambda s: 1 if {"a": 1}.get(s) is None else 2, 2),
+    "get-found": ([5, 3, 7, 3, 9, 11], lambda s: {3: 1}.get(s, 0) + 1, 3),
+    "in-a-tuple": (INTS, lambda s: 2 if s in (3, 4) else 1, 2),
+    "in-a-list": ([5, 3, 7, 4, 9, 3], lambda s: 2 if s in [3, 4] else 1, 4),
+    "in-mixed": (INTS, lambda s: 2 if s in (None, "a", 3.0) else 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_number_that_varies(name):
+    values, compute, graphs = CASES[name]
+
+    def f(x, s):
+        return x * compute(s), compute(s)
+
+    pliant.reset()
+    compiled, x = pliant.compile(f), torch.ones(4, dtype=torch.float64)
+    for value in values:
+        (y, number), (expected, told) = compiled(x, value), f(x, value)
+        assert type(number) is type(told)
+        assert number == told
+        assert math.copysign(1, number) == math.copysign(1, told)
+        assert torch.equal(y, expected)
+    assert pliant.stats()["graphs"] <= graphs
+    assert not pliant.stats()["graph_breaks"]
+
+
+@pytest.mark.parametrize("divide", [lambda a, b: a // b, lambda a, b: sum(divmod(a, b))])
+def test_quotients_of_floats_are_pythons(divide):
+    def f(x, a, b):
+        return x + 1, divide(a, b)
+
+    compiled, x = pliant.compile(f), torch.ones(1)
+    pairs = [(1.0, 0.1), (6.0, 0.1), (-1e-300, 5.0), (0.0, -5.0), (-0.0, 5.0), (1e300, 1e-10), (7.0, -0.0625), (1e17, 3.0)]
+    for a, b in pairs * 2:
+        found, expected = compiled(x, a, b)[1], divide(a, b)
+        assert (found, math.copysign(1, found)) == (expected, math.copysign(1, expected)), (a, b)
+
+
+def test_an_item_at_a_size_makes_few_graphs():
+    def f(x, items):
+        return x * items[len(items) // 2]
+
+    pliant.reset()
+    compiled, x = pliant.compile(f), torch.ones(2)
+    for count in range(3, 30, 2):
+        items = [float(n) for n in range(count)]
+        assert torch.equal(compiled(x, items), f(x, items))
+    assert not pliant.stats()["recompile_limits"]
+    assert not pliant.stats()["fallbacks"]
