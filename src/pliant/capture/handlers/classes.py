@@ -126,6 +126,7 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if method is not None:
         return t.call(method, (value,), {})
     if is_fake(value):
+        loops.refuse_varying_rows(t.frames[-1], value)
         return t.native(reversed, t.sequence(value))
     if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
@@ -287,22 +288,21 @@ CLASSES |= {
         (DisableTorchDispatch, DisableFuncTorch), lambda t, cls, args, kwargs: contextlib.nullcontext()
     ),
     torch.autograd.profiler.record_function: _construct_profiler_range,
-    list: _construct_list,
-    **dict.fromkeys((tuple, collections.deque), _made_of(_items, rest=_fixed, iterable=_items)),
+    list: _of_rows(_construct_list),
+    tuple: _of_rows(_made_of(_items, rest=_fixed, iterable=_items)),
+    collections.deque: _made_of(_items, rest=_fixed, iterable=_items),
     **dict.fromkeys((set, frozenset), _made_of(iteration.hashables)),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
     zip: _of_rows(_made_of(rest=_items, strict=_number)),
     enumerate: _of_rows(_made_of(_items, iterable=_items)),
     **dict.fromkeys(
-        (
-            itertools.chain, itertools.cycle, itertools.product, itertools.zip_longest, itertools.compress,
-            itertools.pairwise,
-        ),
+        (itertools.cycle, itertools.product, itertools.zip_longest, itertools.compress),
         _made_of(rest=_items, repeat=_number, fillvalue=_as_it_is),
     ),
+    **dict.fromkeys((itertools.chain, itertools.pairwise), _of_rows(_made_of(rest=_items))),
+    itertools.islice: _of_rows(_made_of(_items)),
     **dict.fromkeys(
-        (itertools.islice, itertools.combinations, itertools.combinations_with_replacement),
-        _made_of(_items, iterable=_items),
+        (itertools.combinations, itertools.combinations_with_replacement), _made_of(_items, iterable=_items)
     ),
     itertools.permutations: _made_of(_items, rest=_fixed, iterable=_items),
     itertools.count: _made_of(rest=_fixed),

@@ -19,7 +19,7 @@ from pliant.capture.iterators.carried import own_items
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import operators, subscripts
 from pliant.capture.protocols.iteration import hashables
-from pliant.capture.protocols.keys_of_sizes import asked_key
+from pliant.capture.protocols.keys_of_sizes import asked_key, made_key
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, concrete
 from pliant.guards.kinds import MISSING
@@ -106,7 +106,7 @@ def _number(t: Tracer, value: Any) -> Any:
 
 
 def _key(t: Tracer, value: Any) -> Any:
-    return t.hashable(value)
+    return made_key(t, value)
 
 
 def _items(t: Tracer, value: Any) -> Any:

@@ -15,6 +15,7 @@ from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.iteration import hashables, is_driven
+from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import misused
 
@@ -27,7 +28,7 @@ ROWS.on_operands(
         "BUILD_TUPLE": lambda t, op, *items: items,
         "BUILD_LIST": lambda t, op, *items: list(items),
         "BUILD_SET": lambda t, op, *items: t.native(set, [*map(t.hashable, items)]),
-        "BUILD_MAP": lambda t, op, *items: t.native(dict, [*zip(map(t.hashable, items[::2]), items[1::2])]),
+        "BUILD_MAP": lambda t, op, *items: t.native(dict, [*zip([made_key(t, k) for k in items[::2]], items[1::2])]),
         "BUILD_CONST_KEY_MAP": lambda t, op, *items: dict(zip(items[-1], items[:-1])),
         "BUILD_STRING": lambda t, op, *items: join("", items),
         "BUILD_SLICE": lambda t, op, *parts: slice(*parts),
@@ -67,7 +68,7 @@ def map_add(t: Tracer, op: Op, key: Any, value: Any) -> None:
     if t.world.needs_guards(target):
         t.world.dict_set(target, t.hashable(key), value)
     else:
-        t.native(_target(t, op).__setitem__, t.hashable(key), value)
+        t.native(_target(t, op).__setitem__, made_key(t, key), value)
 
 
 def _taken(t: Tracer, value: Any, polyfill: Any = spelled_out.all_items, *more: Any) -> Any:

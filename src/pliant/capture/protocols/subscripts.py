@@ -19,7 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.arrays import key_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
-from pliant.capture.protocols.keys_of_sizes import asked_key, refuse_many
+from pliant.capture.protocols.keys_of_sizes import asked_key, made_key, refuse_many
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
@@ -143,7 +143,7 @@ def known_items(t: Tracer, value: Any) -> Any:
 def _plain_dict_item(t: Tracer, container: Any, key: Any) -> Any:
     if t.world.needs_guards(container):
         return dict_item(t, container, key)
-    return t.native(operator.getitem, container, t.hashable(key))
+    return t.native(operator.getitem, container, made_key(t, key))
 
 
 def _class_item(t: Tracer, cls: type, key: Any) -> Any:
