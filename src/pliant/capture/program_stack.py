@@ -116,9 +116,19 @@ def called_from(
 def through_modules(counts: tuple[int, ...], call: Callable[[], Any]) -> Callable[[], Any]:
     """The call, made from PyTorch's frames of calls of modules: of each so many, the outer ones."""
     for count in counts:
-        for code, offset in module_calls()[-count:]:
-            call = functools.partial(called_from, code, offset, vars(nn_module), call)
+        for function in _module_frames()[-count:]:
+            call = functools.partial(function, call, (), _NOTHING)
     return call
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+@functools.cache
+def _module_frames() -> tuple[types.FunctionType, ...]:
+    """Functions that call another from where PyTorch's call of a module does, from the inside out."""
+    calls = ((_calling(code, line_at(code, offset), id(code)), vars(nn_module)) for code, offset in module_calls())
+    return tuple(types.FunctionType(code, namespace) for code, namespace in calls)
 
 
 def _call(function: Any, args: Any, kwargs: Any) -> Any:
