@@ -16,7 +16,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Args, Kwargs, Rows
+from pliant.capture.handlers.table import Rows
 from pliant.capture.program_stack import LOOKS, places
 from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.frames import (
@@ -30,6 +30,7 @@ from pliant.capture.protocols.frames import (
     stack,
 )
 from pliant.capture.protocols.tail_calls import TailCall
+from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.value_kinds import concrete
 
 if TYPE_CHECKING:
