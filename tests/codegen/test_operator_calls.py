@@ -1,0 +1,56 @@
+"""What a wrapper calls for operators: the quickest callable that does the work, and no buffer that the operator makes itself."""
+
+import pytest
+import torch
+
+import pliant
+from pliant.debug import events
+
+CASES = {
+    "a product": (lambda x, w: x.mm(w.t()), ["= mm_out(arg0, arg1.mT)"]),
+    "with a bias": (lambda x, w: torch.addmm(w[0], x, w.t()), ["= addmm_out(", "arg1.mT)"]),
+    "a part of an input": (
+        lambda x, w: x[:, 1:].mm(w[:, 1:].t()),
+        ["arg0.as_strided((4, 15,), (16, 1,), arg0.storage_offset() + 1)", "arg1.storage_offset() + 1)"],
+    ),
+    "as it lies": (lambda x, w: x.mm(w.view(8, 32)[:, :16].t()), ["arg1.as_strided((16, 8,), (1, 32,))"]),
+    "batches": (lambda x, w: torch.bmm(x[None], w.t()[None]), ["= bmm_out("]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products_make_their_results_themselves(name):
+    function, parts = CASES[name]
+    x, w = torch.randn(4, 16), torch.randn(16, 16)
+    with events.collect("output_code") as seen:
+        found = pliant.compile(function, dynamic=False)(x, w)
+    text = str(seen[0].fields["text"])
+    text = text[text.index("def call") :]
+    assert all(part in text for part in parts), text
+    assert "empty" not in text and "out=" not in text, text
+    torch.testing.assert_close(found, function(x, w))
+    assert found.stride() == function(x, w).stride()
+
+
+def test_inputs_that_begin_behind_their_memory_are_read_from_there():
+    x, w = torch.randn(65)[1:].view(4, 16), torch.randn(257)[1:].view(16, 16)
+    for function, _ in CASES.values():
+        torch.testing.assert_close(pliant.compile(function, dynamic=False)(x, w), function(x, w))
+
+
+def test_a_product_in_memory_that_is_free_again_writes_there():
+    """It has a buffer: no more memory is in use at once than planned."""
+
+    def chain(x, w):
+        return torch.mm(torch.mm(torch.mm(x, w), w), w)
+
+    x, w = torch.randn(16, 16), torch.randn(16, 16)
+    torch.testing.assert_close(pliant.compile(chain)(x, w), chain(x, w))
+
+
+def test_convolutions_are_called_by_their_function():
+    x, w = torch.randn(1, 4, 8, 8), torch.randn(4, 4, 3, 3)
+    with events.collect("output_code") as seen:
+        found = pliant.compile(lambda x, w: torch.conv2d(x, w))(x, w)
+    assert "convolution_default(" in str(seen[0].fields["text"])
+    torch.testing.assert_close(found, torch.conv2d(x, w))
