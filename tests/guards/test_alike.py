@@ -6,6 +6,7 @@ import torch
 import pliant
 from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.guards import native_watch, tensor_words
+from pliant.guards.alike import KnownTensors
 
 native = pytest.importorskip("pliant.compiler") and pytest.mark.skipif(
     not native_watch.available(), reason="no native check on this interpreter or without a C compiler"
@@ -37,3 +38,60 @@ def test_other_objects_are_not(other):
     compiled = pliant.compile(lambda x: x, backend="eager")
     compiled(torch.zeros(3, 5))
     assert not dispatcher_of(compiled).hot.__globals__["alike"]((other,))
+
+
+def _trained(kind):
+    """A tensor of that kind, all of one layout."""
+    leaf = torch.zeros(3, 5, requires_grad=True)
+    made = {
+        "leaf": lambda: leaf,
+        "parameter": lambda: torch.nn.Parameter(torch.zeros(3, 5)),
+        "result": lambda: leaf * 2,
+        "second result": lambda: torch.zeros(2, 3, 5, requires_grad=True).unbind()[1],
+        "view": lambda: torch.zeros(15, requires_grad=True).view(3, 5),
+        "written": lambda: torch.zeros(3, 5).mul_(leaf),
+        "without": lambda: torch.zeros(3, 5),
+        "detached": lambda: leaf.detach(),
+        "detached in place": lambda: (leaf * 2).detach_(),
+        "no longer": lambda: torch.zeros(3, 5, requires_grad=True).requires_grad_(False),
+        "asked of a result": lambda: (leaf * 2).requires_grad_(),
+    }
+    return made[kind]()
+
+
+KINDS = ("leaf", "parameter", "result", "second result", "view", "written", "without", "detached", "detached in place",
+         "no longer", "asked of a result")  # fmt: skip
+
+
+@native
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_requires_grad_is_known_by_that_and_by_being_a_leaf(kind):
+    """Others are never taken for it, and it is known again."""
+    compiled = pliant.compile(lambda x: x * 2, backend="eager")
+    one = _trained(kind)
+    compiled(one)
+    alike = dispatcher_of(compiled).hot.__globals__["alike"]
+    assert alike((one,)) and alike((_trained(kind),))
+    for other in map(_trained, KINDS):
+        same = type(other) is type(one) and (other.requires_grad, other.is_leaf) == (one.requires_grad, one.is_leaf)
+        assert same or not alike((other,))
+
+
+@native
+def test_a_leaf_with_a_gradient_and_hooks_is_known():
+    compiled = pliant.compile(lambda x: x * 2, backend="eager")
+    leaf = _trained("leaf")
+    compiled(leaf).sum().backward()
+    alike = dispatcher_of(compiled).hot.__globals__["alike"]
+    leaf.register_hook(lambda gradient: None)
+    assert leaf.grad is not None and alike((leaf,))
+
+
+@native
+def test_tensors_that_passed_are_known_outside_of_guards():
+    known = KnownTensors()
+    one = torch.zeros(3, 5)
+    assert not known.known((one,))
+    known.learn((one,))
+    assert known.known((torch.ones(3, 5),)) and not known.known((torch.ones(5, 3).t(),)) and not known.known((None,))
+    assert not known.known((torch.ones(3, 5)._neg_view(),))

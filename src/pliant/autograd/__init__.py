@@ -4,7 +4,7 @@ Tracing:              joint, run_module, functionalize (views and writes become 
                       pooling, expand, segments (programs that must be cut), history, repeats and repeated (equal parts),
                       copies_in_doubt (copies that are views at some sizes).
 Splitting:            partition/.
-Running:              runtime and training compile; calls, around, trained, function, tangent_layouts, result_hooks, outputs and places run, also what is
-                      found on disk, and load no compiler; aliasing (what the caller gets, related as in eager),
+Running:              runtime and training compile; calls, around, trained, function, tangent_layouts, result_hooks, leaf_hooks, outputs and
+                      places run, also what is found on disk, and load no compiler; aliasing (what the caller gets, related as in eager),
                       higher_order, kept_inputs, wanted (whether a gradient is needed), refused (whether it is an error).
 """

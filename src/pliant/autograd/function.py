@@ -18,13 +18,15 @@ import torch
 from pliant import torch_adapter
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
+from pliant.autograd.leaf_hooks import spare_hooks_of_leaf
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.refused import FREED, Refused
-from pliant.autograd.result_hooks import Spared, hooks_on_results
+from pliant.autograd.result_hooks import hooks_on_results
 from pliant.autograd.tangent_layouts import LAYOUTS, Layout, laid_out, layout_of_tangent, lies_as_traced
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
+from pliant.guards.alike import KnownTensors
 from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction, without_base, without_bases
 
@@ -124,6 +126,7 @@ class Halves:
         self.nothing_left, self.frees_all = _nothing_left(facts), all(facts.sharing)
         self.never_ordinary = self.nothing_left is None or self.refused is not None
         self.given_tangents = _picker(facts.tangents)
+        self.laid_out = KnownTensors()
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         kept = self.kept
@@ -188,7 +191,15 @@ class Halves:
             return False
         if _count_dispatch_modes() or _engine_keeps_graph():
             return False
-        return all(map(lies_as_traced, tangents, ctx.layouts if self.layouts_vary else self.layouts))
+        if self.layouts_vary:
+            return all(map(lies_as_traced, tangents, ctx.layouts))
+        laid_out = self.laid_out
+        if not laid_out.known(tangents):
+            layouts: list[Any] = self.layouts
+            if not all(map(lies_as_traced, tangents, layouts)):
+                return False
+            laid_out.learn(tangents)
+        return True
 
     def _freed(self, ctx: Any) -> Any:
         """What was saved, which nobody has after this."""
@@ -312,7 +323,7 @@ class Halves:
         """Which of the gradients no given tangent leads to."""
         found = frozenset(number for number, bits in enumerate(self.reached) if not bits & asked)
         for number in found:
-            _spare_hooks(ctx.next_functions[self.ordinal[self.wanted[number]]][0])
+            spare_hooks_of_leaf(ctx.next_functions[self.ordinal[self.wanted[number]]][0])
         return found
 
     def _needed(self, ctx: Any, unreached: frozenset[int]) -> tuple[int, ...]:
@@ -447,46 +458,6 @@ class Backwards(Protocol):
 def _unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:
     _check_versions([(lambda: tensor, expected, -1)], -1)
     return tensor
-
-
-class _SparedAfter:
-    """A hook on a parameter whose gradient was added to, which is not called if it was not."""
-
-    def __init__(self, hook: Callable[[Any], Any], parameter: torch.Tensor) -> None:
-        self.hook, self.before = hook, self.state(parameter)
-
-    @staticmethod
-    def state(parameter: torch.Tensor) -> Any:
-        return parameter.grad, None if parameter.grad is None else version(parameter.grad)
-
-    def __call__(self, parameter: torch.Tensor) -> None:
-        grad, count = self.before
-        now, found = self.state(parameter)
-        if now is not grad or found != count:
-            self.hook(parameter)
-
-
-def _spare_hooks(function: Any) -> None:
-    """Until the end of this backward pass the leaf's hooks are not called without a gradient: eager would not get there."""
-    while function is not None and not hasattr(function, "variable") and len(function.next_functions) == 1:
-        function = function.next_functions[0][0]
-    leaf: Any = getattr(function, "variable", None)
-    _replace_for_now(getattr(leaf, "_backward_hooks", None), Spared)
-    _replace_for_now(getattr(leaf, "_post_accumulate_grad_hooks", None), lambda hook: _SparedAfter(hook, leaf))
-
-
-def _replace_for_now(hooks: dict[int, Any] | None, by: Callable[[Any], Any]) -> None:
-    """Replace hooks until the end of this backward pass."""
-    if not hooks:
-        return
-    before = dict(hooks)
-    made = {key: by(hook) for key, hook in before.items()}
-    hooks.update(made)
-
-    def restore() -> None:
-        hooks.update({key: before[key] for key, one in made.items() if hooks.get(key) is one})
-
-    torch_adapter.after_backward(restore)
 
 
 def _check_versions(watched: Any, asked: int) -> None:

@@ -2,7 +2,8 @@
 
 In:     the statements of an entry's check, and which variables hold what they read.
 Out:    `arguments`, `others`: the statements, those of tensors in blocks that run only if a native function does not
-        know the tensors; `define`: the names that blocks use. `Learner` makes the function from tensors that passed.
+        know the tensors; `define`: the names that blocks use. `Learner` makes the function from tensors that passed;
+        `KnownTensors` the same outside of such checks.
 Holds:  tensors are known if all words that describe a tensor are equal to those of one that passed (`tensor_words`).
         Others are checked by the statements themselves; which of the two ran makes no difference.
 """
@@ -10,7 +11,7 @@ Holds:  tensors are known if all words that describe a tensor are equal to those
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pliant.guards import native_watch
@@ -75,7 +76,7 @@ def _describable(guard: Guard | None) -> bool:
         return False
     facts = guard.expected
     open_ = None in facts.sizes or facts.strides is None or None in facts.strides
-    return not open_ and not facts.requires_grad and facts.dispatch_keys is None
+    return not open_ and facts.dispatch_keys is None
 
 
 def never(args: tuple[Any, ...]) -> bool:
@@ -96,12 +97,34 @@ class Learner:
         if not self._left:
             return
         self._left -= 1
-        known = description() if native_watch.available() else None
-        if known is None:
-            self._left = 0
-        elif all(known.describes(args[i]) and not known.record_of(args[i])[0] for i in self._indexes):
+        found = _like(args, self._indexes)
+        if found is not None:
             check: Any = self._check()
-            check.__globals__[self._name] = native_alike(known, {i: args[i] for i in self._indexes})
+            check.__globals__[self._name] = found
+
+
+class KnownTensors:
+    """Tensors that passed a test. `known`: whether those of a tuple are like them."""
+
+    __slots__ = ("_left", "known")
+
+    def __init__(self) -> None:
+        self.known: Callable[[tuple[Any, ...]], bool] = never
+        self._left = _ATTEMPTS
+
+    def learn(self, tensors: tuple[Any, ...]) -> None:
+        """These passed."""
+        if self._left:
+            self._left -= 1
+            self.known = _like(tensors, range(len(tensors))) or self.known
+
+
+def _like(args: tuple[Any, ...], indexes: Iterable[int]) -> Callable[[tuple[Any, ...]], bool] | None:
+    """The native function that knows arguments like these; None where there is none."""
+    known = description() if native_watch.available() else None
+    if known is None or not all(known.describes(args[i]) for i in indexes):
+        return None
+    return native_alike(known, {i: args[i] for i in indexes})
 
 
 _ATTEMPTS = 4

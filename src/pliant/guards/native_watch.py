@@ -101,7 +101,8 @@ class Forms:
         if known is None:
             return []
         forms = [one for form in self._places for one in form]
-        return [known.offset, known.autograd, known.requires_grad, len(known.mask), *known.mask, *forms]
+        places = [known.offset, known.autograd, known.requires_grad, known.required, known.history]
+        return [*places, len(known.mask), *known.mask, *forms]
 
     def groups(self, tensors: Iterable[TensorMemory]) -> list[int]:
         """Those of one kind and form after each other: class, word of the record, form, count; then for each where it,
@@ -271,7 +272,11 @@ def native_alike(known: Description, tensors: Mapping[int, torch.Tensor]) -> Cal
     """A builtin function of the arguments: whether those at the indexes are tensors like these."""
     assert available() and _alike_definition is not None
     forms = Forms()
-    rows = [v for index, one in tensors.items() for v in (index, id(type(one)), forms.place(known.of(one)))]
+    rows = [
+        word
+        for index, one in tensors.items()
+        for word in (index, id(type(one)), forms.place(known.of(one)), known.kind_of_record(one))
+    ]
     data = _bytes([id(True), id(False), len(rows), *rows, *forms.table()])
     alike: Callable[[tuple[Any, ...]], bool] = builtin(_alike_definition, (data, [type(t) for t in tensors.values()]))
     return alike

@@ -36,6 +36,8 @@ class _Layout:
     storage: int  # word that points to the memory's record
     autograd: int  # word that points to the autograd record, 0 if there is none
     requires_grad: int  # word of that record
+    required: int  # bits of that word
+    history: int  # word of that record which is 0 in leaves
 
 
 def memory_word(tensor: torch.Tensor) -> tuple[int, int] | None:
@@ -57,13 +59,15 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Where a tensor object refers to its C++ object, the word of its autograd record, the word of requires_grad in that,
-    and the bits of the C++ object's words that are equal exactly in tensors of one dtype, device, sizes, strides, offset
-    and kind (conjugate...)."""
+    """Where a tensor object refers to its C++ object, the word of its autograd record, in that the word of requires_grad
+    with its bits, and the word that only leaves lack; the bits of the C++ object's words that are equal exactly in tensors
+    of one dtype, device, sizes, strides, offset and kind (conjugate...)."""
 
     offset: int
     autograd: int
     requires_grad: int
+    required: int
+    history: int
     mask: Words
 
     def of(self, tensor: torch.Tensor) -> Words:
@@ -73,6 +77,13 @@ class Description:
         """Where its autograd record is, and the word of that which follows requires_grad; zeros without one."""
         record = word(tensor._cdata + WORD * self.autograd)
         return record, word(record + WORD * self.requires_grad) if record else 0
+
+    def kind_of_record(self, tensor: torch.Tensor) -> int:
+        """0 without an autograd record, 1 for a leaf that has one, 2 if it requires grad, 3 for what is no leaf."""
+        record, requires_grad = self.record_of(tensor)
+        if not record:
+            return 0
+        return 3 if word(record + WORD * self.history) else 2 if requires_grad & self.required else 1
 
     def describes(self, tensor: torch.Tensor) -> bool:
         """Whether these words, and those of its record, say all of the tensor: its sizes lie inside the object."""
@@ -97,7 +108,7 @@ def description() -> Description | None:
         place = object_place(alike)
         if place is None:
             return None
-        found = Description(place, layout.autograd, layout.requires_grad, mask)
+        found = Description(place, layout.autograd, layout.requires_grad, layout.required, layout.history, mask)
         usual = found.of(alike[0])
         return found if all(_differs(found, usual, make()) for make in _OTHERS) else None
 
@@ -193,11 +204,12 @@ def _layout() -> _Layout | None:
         if autograd is None:
             return None
         records = [word(probe._cdata + WORD * autograd) for probe in probes]
-        requires_grad = _requires_grad_word(autograd, min(usable(record, _MOST_META_WORDS) for record in records))
+        length = min(usable(record, _MOST_META_WORDS) for record in records)
+        flag, history = _requires_grad_word(autograd, length), _history_word(autograd, length)
         storage = only_word(probes, count, lambda t: (t._cdata, t.untyped_storage()._cdata))
-        if requires_grad is None or storage is None:
+        if flag is None or history is None or storage is None:
             return None
-        return _Layout(_stable_words(count), storage, autograd, requires_grad)
+        return _Layout(_stable_words(count), storage, autograd, *flag, history)
 
 
 def _autograd_word(count: int) -> int | None:
@@ -210,8 +222,8 @@ def _autograd_word(count: int) -> int | None:
     return changed[0] if len(changed) == 1 else None
 
 
-def _requires_grad_word(autograd: int, count: int) -> int | None:
-    """The word of the autograd record that follows requires_grad, there and back."""
+def _requires_grad_word(autograd: int, count: int) -> tuple[int, int] | None:
+    """The word of the autograd record that follows requires_grad, there and back, and the bits that are set by it."""
     t = torch.nn.Parameter(torch.zeros(3, 5))
     record = word(t._cdata + WORD * autograd)
     states = []
@@ -221,7 +233,32 @@ def _requires_grad_word(autograd: int, count: int) -> int | None:
     on, off = states[0], states[1]
     changed = [i for i in range(count) if on[i] != off[i]]
     steady = states[2] == on and states[3] == off
-    return changed[0] if len(changed) == 1 and steady else None
+    if len(changed) != 1 or not steady:
+        return None
+    word_on, word_off = on[changed[0]], off[changed[0]]
+    return (changed[0], word_on ^ word_off) if word_on & word_off == word_off else None
+
+
+def _history_word(autograd: int, count: int) -> int | None:
+    """The word of the autograd record that is 0 in leaves alone: it is where a tensor with a history loses that."""
+    found = set(range(count))
+    with torch.enable_grad():
+        leaf = torch.nn.Parameter(torch.zeros(3, 5))
+        for made in (leaf * 2, leaf.view(15), torch.zeros(3, 5).mul_(leaf), leaf[1]):
+            record = word(made._cdata + WORD * autograd)
+            found &= {i for i, value in enumerate(words(record, count)) if value > 1 << 16}
+        (leaf * 3).sum().backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        made = leaf * 2
+        record = word(made._cdata + WORD * autograd)
+        made.detach_()
+        found &= {i for i, value in enumerate(words(record, count)) if value == 0}
+        leaf.register_hook(lambda gradient: None)  # type: ignore[no-untyped-call]
+        leaves = [leaf, torch.zeros(3, 5, requires_grad=True), leaf.detach().requires_grad_()]
+        leaves += [torch.zeros(15, requires_grad=True).detach().view(3, 5).requires_grad_()]
+    for one in leaves:
+        record = word(one._cdata + WORD * autograd)
+        found &= {i for i, value in enumerate(words(record, count)) if value == 0}
+    return min(found) if found else None
 
 
 def _stable_words(count: int) -> tuple[int, ...]:

@@ -104,6 +104,7 @@ typedef u64 four __attribute__((vector_size(32), aligned(8)));
 struct forms {
     u64 object;                  /* offset of the C++ object in a tensor's Python object */
     u64 autograd, requires_grad; /* word of the autograd record, and of requires_grad in that */
+    u64 required, history;       /* bits of that word which say that it requires grad, word which is 0 in leaves */
     u64 count, words[];          /* of a form, four or more; the mask, then one form after the other */
 };
 
@@ -222,18 +223,23 @@ void *pliant_watch(void *self, void *unused)
     return counted(holds(t) ? t->unchanged : t->changed);
 }
 
-/* Whether arguments are tensors like those of the table, without autograd records.
-   The table: the objects to return (alike, not alike); the length of a list (index in the arguments, class, form); forms. */
+/* Whether arguments are tensors like those of the table.
+   The table: the objects to return (alike, not alike); the length of a list (index in the arguments, class, form, kind);
+   forms. Kinds are 0 without an autograd record, 1 and 2 for leaves with one (2: it requires grad), 3 for others. */
 void *pliant_alike(void *self, void *args)
 {
     const u64 *t = table_of(self), *end = t + 3 + t[2];
     const struct forms *forms = (const struct forms *)end;
-    for (const u64 *p = t + 3; p < end; p += 3) {
+    for (const u64 *p = t + 3; p < end; p += 4) {
         const char *tensor = *(const char **)((const char *)args + 24 + 8 * p[0]);
         if (*(const u64 *)(tensor + 8) != p[1])
             return counted(t[1]);
         const u64 *object = *(const u64 **)(tensor + forms->object);
-        if (!object || object[forms->autograd] || any(differences(object, forms, p[2])))
+        if (!object || any(differences(object, forms, p[2])))
+            return counted(t[1]);
+        const u64 *record = (const u64 *)object[forms->autograd];
+        const u64 kind = !record ? 0 : record[forms->history] ? 3 : record[forms->requires_grad] & forms->required ? 2 : 1;
+        if (kind != p[3])
             return counted(t[1]);
     }
     return counted(t[0]);
