@@ -54,3 +54,29 @@ def test_convolutions_are_called_by_their_function():
         found = pliant.compile(lambda x, w: torch.conv2d(x, w))(x, w)
     assert "convolution_default(" in str(seen[0].fields["text"])
     torch.testing.assert_close(found, torch.conv2d(x, w))
+
+
+def test_results_are_made_in_the_form_in_which_they_are_given():
+    """Kernels go by addresses: what they write needs no view of it."""
+
+    def means(x):
+        return x.mean(-1, keepdim=True), x.sum(0)[None, :, None]
+
+    x = torch.randn(4, 16)
+    with events.collect("output_code") as seen:
+        found = pliant.compile(means, dynamic=False)(x)
+    assert "as_strided" not in str(seen[0].fields["text"])
+    for one, expected in zip(found, means(x), strict=True):
+        torch.testing.assert_close(one, expected)
+        assert one.stride() == expected.stride() and one._base is None
+
+
+def test_what_is_given_in_two_forms_shares_its_memory():
+    def twice(x):
+        total = x.sum(-1)
+        return total, total[:, None], total.view(2, 2)
+
+    x = torch.randn(4, 16)
+    first, second, third = pliant.compile(twice)(x)
+    assert first.data_ptr() == second.data_ptr() == third.data_ptr()
+    torch.testing.assert_close(third, twice(x)[2])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pliant.codegen.native import Entry
+from pliant.codegen.plain_forms import QUICKER, given_as, is_row_major, product, swapped
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_transpose
 from pliant.graph.tensor_spec import TensorSpec
@@ -34,14 +35,6 @@ from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of
 from pliant.wrappers import large_buffers
 from pliant.wrappers.wrapper import FIRST_WRITE, WrapperCode, conform, without_memory
-
-# Products. Their functions do the work of the overloads that write into a buffer with 0.8 us less before the call; what
-# they return themselves has no gaps, and costs another 0.8 us less than a buffer made for it.
-_PRODUCTS: dict[str, Callable[..., Any]] = {
-    name: getattr(torch, name) for name in ("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "addbmm")
-}
-# Functions that call an operator in less time than its overload is called: 4 us less of 10.
-_QUICKER: dict[Any, Callable[..., Any]] = {torch.ops.aten.convolution.default: torch.convolution}
 
 
 @dataclass(slots=True)
@@ -141,6 +134,7 @@ class _Writer:
         self.begun: set[Buffer] = set()  # results of operators that begin where what they were given does
         self.takers = {old: new for new, old in schedule.in_place.items()}
         self.waiting: set[Buffer] = set()  # dead, kept because another buffer will take their memory
+        self.given_as = given_as(program, schedule)
 
     def write(self) -> WrapperCode:
         self._unpack()
@@ -285,12 +279,13 @@ class _Writer:
             if old in self.waiting:
                 self._line(f"del {self.names.buffer(old)}")
             return
-        like = self._like(b)
+        lies = self.given_as.get(b, b)
+        like = self._like(b, lies)
         facts = "" if like else f"dtype={self._dtype(b)}, device={self._device(b)}"
         made = (
             f"empty_like({like})"
             if like
-            else f"empty_strided({self._tuple(b.shape)}, {self._tuple(b.strides)}, {facts})"
+            else f"empty_strided({self._tuple(lies.shape)}, {self._tuple(lies.strides)}, {facts})"
         )
         if self._is_large(b):
             self.bound["in_large_pages"] = large_buffers.in_large_pages
@@ -302,14 +297,14 @@ class _Writer:
 
     def _is_returned(self, step: Step, b: Buffer) -> bool:
         """Whether the step is a product that makes the buffer itself, as memory would be allocated for it."""
-        if not isinstance(step, ExternCall) or step.extern.out_variant is None or _product(step.extern.out_variant) is None:
+        if not isinstance(step, ExternCall) or step.extern.out_variant is None or product(step.extern.out_variant) is None:
             return False
         is_result = len(step.extern.outs) == 1 and step.extern.outs[0] is b
-        return is_result and b not in self.schedule.in_place and not self._is_large(b) and _is_row_major(b)
+        return is_result and b not in self.schedule.in_place and not self._is_large(b) and is_row_major(b)
 
-    def _like(self, b: Buffer) -> str | None:
+    def _like(self, b: Buffer, lies: Buffer | View) -> str | None:
         """The name of a tensor without memory whose `empty_like` is the buffer, made in less time than from numbers."""
-        size, stride = _numbers(b.shape), _numbers(b.strides)
+        size, stride = _numbers(lies.shape), _numbers(lies.strides)
         if size is None or stride is None or 0 in size:
             return None
         name = "_".join(map(str, [self._dtype(b), self._device(b), *size, "by", *stride]))
@@ -403,7 +398,7 @@ class _Writer:
     def _function(self, target: Any) -> str:
         """A name for an operator; the fastest callable that does its work."""
         name = getattr(target, "__name__", "function")
-        runs = _product(target) or _QUICKER.get(target) or RUNS_AS.get(target, target)
+        runs = product(target) or QUICKER.get(target) or RUNS_AS.get(target, target)
         name = name.replace(".", "_")
         while name in self.bound and self.bound[name] is not runs:
             name += "_"
@@ -433,6 +428,8 @@ class _Writer:
     def _view(self, v: View) -> str:
         b = v.buffer
         name = self.names.buffer(b)
+        if self.given_as.get(b) is v:
+            return name
         if v.dtype is not b.dtype:
             self.bound["view_dtype"] = torch.ops.aten.view.dtype
             bound = f"value{len(self.bound)}"
@@ -440,7 +437,7 @@ class _Writer:
             name = f"{name}.view({bound})"
         if v.offset is ZERO and len(v.shape) == len(b.shape) and v.shape == b.shape and v.strides == b.strides:
             return name
-        if v.offset is ZERO and len(b.shape) > 1 and (v.shape, v.strides) == (_swapped(b.shape), _swapped(b.strides)):
+        if v.offset is ZERO and len(b.shape) > 1 and (v.shape, v.strides) == (swapped(b.shape), swapped(b.strides)):
             return f"{name}.mT"
         offset = "" if v.offset is ZERO else f", {self._expr(v.offset)}"  # without one it begins where the tensor does
         if offset and (b in self.inputs or b in self.begun):
@@ -449,26 +446,6 @@ class _Writer:
 
     def _output(self, value: Any) -> str:
         return self._argument(value)
-
-
-def _product(overload: Any) -> Callable[..., Any] | None:
-    """The function of a product that does the work of the overload which writes into a buffer."""
-    base, _, variant = getattr(overload, "__name__", "").partition(".")
-    return _PRODUCTS.get(base) if variant == "out" and overload.namespace == "aten" else None
-
-
-def _is_row_major(b: Buffer) -> bool:
-    step: Expr = ONE
-    for size, stride in zip(reversed(b.shape), reversed(b.strides)):
-        if stride is not step:
-            return False
-        step = step * size
-    return True
-
-
-def _swapped(extents: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Those of the last two dimensions in turn."""
-    return (*extents[:-2], extents[-1], extents[-2])
 
 
 def _is_list(returned: Any) -> bool:
