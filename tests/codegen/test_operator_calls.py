@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 import pliant
+from pliant.codegen import plain_forms
 from pliant.debug import events
 
 CASES = {
@@ -48,12 +50,42 @@ def test_a_product_in_memory_that_is_free_again_writes_there():
     torch.testing.assert_close(pliant.compile(chain)(x, w), chain(x, w))
 
 
-def test_convolutions_are_called_by_their_function():
-    x, w = torch.randn(1, 4, 8, 8), torch.randn(4, 4, 3, 3)
-    with events.collect("output_code") as seen:
-        found = pliant.compile(lambda x, w: torch.conv2d(x, w))(x, w)
-    assert "convolution_default(" in str(seen[0].fields["text"])
-    torch.testing.assert_close(found, torch.conv2d(x, w))
+ATEN = torch.ops.aten
+
+
+def test_functions_stand_for_overloads_that_take_the_same():
+    for name in ("convolution", "scatter_add", "topk", "index_select", "embedding", "cummax", "searchsorted"):
+        overload = getattr(ATEN, name).default if name != "searchsorted" else ATEN.searchsorted.Tensor
+        assert plain_forms.quicker(overload) is (None if name == "searchsorted" else getattr(torch, name))
+    for overload in (
+        ATEN.sort.default,
+        ATEN.sum.default,
+        ATEN.relu_.default,
+        ATEN.empty_like.default,
+        ATEN.convolution_backward.default,
+    ):
+        assert plain_forms.quicker(overload) is None, overload
+
+
+CALLS = {
+    "convolution": (lambda: (torch.randn(1, 4, 8, 8), torch.randn(6, 2, 3, 3), torch.randn(6), [2, 2], [1, 1], [1, 1], False, [0, 0], 2)),
+    "scatter_add": (lambda: (torch.randn(4, 6), 1, torch.randint(0, 6, (4, 6)), torch.randn(4, 6))),
+    "topk": (lambda: (torch.randn(4, 6), 3)),
+    "index_select": (lambda: (torch.randn(4, 6), 1, torch.tensor([3, 1]))),
+    "embedding": (lambda: (torch.randn(4, 6), torch.tensor([3, 1]), 2, True)),
+    "cummax": (lambda: (torch.randn(4, 6), 1)),
+    "bincount": (lambda: (torch.randint(0, 6, (40,)), None, 9)),
+    "_fft_r2c": (lambda: (torch.randn(4, 6), [0, 1], 1, True)),
+    "grid_sampler_2d": (lambda: (torch.randn(1, 2, 4, 4), torch.rand(1, 3, 3, 2), 0, 1, False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_they_give_what_the_overloads_give(name):
+    overload, args = getattr(ATEN, name).default, CALLS[name]()
+    function = plain_forms.quicker(overload)
+    assert function is not None
+    torch.testing.assert_close(pytree.tree_leaves(function(*args)), pytree.tree_leaves(overload(*args)), rtol=0, atol=0)
 
 
 def test_results_are_made_in_the_form_in_which_they_are_given():

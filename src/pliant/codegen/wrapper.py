@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pliant.codegen.native import Entry
-from pliant.codegen.plain_forms import QUICKER, given_as, is_row_major, product, swapped
+from pliant.codegen.plain_forms import given_as, is_row_major, product, quicker, swapped
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_transpose
 from pliant.graph.tensor_spec import TensorSpec
@@ -398,7 +398,7 @@ class _Writer:
     def _function(self, target: Any) -> str:
         """A name for an operator; the fastest callable that does its work."""
         name = getattr(target, "__name__", "function")
-        runs = product(target) or QUICKER.get(target) or RUNS_AS.get(target, target)
+        runs = product(target) or RUNS_AS.get(target) or quicker(target) or target
         name = name.replace(".", "_")
         while name in self.bound and self.bound[name] is not runs:
             name += "_"
