@@ -433,12 +433,12 @@ def without_base(tensor: Any) -> Any:
         return torch.ops.aten.alias.default(tensor)
 
 
-_is_view = torch.Tensor._is_view
+is_view = torch.Tensor._is_view
 
 
 def without_bases(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """`without_base` of each; that none is a view is seen in half the time."""
-    return tuple(map(without_base, tensors)) if any(map(_is_view, tensors)) else tuple(tensors)
+    return tuple(map(without_base, tensors)) if any(map(is_view, tensors)) else tuple(tensors)
 
 
 def direct_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:

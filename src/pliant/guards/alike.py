@@ -124,6 +124,8 @@ def _like(args: tuple[Any, ...], indexes: Iterable[int]) -> Callable[[tuple[Any,
     known = description() if native_watch.available() else None
     if known is None or not all(known.describes(args[i]) for i in indexes):
         return None
+    if any(known.kind_of_record(args[i]) is None for i in indexes):
+        return None
     return native_alike(known, {i: args[i] for i in indexes})
 
 

@@ -275,7 +275,7 @@ def native_alike(known: Description, tensors: Mapping[int, torch.Tensor]) -> Cal
     rows = [
         word
         for index, one in tensors.items()
-        for word in (index, id(type(one)), forms.place(known.of(one)), known.kind_of_record(one))
+        for word in (index, id(type(one)), forms.place(known.of(one)), known.kind_of_record(one) or 0)
     ]
     data = _bytes([id(True), id(False), len(rows), *rows, *forms.table()])
     alike: Callable[[tuple[Any, ...]], bool] = builtin(_alike_definition, (data, [type(t) for t in tensors.values()]))

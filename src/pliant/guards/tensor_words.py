@@ -19,7 +19,7 @@ import torch
 
 from pliant.cpython import WORD, word, words
 from pliant.records import dataclass
-from pliant.torch_adapter import BYTES_OF_TENSOR, DisableTorchFunction
+from pliant.torch_adapter import BYTES_OF_TENSOR, DisableTorchFunction, is_view
 
 _MOST_WORDS = 26  # read of the tensor's object
 _MOST_META_WORDS = 64  # read of its autograd record
@@ -78,12 +78,16 @@ class Description:
         record = word(tensor._cdata + WORD * self.autograd)
         return record, word(record + WORD * self.requires_grad) if record else 0
 
-    def kind_of_record(self, tensor: torch.Tensor) -> int:
-        """0 without an autograd record, 1 for a leaf that has one, 2 if it requires grad, 3 for what is no leaf."""
+    def kind_of_record(self, tensor: torch.Tensor) -> int | None:
+        """0 without an autograd record, else the word that says of what class the record is, and behind it 2 for a leaf that
+        requires grad, 3 for what is no leaf. None of views and others whose history is found when it is asked for."""
         record, requires_grad = self.record_of(tensor)
         if not record:
             return 0
-        return 3 if word(record + WORD * self.history) else 2 if requires_grad & self.required else 1
+        kind = 3 if word(record + WORD * self.history) else 2 if requires_grad & self.required else 1
+        if kind == 1 or kind == 2 and is_view(tensor):
+            return None
+        return (word(record) << 2 | kind) & (1 << 64) - 1
 
     def describes(self, tensor: torch.Tensor) -> bool:
         """Whether these words, and those of its record, say all of the tensor: its sizes lie inside the object."""

@@ -225,7 +225,8 @@ void *pliant_watch(void *self, void *unused)
 
 /* Whether arguments are tensors like those of the table.
    The table: the objects to return (alike, not alike); the length of a list (index in the arguments, class, form, kind);
-   forms. Kinds are 0 without an autograd record, 1 and 2 for leaves with one (2: it requires grad), 3 for others. */
+   forms. Kinds are 0 without an autograd record; else the record's first word, which says of what class it is, and 1 and
+   2 for leaves (2: it requires grad), 3 for others. */
 void *pliant_alike(void *self, void *args)
 {
     const u64 *t = table_of(self), *end = t + 3 + t[2];
@@ -238,8 +239,7 @@ void *pliant_alike(void *self, void *args)
         if (!object || any(differences(object, forms, p[2])))
             return counted(t[1]);
         const u64 *record = (const u64 *)object[forms->autograd];
-        const u64 kind = !record ? 0 : record[forms->history] ? 3 : record[forms->requires_grad] & forms->required ? 2 : 1;
-        if (kind != p[3])
+        if (record ? p[3] != (record[0] << 2 | (record[forms->history] ? 3 : record[forms->requires_grad] & forms->required ? 2 : 1)) : p[3])
             return counted(t[1]);
     }
     return counted(t[0]);
