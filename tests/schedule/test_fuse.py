@@ -1,5 +1,7 @@
 """What is fused, in which order, and what lives in memory."""
 
+import sys
+
 import torch
 
 from loop_programs import Program, get, layer_norm, softmax
@@ -157,3 +159,35 @@ def test_many_readers_of_one_tensor_are_not_all_tried(monkeypatch):
     parts = [p.pointwise((100 - k,), lambda i: apply("exp", get(x, i, lit(3)))) for k in range(90)]
     schedule(p.done(*parts), config.get().schedule)
     assert fuse.MOST_TRIED < len(tried) <= fuse.MOST_TRIED * len(parts)
+
+
+def parts_of_one(count):
+    """A tensor that a loop of the program takes apart, each part read many times."""
+    p = Program()
+    x, results = p.tensor(count, 64), []
+    for k in range(count):
+        part = p.pointwise((64,), lambda i, k=k: apply("exp", get(x, lit(k), i)))
+        for _ in range(40):
+            part = p.pointwise((64,), lambda i, k=k, part=part: apply("mul", get(part, i), get(x, lit(k), i)))
+        results.append(part)
+    return p.done(*results)
+
+
+def calls_of(function, *args):
+    count = 0
+
+    def note(_frame, event, _arg):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        function(*args)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_the_members_of_kernels_that_share_a_tensor_are_not_gone_through_for_each_computation():
+    program = parts_of_one(120)
+    assert calls_of(fuse.fuse, program, OPTIONS) < 800 * len(program.computations)  # 1,390 where they are

@@ -21,7 +21,8 @@ from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
 from pliant.runtime.objects import build_native
 from pliant.runtime.program import KeptCode, Library, wrapped, wrapper_of
 from pliant.runtime.together import later
-from pliant.schedule.kernel import Kernel, forget_loads
+from pliant.schedule.dependencies import forget_accesses
+from pliant.schedule.kernel import Kernel
 from pliant.schedule.schedule import schedule, schedule_text
 from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
@@ -97,7 +98,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
         wrapper.names.update(load_entries())
         call = wrapped(wrapper, program.name, ranges)
         note(call)
-    forget_loads()
+    forget_accesses()
     return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
 
 
@@ -158,7 +159,7 @@ def compile_row_program(
     with events.stage("build", graph=program.name):
         path = build_native(native, options.build)
         (wrapper.names["entry0"],) = load(path, ["entry0"], threaded=options.build.openmp)
-    forget_loads()
+    forget_accesses()
     ranges = range_names(program.name, native.entries, [kernels])
     call = compile_wrapper(wrapper, program.name, ranges)
     if options.cache.cache:

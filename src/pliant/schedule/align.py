@@ -30,6 +30,10 @@ class Alignment:
     right: dict[Symbol, Expr]
     right_axes: dict[Symbol, tuple[Axis, ...]]  # the pieces of each axis of the right side
 
+    def moved(self) -> dict[Symbol, Expr]:
+        """The right side's symbols that become others."""
+        return {s: e for s, e in self.right.items() if e is not s}
+
 
 def fresh_axis(extent: Expr) -> Axis:
     """A loop with a symbol of its own."""

@@ -7,6 +7,7 @@ Holds:  read after write, write after read (inputs updated in place, scatters) a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,8 +36,9 @@ def views_in(value: Any) -> Iterator[View]:
         yield from views_in(list(value.values()))
 
 
+@functools.cache
 def access(computation: Computation) -> Access:
-    """What a computation reads and writes."""
+    """What a computation reads and writes. Remembered until `forget_accesses`."""
     if isinstance(computation, Extern):
         reads = frozenset(v.buffer for v in views_in([computation.args, computation.kwargs]))
         writes = frozenset(b for b in computation.outs if b is not None) | frozenset(computation.mutates)
@@ -45,6 +47,12 @@ def access(computation: Computation) -> Access:
     if isinstance(computation, Pointwise) and computation.accumulate is not None:
         read.add(computation.out)
     return Access(frozenset(read), frozenset((computation.out,)))
+
+
+def forget_accesses() -> None:
+    """Let go of computations; called when a program has been compiled."""
+    access.cache_clear()
+    loads_of.cache_clear()
 
 
 def dependencies(program: LoopProgram) -> list[set[int]]:

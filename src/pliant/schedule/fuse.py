@@ -12,6 +12,7 @@ Method: computations in program order; each joins the latest kernel, not before 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from pliant import config
@@ -47,11 +48,13 @@ def fuse(program: LoopProgram, options: config.Schedule) -> list[Step]:
 
 
 class _Fuser:
-    """The steps so far; `touching`: for each buffer the positions of the kernels that read or write it."""
+    """The steps so far, `growing` the kernels among them by position; `touching`: for each buffer the positions of the
+    kernels that read or write it."""
 
     def __init__(self, program: LoopProgram, options: config.Schedule) -> None:
         self.program, self.options = program, options
         self.steps: list[Step] = []
+        self.growing: dict[int, _Growing] = {}
         self.touching: dict[Buffer, set[int]] = {}
 
     def run(self) -> list[Step]:
@@ -75,8 +78,9 @@ class _Fuser:
         loops = _without_unit_reduction(computation)
         found = self._joined(loops, earliest) if self.options.fuse and not stays_alone(loops) else None
         if found is None:
-            self.steps.append(_alone(loops))
-            found = len(self.steps) - 1
+            found = len(self.steps)
+            self.growing[found] = _Growing(_alone(loops))
+            self.steps.append(self.growing[found].kernel)
         for b in (loops.out, *[load.buffer for load in loads_of(loops)]):
             self.touching.setdefault(b, set()).add(found)
         return found
@@ -84,17 +88,15 @@ class _Fuser:
     def _joined(self, loops: Loops, earliest: int) -> int | None:
         """The kernel that takes the computation in: the latest one, those that feed it first."""
         reads = {load.buffer for load in loads_of(loops)}
-        related = {k for b in (loops.out, *reads) for k in self.touching.get(b, ()) if k >= earliest}
-        ranked: list[tuple[bool, int, Kernel]] = []
-        limit = self.options.fusion_limit
-        for k in related:
-            step = self.steps[k]
-            if isinstance(step, Kernel) and step.device == loops.out.device and len(step.members) < limit:
-                ranked.append((any(m.loops.out in reads for m in step.members), k, step))
-        for _, k, step in sorted(ranked, key=lambda r: r[:2], reverse=True)[:MOST_TRIED]:
-            if join(step, loops):
-                return k
-        return None
+        feeding = {k for b in reads for k in self.touching.get(b, ()) if k >= earliest and b in self.growing[k].writers}
+        others = {k for b in (loops.out, *reads) for k in self.touching.get(b, ()) if k >= earliest} - feeding
+        ranked = (k for group in (feeding, others) for k in sorted(group, reverse=True) if self._takes(k, loops))
+        return next((k for k in itertools.islice(ranked, MOST_TRIED) if join(self.growing[k], loops)), None)
+
+    def _takes(self, k: int, loops: Loops) -> bool:
+        """Whether the kernel is on the computation's device and not full."""
+        kernel = self.growing[k].kernel
+        return kernel.device == loops.out.device and len(kernel.members) < self.options.fusion_limit
 
 
 def _without_unit_reduction(loops: Loops) -> Loops:
@@ -110,12 +112,30 @@ def _without_unit_reduction(loops: Loops) -> Loops:
     )
 
 
-def touched(kernel: Kernel) -> set[Buffer]:
-    """Buffers a kernel reads or writes."""
-    found = {m.loops.out for m in kernel.members}
-    for member in kernel.members:
-        found.update(load.buffer for load in loads_of(member.loops))
-    return found
+class _Growing:
+    """A kernel that takes computations in, with what its members load and write looked up by buffer."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.writers: dict[Buffer, Member] = {}
+        self.loads: dict[Buffer, list[tuple[Member, Load]]] = {}
+        for member in kernel.members:
+            self._note(member)
+
+    def add(self, member: Member) -> None:
+        self.kernel.members.append(member)
+        self._note(member)
+
+    def _note(self, member: Member) -> None:
+        self.writers[member.loops.out] = member
+        for load in loads_of(member.loops):
+            self.loads.setdefault(load.buffer, []).append((member, load))
+
+    def anchors(self, buffer: Buffer) -> list[Expr]:
+        """Indices at which the kernel writes and loads a buffer."""
+        found = [member.at(load.index) for member, load in self.loads.get(buffer, ()) if not load.indirect]
+        writer = self.writers.get(buffer)
+        return found if writer is None or accumulates(writer.loops) else [writer.store_index, *found]
 
 
 def _alone(loops: Loops) -> Kernel:
@@ -147,24 +167,25 @@ class _Trial:
     inner: bool
 
 
-def join(kernel: Kernel, loops: Loops) -> bool:
+def join(growing: _Growing, loops: Loops) -> bool:
     """Take a computation into a kernel if that is valid and shares data; whether it was done."""
-    if any(stays_alone(m.loops) for m in kernel.members):
+    kernel = growing.kernel
+    if stays_alone(kernel.members[0].loops):
         return False
-    buffers = touched(kernel) | {load.buffer for load in loads_of(loops)} | {loops.out}
+    buffers = growing.writers.keys() | growing.loads.keys() | {load.buffer for load in loads_of(loops)} | {loops.out}
     if len(buffers) > MAX_BUFFERS:
         return False
-    for trial in _trials(kernel, loops):
-        member = _placed(kernel, loops, trial)
+    for trial in _trials(growing, loops):
+        member = _placed(growing, loops, trial)
         if member is not None and not _hinders(kernel, member, trial.alignment):
-            _commit(kernel, trial.alignment, member)
+            _commit(growing, trial.alignment, member)
             return True
     return False
 
 
-def _trials(kernel: Kernel, loops: Loops) -> Iterator[_Trial]:
+def _trials(growing: _Growing, loops: Loops) -> Iterator[_Trial]:
     """Alignments worth checking, the most promising anchors first."""
-    anchors = _anchors(kernel, loops)
+    kernel, anchors = growing.kernel, _anchors(growing, loops)
     domains = [(True, kernel.axes)]
     if kernel.reduced and isinstance(loops, Pointwise):
         domains.append((False, kernel.outer))
@@ -174,31 +195,24 @@ def _trials(kernel: Kernel, loops: Loops) -> Iterator[_Trial]:
                 yield _Trial(alignment, inner)
 
 
-def _anchors(kernel: Kernel, loops: Loops) -> list[tuple[Expr, Expr]]:
+def _anchors(growing: _Growing, loops: Loops) -> list[tuple[Expr, Expr]]:
     """Pairs of indices into a common buffer: (the computation's, the kernel's), those with most axes first."""
-    theirs: dict[Buffer, list[Expr]] = {}
-    for member in kernel.members:
-        for load in loads_of(member.loops):
-            if not load.indirect:
-                theirs.setdefault(load.buffer, []).append(member.at(load.index))
-        if not accumulates(member.loops):
-            theirs.setdefault(member.loops.out, []).insert(0, member.store_index)
     own: list[tuple[Buffer, Expr]] = [(x.buffer, x.index) for x in loads_of(loops) if not x.indirect]
     own.append((loops.out, loops.index))
-    pairs = [(index, other) for buffer, index in own for other in theirs.get(buffer, ())]
+    pairs = [(index, other) for buffer, index in own for other in growing.anchors(buffer)]
     pairs = list(dict.fromkeys(pairs))
     symbols = {a.symbol for a in all_axes(loops)}
     return sorted(pairs, key=lambda pair: -len(symbols & pair[0].free))
 
 
-def _placed(kernel: Kernel, loops: Loops, trial: _Trial) -> Member | None:
+def _placed(growing: _Growing, loops: Loops, trial: _Trial) -> Member | None:
     """The member that the trial makes, if it is valid."""
-    alignment = trial.alignment
+    kernel, alignment = growing.kernel, trial.alignment
     place = alignment.left
     if isinstance(loops, Reduction) and not _same_reduced(kernel, loops, alignment):
         return None
     member = Member(loops, place, trial.inner, 0)
-    phase = _phase(kernel, member, alignment.right)
+    phase = _phase(growing, member, alignment.moved())
     if phase is None:
         return None
     member.phase = phase
@@ -215,8 +229,8 @@ def _hinders(kernel: Kernel, member: Member, alignment: Alignment) -> bool:
         return False
     if (total(list(alignment.axes)).as_int() or _MANY) < _MANY:
         return False
-    near = kernel.target.cache_bytes // _OF_CACHE
-    before = [substitute(e, alignment.right) for one in kernel.members for e in _accesses(one, near)]
+    near, moved = kernel.target.cache_bytes // _OF_CACHE, alignment.moved()
+    before = [substitute(e, moved) for one in kernel.members for e in _accesses(one, near)]
     added = _accesses(member, near)
     loops = [axis.symbol for axis in alignment.axes]
     alone = added if isinstance(member.loops, Reduction) else before
@@ -261,36 +275,29 @@ def _pieces(axes: Sequence[Axis], alignment: Alignment) -> set[Symbol]:
     return found & {a.symbol for a in alignment.axes}
 
 
-def _phase(kernel: Kernel, member: Member, moved: dict[Symbol, Expr]) -> int | None:
+def _phase(growing: _Growing, member: Member, moved: dict[Symbol, Expr]) -> int | None:
     """The first phase in which the member may run, or None if it needs a value from another point."""
-    writers = kernel.writers()
     phase = 0
     shares = False
     for load in loads_of(member.loops):
-        writer = writers.get(load.buffer)
+        writer = growing.writers.get(load.buffer)
         index = member.at(load.index)
         if writer is None:
-            shares = shares or _loads(kernel, load, index, moved)
+            shares = shares or _loads(growing, load, index, moved)
             continue
         if load.indirect or substitute(writer.store_index, moved) is not index:
             return None
         shares = True
         phase = max(phase, _ready(writer, member.inner))
     out = member.loops.out
-    if out in writers:
+    if out in growing.writers:
         return None
-    store = member.store_index
-    for other in kernel.members:
-        for load in loads_of(other.loops):
-            if load.buffer is out:
-                if (
-                    load.indirect
-                    or substitute(other.at(load.index), moved) is not store
-                    or not (other.inner <= member.inner)
-                ):
-                    return None
-                shares = True
-                phase = max(phase, other.phase)
+    for other, load in growing.loads.get(out, ()):
+        at_store = substitute(other.at(load.index), moved) is member.store_index
+        if load.indirect or not at_store or not other.inner <= member.inner:
+            return None
+        shares = True
+        phase = max(phase, other.phase)
     return phase if shares else None
 
 
@@ -299,18 +306,14 @@ def _ready(writer: Member, for_inner: bool) -> int:
     return writer.phase + 1 if isinstance(writer.loops, Reduction) else writer.phase
 
 
-def _loads(kernel: Kernel, load: Load, index: Expr, moved: dict[Symbol, Expr]) -> bool:
+def _loads(growing: _Growing, load: Load, index: Expr, moved: dict[Symbol, Expr]) -> bool:
     """Whether the kernel loads the same element at the same point."""
-    for member in kernel.members:
-        for other in loads_of(member.loops):
-            if other.buffer is load.buffer and substitute(member.at(other.index), moved) is index:
-                return True
-    return False
+    return any(substitute(m.at(other.index), moved) is index for m, other in growing.loads.get(load.buffer, ()))
 
 
-def _commit(kernel: Kernel, alignment: Alignment, member: Member) -> None:
+def _commit(growing: _Growing, alignment: Alignment, member: Member) -> None:
     """Refine the kernel's axes as the alignment says and add the member."""
-    moved = {s: e for s, e in alignment.right.items() if e is not s}
+    kernel, moved = growing.kernel, alignment.moved()
     if moved:
         for other in kernel.members:
             other.move(moved)
@@ -322,7 +325,7 @@ def _commit(kernel: Kernel, alignment: Alignment, member: Member) -> None:
         }
     if isinstance(member.loops, Reduction) and not kernel.reduced:
         kernel.reduced = _pieces(member.loops.reduce_axes, alignment)
-    kernel.members.append(member)
+    growing.add(member)
 
 
 def _axis(s: Symbol) -> Axis:

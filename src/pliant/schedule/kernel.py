@@ -142,13 +142,8 @@ def scalars(loops: Loops) -> Iterator[Scalar]:
 
 @functools.cache
 def loads_of(loops: Loops) -> tuple[Load, ...]:
-    """The distinct loads of a computation, in order. Remembered until `forget_loads`."""
+    """The distinct loads of a computation, in order. Remembered until `forget_accesses` (`dependencies.py`)."""
     return tuple(dict.fromkeys(s for s in scalars(loops) if isinstance(s, Load)))
-
-
-def forget_loads() -> None:
-    """Let go of computations; called when a program has been compiled."""
-    loads_of.cache_clear()
 
 
 def all_axes(loops: Loops) -> tuple[Axis, ...]:

@@ -23,7 +23,7 @@ from pliant.exporting.writing import weights_of
 from pliant.exporting.written_back import writing_graph
 from pliant.lowering.lower import lower
 from pliant.runtime.build import MEANING_FLAGS, find_compiler
-from pliant.schedule.kernel import forget_loads
+from pliant.schedule.dependencies import forget_accesses
 from pliant.schedule.schedule import schedule
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def texts_of(program: Exported) -> tuple[str, str, bytes]:
     planned = schedule(loops, config.get().schedule)
     content, at = weights_of(program, [b.value for b in loops.constants if b.value is not None])
     found = ProgramText(program, loops, planned, at, len(content)).texts()
-    forget_loads()
+    forget_accesses()
     return *found, content
 
 
