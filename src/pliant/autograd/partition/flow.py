@@ -16,36 +16,44 @@ UNLIMITED = 1 << 62
 
 
 class Network:
-    """Residual capacities. Edge `e` and its reverse are `e` and `e ^ 1`."""
+    """Residual capacities. Vertices are numbers; edge `e` and its reverse are `e` and `e ^ 1`."""
 
-    __slots__ = ("capacity", "edges", "target")
+    __slots__ = ("capacity", "edges", "number", "target")
 
     def __init__(self) -> None:
-        self.target: list[Vertex] = []
+        self.number: dict[Vertex, int] = {}
+        self.target: list[int] = []
         self.capacity: list[int] = []
-        self.edges: dict[Vertex, list[int]] = {}
+        self.edges: list[list[int]] = []
+
+    def at(self, vertex: Vertex) -> int:
+        """The number of a vertex."""
+        found = self.number.setdefault(vertex, len(self.edges))
+        if found == len(self.edges):
+            self.edges.append([])
+        return found
 
     def add(self, start: Vertex, end: Vertex, capacity: int) -> None:
-        self.edges.setdefault(start, []).append(len(self.target))
-        self.target.append(end)
-        self.capacity.append(capacity)
-        self.edges.setdefault(end, []).append(len(self.target))
-        self.target.append(start)
-        self.capacity.append(0)
+        one, other = self.at(start), self.at(end)
+        self.edges[one].append(len(self.target))
+        self.edges[other].append(len(self.target) + 1)
+        self.target += (other, one)
+        self.capacity += (capacity, 0)
 
-    def levels(self, source: Vertex, sink: Vertex) -> dict[Vertex, int]:
-        """Distance from the source over edges with capacity left; empty if the sink is out of reach."""
-        level = {source: 0}
+    def levels(self, source: int, sink: int) -> list[int]:
+        """Distance from the source over edges with capacity left, or -1; empty if the sink is out of reach."""
+        target, capacity, edges = self.target, self.capacity, self.edges
+        level = [-1] * len(edges)
+        level[source] = 0
         queue = [source]
         for vertex in queue:
-            for edge in self.edges.get(vertex, ()):
-                end = self.target[edge]
-                if self.capacity[edge] > 0 and end not in level:
-                    level[end] = level[vertex] + 1
-                    queue.append(end)
-        return level if sink in level else {}
+            for edge in edges[vertex]:
+                if capacity[edge] > 0 and level[target[edge]] < 0:
+                    level[target[edge]] = level[vertex] + 1
+                    queue.append(target[edge])
+        return level if level[sink] >= 0 else []
 
-    def push(self, source: Vertex, sink: Vertex, level: dict[Vertex, int], position: dict[Vertex, int]) -> int:
+    def push(self, source: int, sink: int, level: list[int], position: list[int]) -> int:
         """Send flow along one path of rising levels; how much, or 0 if none is left."""
         path: list[int] = []
         vertex = source
@@ -65,25 +73,24 @@ class Network:
             self.capacity[edge ^ 1] += amount
         return amount
 
-    def _next_edge(self, vertex: Vertex, level: dict[Vertex, int], position: dict[Vertex, int]) -> int:
+    def _next_edge(self, vertex: int, level: list[int], position: list[int]) -> int:
         """An edge to the next level, or -1; edges found useless are not looked at again in this phase."""
-        edges = self.edges.get(vertex, [])
-        index = position.get(vertex, 0)
-        while index < len(edges):
+        edges, target, capacity = self.edges[vertex], self.target, self.capacity
+        above = level[vertex] + 1
+        for index in range(position[vertex], len(edges)):
             edge = edges[index]
-            if self.capacity[edge] > 0 and level.get(self.target[edge], -1) == level[vertex] + 1:
+            if level[target[edge]] == above and capacity[edge] > 0:
                 position[vertex] = index
                 return edge
-            index += 1
-        position[vertex] = index
+        position[vertex] = len(edges)
         return -1
 
-    def reaching(self, sink: Vertex) -> set[Vertex]:
+    def reaching(self, sink: int) -> set[int]:
         """Vertices from which the sink can still be reached."""
         found = {sink}
         queue = [sink]
         for vertex in queue:
-            for edge in self.edges.get(vertex, ()):
+            for edge in self.edges[vertex]:
                 start = self.target[edge]
                 if self.capacity[edge ^ 1] > 0 and start not in found:
                     found.add(start)
@@ -94,11 +101,13 @@ class Network:
 def min_cut(edges: Iterable[tuple[Vertex, Vertex, int]], source: Vertex, sink: Vertex) -> tuple[int, set[Vertex]]:
     """(value of the maximum flow, vertices on the source's side)."""
     network = Network()
-    for start, end, capacity in edges:
-        network.add(start, end, capacity)
+    start, end = network.at(source), network.at(sink)
+    for edge in edges:
+        network.add(*edge)
     total = 0
-    while level := network.levels(source, sink):
-        position: dict[Vertex, int] = {}
-        while amount := network.push(source, sink, level, position):
+    while level := network.levels(start, end):
+        position = [0] * len(level)
+        while amount := network.push(start, end, level, position):
             total += amount
-    return total, (set(network.edges) | {source}) - network.reaching(sink)
+    after = network.reaching(end)
+    return total, {vertex for vertex, number in network.number.items() if number not in after} | {source}
