@@ -17,7 +17,7 @@ import torch
 from pliant.codegen.c import KernelText, write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.codegen.sharing import share
-from pliant.codegen.units import Piece, name_of, named, units_of
+from pliant.codegen.units import Piece, Unit, name_of, named, units_of
 from pliant.ir.loops import Buffer
 from pliant.records import dataclass
 from pliant.schedule.kernel import Kernel
@@ -45,12 +45,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NativeCode:
-    """The distinct kernels, the entries in order and their text (`bodies`)."""
+    """The distinct kernels, the entries in order and their text (`bodies`); `units`: all of it for the compiler."""
 
     pieces: tuple[Piece, ...]
     entries: tuple[Entry, ...]
     bodies: str
-    texts: tuple[str, ...]
+    units: tuple[Unit, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The translation units."""
+        return tuple(unit.text for unit in self.units)
 
     @property
     def kernels(self) -> int:
@@ -104,8 +109,7 @@ def _pieces(kernels: Sequence[KernelText], names: dict[str, str]) -> tuple[Piece
 
 
 def _code(pieces: tuple[Piece, ...], entries: Sequence[Entry], bodies: str) -> NativeCode:
-    texts = tuple(unit.text for unit in units_of(pieces, (), bodies))
-    return NativeCode(pieces, tuple(entries), bodies, texts)
+    return NativeCode(pieces, tuple(entries), bodies, units_of(pieces, (), bodies))
 
 
 def _row_entry(

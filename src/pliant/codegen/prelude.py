@@ -12,7 +12,9 @@ Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits; r
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterable
 
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.vectors import VECTOR_FUNCTIONS, vector_text
@@ -143,16 +145,26 @@ _PROVIDES = {
 def text_for(body: str) -> str:
     """The prelude that `body` needs."""
     wanted: dict[str, None] = {}
-    _collect(body, wanted)
+    _collect(_mentioned(body), wanted)
     libm = [declaration(n) for n in wanted if n not in SNIPPETS]
     snippets = "".join(SNIPPETS[n] for n in SNIPPETS if n in wanted)
     vectors = vector_text(snippets + body) if "P_L" in body or "p_transpose" in body else ""
     return BASE + "".join(libm) + vectors + snippets
 
 
-def _collect(text: str, wanted: dict[str, None]) -> None:
-    for name in dict.fromkeys(_MENTION.findall(text)):
-        name = _PROVIDES.get(name, name)
-        if name not in wanted and (name in SNIPPETS or not name.startswith("p_")):
+def _collect(names: Iterable[str], wanted: dict[str, None]) -> None:
+    for name in names:
+        if name not in wanted:
             wanted[name] = None
-            _collect(SNIPPETS.get(name, ""), wanted)
+            _collect(_mentioned_by(name), wanted)
+
+
+@functools.cache
+def _mentioned_by(snippet: str) -> list[str]:
+    return _mentioned(SNIPPETS.get(snippet, ""))
+
+
+def _mentioned(text: str) -> list[str]:
+    """Snippets and functions of the C library that a text mentions, in order."""
+    names = [_PROVIDES.get(name, name) for name in dict.fromkeys(_MENTION.findall(text))]
+    return [name for name in names if name in SNIPPETS or not name.startswith("p_")]

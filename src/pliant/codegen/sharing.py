@@ -31,6 +31,7 @@ _KEPT = r"INT64_C\(\d+\)|, \d+\)|[/%] (?:P_B)?\(?\d[\w.]*|pow\w*\(.*|"
 _OTHER = r"\b0[xX][\w.]*(?:[pP][+-]?\d+\w*)?|\b\d+(?:\.\d*)?[eE][+-]?\d+\w*|\b\d+\.\w*|\b\d+[a-zA-Z_]\w*|\.\d\w*"
 _NUMBERS = rf"{_FRACTION}|{_OTHER}|\b(\d+)\b"
 _INSIDE, _ANY = re.compile(_KEPT + _NUMBERS), re.compile(_NUMBERS)
+_DIGIT = re.compile(r"(?<!\w)\d")  # where numbers begin
 _ARRAY = re.compile(r"\s*(?:static )?(?:const )?\w+ \w+\[")
 # which item of the parallel loop it is, once an item; where a block ends
 _ITEM = re.compile(r"\s*const int64_t \w+ = (?:\(*[tq]\d* [/%]|p_min\()")
@@ -47,6 +48,8 @@ def _changed(text: str, change: Change) -> str:
 
 
 def _changed_line(line: str, change: Change) -> str:
+    if _DIGIT.search(line) is None:
+        return line
     is_array = _ARRAY.match(line) is not None
     if line.lstrip().startswith("#") or (is_array and not line.endswith("];")):
         return line

@@ -11,6 +11,7 @@ Source: GCC manual, "Using Vector Instructions through Built-in Functions"; Inte
 
 from __future__ import annotations
 
+import functools
 import re
 
 from pliant.codegen.float_functions import of_floats
@@ -313,20 +314,31 @@ _DEFINED = re.compile(r"P_INLINE \w+ (p_\w+)\(")
 _NAME = re.compile(r"\b[pP]_\w+")
 
 
+@functools.cache
+def _leads() -> dict[str, set[str]]:
+    """For each function and macro the names that its text mentions."""
+    found: dict[str, set[str]] = {}
+    for piece in _PIECES:
+        defined = _DEFINED.match(piece) or re.match(r"#define (\w+)", piece)
+        if defined:
+            found.setdefault(defined[1], set()).update(_NAME.findall(piece))
+    return found
+
+
+@functools.cache
+def _functions() -> list[tuple[str, str | None]]:
+    """The pieces, and the name of each that is a function."""
+    return [(piece, found[1] if (found := _DEFINED.match(piece)) else None) for piece in _PIECES]
+
+
 def vector_text(body: str) -> str:
     """The types, the macros and those of the functions that `body` leads to: the rest would only be parsed."""
-    wanted: set[str] = set()
-    texts: dict[str, str] = {}
-    for piece in _PIECES:
-        found = _DEFINED.match(piece) or re.match(r"#define (\w+)", piece)
-        if found:
-            texts[found[1]] = texts.get(found[1], "") + piece
-    queue = set(_NAME.findall(body))
+    wanted, queue = set[str](), set(_NAME.findall(body))
     while queue:
         name = queue.pop()
         wanted.add(name)
-        queue |= set(_NAME.findall(texts.get(name, ""))) - wanted
-    return "".join(p for p in _PIECES if not (found := _DEFINED.match(p)) or found[1] in wanted)
+        queue |= _leads().get(name, set()) - wanted
+    return "".join([piece for piece, name in _functions() if name is None or name in wanted])
 
 
 # What AVX-512 has instructions for.

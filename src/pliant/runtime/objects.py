@@ -94,7 +94,8 @@ def _make(code: NativeCode, options: config.Build, work: Path, target: Path) -> 
     base = (find_compiler(options.compiler).identity, *flags_of(options))
     others, missing, mine = _claim(base, code.pieces)
     try:
-        units = units_of(missing, [one for one in code.pieces if one.name in others], code.bodies)
+        elsewhere = [one for one in code.pieces if one.name in others]
+        units = units_of(missing, elsewhere, code.bodies) if elsewhere else code.units
         texts = [unit.text for unit in units]
         objects = compile_objects(texts, options, work, _SECTIONS)
         made = [_Object(path.read_bytes(), unit.quickly) for path, unit in zip(objects, units, strict=True)]
