@@ -165,12 +165,13 @@ def watched_of(joint: JointGraph, parts: Partition) -> Watched:
     saved_inputs = {s.position for s in parts.saved if s.is_input}
     saved_results = {s.position for s in parts.saved if not s.is_input}
     now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
-    now |= {joint.primals.index(n.args[0]): n for n in joint.graph.nodes if n.target is _copy}
+    place = {n: i for i, n in enumerate(joint.primals)}
+    now |= {place[n.args[0]]: n for n in joint.graph.nodes if n.target is _copy}
     outside = {write.input: values[write.position] for write in joint.plan.writes if not write.in_graph}
     now |= outside
     inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
-    positions = enumerate(values[: parts.n_results])
-    results = [i for i, node in positions if i not in (*saved_results, *parts.own) and _eager_saves(node)]
+    positions, others = enumerate(values[: parts.n_results]), saved_results.union(parts.own)
+    results = [i for i, node in positions if i not in others and _eager_saves(node)]
     watched = [*[now[i] for i in inputs], *[values[i] for i in results]]
     return Watched(inputs, results, list(map(_tangents_reading(joint, parts), watched)) if watched else [])
 

@@ -321,13 +321,9 @@ _RULES: dict[str, _Rule] = {
 
 def children(x: Scalar) -> tuple[Scalar, ...]:
     """The scalars x is made of: arguments, or the values of a load's indirect symbols."""
-    match x:
-        case Apply():
-            return x.args
-        case Load():
-            return tuple(value for _, value in x.indirect)
-        case _:
-            return ()
+    if isinstance(x, Apply):
+        return x.args
+    return tuple([value for _, value in x.indirect]) if isinstance(x, Load) else ()
 
 
 def walk(x: Scalar) -> Iterator[Scalar]:
@@ -340,8 +336,12 @@ def walk(x: Scalar) -> Iterator[Scalar]:
             yield node
         elif node not in seen:
             seen.add(node)
-            stack.append((node, True))
-            stack.extend((c, False) for c in reversed(children(node)) if c not in seen)
+            below = children(node)
+            if below:
+                stack.append((node, True))
+                stack += [(c, False) for c in reversed(below) if c not in seen]
+            else:
+                yield node
 
 
 def loads(x: Scalar) -> Iterator[Load]:

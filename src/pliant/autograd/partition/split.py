@@ -113,7 +113,8 @@ class _Split:
         self.lies_in: dict[fx.Node, Place] = {}
         # Eager keeps the written input itself, and its gradients see what is written to it unseen by autograd.
         kept: list[Any] = [n for n in self.epilogue if n.meta["eager_saves"]]
-        self.left_in_inputs: dict[fx.Node, int] = {n.args[1]: joint.primals.index(n.args[0]) for n in kept}
+        place = {n: i for i, n in enumerate(joint.primals)}
+        self.left_in_inputs: dict[fx.Node, int] = {n.args[1]: place[n.args[0]] for n in kept}
         self.static = frozenset([*static, *range(len(joint.captured.inputs), len(joint.primals))])
 
     def run(self) -> Partition:
@@ -287,7 +288,8 @@ class _Split:
         from_tangents = set(list(graph.find_nodes(op="placeholder"))[n_saved:])
         output = next(iter(graph.find_nodes(op="output")))
         values: Any = output.args[0]
-        own = [i for i in range(n_gradients) if values[i] not in from_tangents and values[i] not in values[:i]]
+        first = {value: i for i, value in reversed(list(enumerate(values)))}
+        own = [i for i in range(n_gradients) if values[i] not in from_tangents and first[values[i]] == i]
         separate(graph, own, dense=True)
 
     def finish(self, symbols: list[Any], saved: list[fx.Node], backward: AtenGraph, wanted: list[int]) -> Partition:
