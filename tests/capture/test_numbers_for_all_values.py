@@ -92,3 +92,52 @@ def test_an_item_at_a_size_makes_few_graphs():
         assert torch.equal(compiled(x, items), f(x, items))
     assert not pliant.stats()["recompile_limits"]
     assert not pliant.stats()["fallbacks"]
+
+
+INFINITE, NO_NUMBER = math.inf, math.nan
+HARD = [2.5, 3.5, -2.5, -0.4, 0.4, NO_NUMBER, INFINITE, -INFINITE, -0.0, 0.0, 1e300, 0.5, -7.0, 2.0**53 + 2]
+OF_HARD = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "rint": np.rint,
+    "sign": np.sign,
+    "maximum of no number": lambda s: np.maximum(s, NO_NUMBER),
+    "maximum of zeros": lambda s: np.maximum(s, 0.0),
+    "minimum of zeros": lambda s: np.minimum(s, -0.0),
+    "clip by no number": lambda s: np.clip(s, NO_NUMBER, 1.0),
+    "quotient": lambda s: s // 2.0,
+    "quotient by infinity": lambda s: s // INFINITE,
+    "quotient by a negative infinity": lambda s: divmod(s, -INFINITE)[0],
+    "numpy's quotient by infinity": lambda s: np.float64(s) // INFINITE,
+    "numpy's remainder": lambda s: np.float64(s) % 0.1,
+    "numpy's negative remainder": lambda s: np.float64(s) % -0.1,
+    "numpy's reciprocal": lambda s: np.float64(0.3) // s,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("values", [HARD, HARD[::-1]], ids=["forth", "back"])
+@pytest.mark.parametrize("name", OF_HARD)
+def test_zeros_have_their_sign_and_no_numbers_stay_that(name, values):
+    compute = OF_HARD[name]
+
+    def f(x, s):
+        found = compute(s)
+        return x * float(found), found
+
+    compiled, x = pliant.compile(f), torch.ones(2, dtype=torch.float64)
+    for value in values:
+        (y, found), (expected, told) = compiled(x, value), f(x, value)
+        assert type(found) is type(told)
+        assert np.array_equal(found, told, equal_nan=True) and math.copysign(1, found) == math.copysign(1, told), value
+        torch.testing.assert_close(y, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("number", [-INFINITE, INFINITE, NO_NUMBER, -0.5])
+def test_a_float_divided_by_an_infinite_one(number):
+    def f(x, s):
+        return x + 1, 2.0 // s
+
+    compiled, x = pliant.compile(f), torch.ones(2)
+    for value in (2.5, 3.5, number):
+        assert np.array_equal(compiled(x, value)[1], 2.0 // value, equal_nan=True)

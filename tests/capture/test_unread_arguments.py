@@ -2,6 +2,7 @@
 
 import enum
 import functools
+import sys
 
 import pytest
 import torch
@@ -136,3 +137,35 @@ def test_arguments_that_other_code_reads_are_guarded():
             given = {"approximate": tag} if f is torch.nn.functional.gelu else {"tag": tag}
             args = (x, tag) if f is hooked else (x,)
             torch.testing.assert_close(compiled(*args, **({} if f is hooked else given)), f(*args, **({} if f is hooked else given)))
+
+
+NAMELESS = [locals, vars]
+
+
+def test_arguments_are_guarded_where_code_looks_at_locals_by_another_name():
+    """A callee at its caller's frame, and `locals` and `vars` that the code does not name."""
+
+    def outside():
+        return sys._getframe(1).f_locals["tag"]
+
+    def by_a_callee(x, tag):
+        return x * 2, outside()
+
+    def by_locals(x, tag):
+        return x * 2, NAMELESS[0]()["tag"]
+
+    def by_vars(x, tag):
+        return x * 2, NAMELESS[1]()["tag"]
+
+    for f in (by_a_callee, by_locals, by_vars):
+        compiled = pliant.compile(f)
+        for tag in ("a", "b", "c"):
+            assert compiled(torch.ones(3), tag)[1] == tag
+
+
+def test_vars_has_what_inner_functions_share():
+    def f(x, tag):
+        return x * 2, sorted(vars()), lambda: tag
+
+    x = torch.ones(3)
+    assert pliant.compile(f)(x, "a")[1] == f(x, "a")[1]

@@ -96,7 +96,6 @@ class _Attempt:
         self.t = tracer
         self.root = root
         self.reason = reason
-        self.unread: UnreadArguments | None = None
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
         before = self.t.settings = Settings()
@@ -152,7 +151,7 @@ class _Attempt:
         if isinstance(fn, types.MethodType):
             world.hold(fn.__func__, fn.__func__.__qualname__)
             world.hold(fn.__self__, "self")
-        unread = self.unread = UnreadArguments(fn, args, kwargs)
+        unread = self.t.unread = UnreadArguments(fn, args, kwargs)
         placed = enumerate(zip(args, argument_sources(fn, len(args)), strict=True))
         traced = tuple(a if unread.leaves(i, a, s) else world.bring(a, s) for i, (a, s) in placed)
         named = ((k, v, KwargSource(k)) for k, v in kwargs.items())
@@ -259,8 +258,8 @@ class _Attempt:
     # ---- finishing
     def _finish(self, end: Return | Break, before: Settings) -> Trace:
         t = self.t
-        if self.unread is not None:
-            self.unread.guard(t)
+        if t.unread is not None:
+            t.unread.check(t)
         t.world.guard_aliases([one.real for one in t.standing.values()])
         t.inputs.take_elements()
         t.world.check_states()

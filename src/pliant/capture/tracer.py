@@ -42,6 +42,7 @@ from pliant.capture.numbers.foreseen import foreseen_truth
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.outside.settings import Casts
+from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.outside.world import World
 from pliant.capture.program_stack import FrameValues
 from pliant.capture.protocols import (
@@ -164,6 +165,7 @@ class Tracer:
         self.module_calls: list[tuple[int, int]] = []  # that are open: how many frames are outside, frames of PyTorch's own
         self.broken_calls: tuple[tuple[int, int], ...] = ()
         self.frame_values = FrameValues()
+        self.unread: UnreadArguments | None = None  # of the call, which no guard tells yet
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
@@ -207,6 +209,7 @@ class Tracer:
         self.standing.clear()
         self.results.clear()
         self.frame_values.forget()
+        self.unread = None
         self.stand_ins.clear()
         self.recorder.elements.forget()
         self.broken_frames = self.current_exception = self.carrying = self.failure = None

@@ -25,7 +25,7 @@ from pliant.symbolic.bounds import Interval
 from pliant.symbolic.expr import Expr, Integer, Kind, Number, Symbol
 from pliant.symbolic.facts import Contradiction, Facts
 from pliant.symbolic.final_guards import ShapeGuard, minimal_guards
-from pliant.symbolic.rules import relations
+from pliant.symbolic.rules import floats, relations
 from pliant.symbolic.sym_node import SymNode, wrap_node
 from pliant.symbolic.traverse import evaluate, substitute
 
@@ -360,6 +360,8 @@ class ShapeEnv:
                 raise self._data_dependent(e)
             return self.evaluate(e, size_oblivious=size_oblivious)
         value, before = cast(Number, self.hint(e)), len(self.specializations)
+        if e.kind is float and value == 0:  # `e == 0.0` holds of both zeros
+            self._guard(floats.math_call("copysign", x.lit(1.0), e).eq(math.copysign(1.0, value)))
         self._guard(_holds(e, value))
         known = len(self.specializations) > before or any(one.symbol is e for one in self.specializations)
         if e.kind is not bool and not known:  # a float, or an expression that leaves its symbols open

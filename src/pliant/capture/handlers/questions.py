@@ -257,7 +257,7 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @takes(vars)
 def _vars(t: Tracer, *objects: Any) -> Any:
-    return t.get_attr(objects[0], "__dict__") if objects else dict(t.frames[-1].locals)
+    return t.get_attr(objects[0], "__dict__") if objects else locals_of(t, t.frames[-1])
 
 
 @handles(dir)

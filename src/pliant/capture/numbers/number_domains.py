@@ -100,7 +100,7 @@ def floor_quotient(a: Any, b: Any) -> Any:
     a, b = (1.0 * one if plain_class(one) is float else _exact_float(one) for one in (a, b))
     if a is None or b is None or not bool(a != 0) or not bool(b != 0):
         return None
-    if not all(map(bool, _between(a / b, _EXACT_QUOTIENT))):
+    if not bool(abs(b) <= _LARGEST) or not all(map(bool, _between(a / b, _EXACT_QUOTIENT))):
         return None
     return 1.0 * round((a - a % b) / b)
 

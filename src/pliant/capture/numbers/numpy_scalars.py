@@ -129,14 +129,24 @@ def _rounded(function: Any, t: Tracer, number: Any) -> Any:
 
 
 def _sign(t: Tracer, number: Any) -> Any:
-    above = concrete(number > 0)
-    return plain_class(number)(above or -int(concrete(number < 0)))
+    if concrete(number > 0) or concrete(number < 0):
+        return plain_class(number)(1 if concrete(number > 0) else -1)
+    return plain_class(number)(0) if concrete(number == 0) else None
+
+
+def _chosen(function: Any, t: Tracer, *numbers: Any) -> Any:
+    """The largest or the smallest of two; None where one is no number, or both are zeros, of which NumPy gives either."""
+    if None in numbers or not all(type(one) is int or concrete(one == one) for one in numbers):
+        return None
+    if concrete(numbers[0] == numbers[1]) and float in map(plain_class, numbers) and concrete(numbers[0] == 0):
+        return None
+    return t.call(function, numbers, {})
 
 
 _AS_PYTHON: dict[str, Callable[..., Any]] = {
-    "maximum": lambda t, a, b: t.call(max, (a, b), {}),
-    "minimum": lambda t, a, b: t.call(min, (a, b), {}),
-    "clip": lambda t, a, low, high: t.call(min, (t.call(max, (a, low), {}), high), {}),
+    "maximum": lambda t, a, b: _chosen(max, t, a, b),
+    "minimum": lambda t, a, b: _chosen(min, t, a, b),
+    "clip": lambda t, a, low, high: _chosen(min, t, _chosen(max, t, a, low), high),
     **dict.fromkeys(("absolute", "abs"), lambda t, a: t.call(abs, (a,), {})),
     "floor": lambda t, a: _rounded(math.floor, t, a),
     "ceil": lambda t, a: _rounded(math.ceil, t, a),
@@ -253,9 +263,11 @@ def number_of(name: str, args: tuple[Any, ...]) -> Any:
 
 
 def _of_remainder(operation: str, a: Any, b: Any) -> Any:
-    """a // b, or a % b, of floats."""
+    """a // b, or a % b, of floats. A remainder of nothing has its sign from b, which that of tensors has from a."""
     quotient = floor_quotient(a, b)
-    return a % b if quotient is not None and operation == "mod" else quotient
+    if quotient is None or operation != "mod":
+        return quotient
+    return a % b if concrete(a % b != 0) else None
 
 
 _QUOTIENTS = frozenset(("floordiv", "mod", "truediv"))

@@ -41,13 +41,23 @@ class UnreadArguments:
         self._left.append((value, source))
         return True
 
-    def guard(self, t: Tracer) -> None:
+    def check(self, t: Tracer) -> None:
         """Where something else than this code got the arguments, it may have read them."""
         if next(iter(t.codes.values()), None) is not self.code:
-            for value, source in self._left:
-                kind = fixing_guard(value)
-                assert kind is not None
-                t.world.guard(source, kind, value)
+            self.guard(t)
+
+    def show(self, t: Tracer, code: types.CodeType) -> None:
+        """Code outside of the function looks at the locals of a frame of this code."""
+        if code is self.code:
+            self.guard(t)
+
+    def guard(self, t: Tracer) -> None:
+        """They are read after all."""
+        for value, source in self._left:
+            kind = fixing_guard(value)
+            assert kind is not None
+            t.world.guard(source, kind, value)
+        self._left.clear()
 
 
 def _code_of(fn: Any) -> types.CodeType | None:

@@ -41,6 +41,8 @@ def frame_of(t: Tracer, level: int) -> Any:
 
 def locals_of(t: Tracer, frame: Frame) -> dict[str, Any]:
     """locals() of the frame."""
+    if t.unread is not None:
+        t.unread.show(t, frame.code)
     cells = {name: t.world.cell_get(cell) for name, cell in frame.cells.items()}
     return {**frame.locals, **{name: value for name, value in cells.items() if value not in _NO_VALUE}}
 
