@@ -1,5 +1,6 @@
 """What one dispatcher compiled and kept serves another one, and never where something that matters has changed."""
 
+import collections
 import contextlib
 import copy
 import gc
@@ -537,6 +538,19 @@ def test_what_was_said_about_sizes_is_noticed(said):
         result = pliant.compile(programs.scaled)(x := MARKS[other]())
         torch.testing.assert_close(result, programs.scaled(x))
         assert bool(pliant.stats()["entries"].get("found")) is (other == said)
+
+
+@torch.no_grad()
+def test_a_search_for_entries_asks_nothing_of_other_arguments():
+    """A dict that makes what it lacks has no more keys for having been looked at."""
+
+    def total(x, given):
+        return x * 2 + len(given)
+
+    kept(total, X, {"a": X, "b": {"c": X}})
+    given = collections.defaultdict(list, {"a": [X]})
+    torch.testing.assert_close(pliant.compile(total)(X, given), total(X, given))
+    assert list(given) == ["a"]
 
 
 @torch.no_grad()

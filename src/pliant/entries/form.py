@@ -40,7 +40,15 @@ from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.generated import define_entry
 from pliant.guards.kinds import Guard
 from pliant.guards.replay import Replay
-from pliant.guards.sources import Source, value_of
+from pliant.guards.sources import (
+    ArgSource,
+    DictAttributeSource,
+    HeldSource,
+    KwargSource,
+    ModuleMemberSource,
+    Source,
+    value_of,
+)
 from pliant.guards.watch import Watch
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
@@ -224,12 +232,26 @@ class Found:
     marks: list[tuple[Source, Json]]
 
     def is_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether as much is said about the sizes of this call. No guard asks: a mark made later is none of an entry's."""
+        """Whether as much is said about the sizes of this call. No guard asks: a mark made later is none of an entry's. Where
+        the guards fail the entry says so itself: what may run the program's code on the way there is not read."""
+        if not all(_is_plainly_read(source) for source, _ in self.marks):
+            if self.entry.checks.first_failing(args, dict(kwargs)) is not None:
+                return True
         try:
             said = [marks_of(value_of(source, args, kwargs)) for source, _ in self.marks]
         except READ_ERRORS:
             return False
         return list(map(_marks_as_data, said)) == [marks for _, marks in self.marks]
+
+
+def _is_plainly_read(source: Source | None) -> bool:
+    """Whether reading it runs nothing of the program's, whatever lies there."""
+    while isinstance(source, _PLAINLY_READ):
+        source = getattr(source, "parent", None)
+    return source is None
+
+
+_PLAINLY_READ = (ArgSource, KwargSource, HeldSource, DictAttributeSource, ModuleMemberSource)
 
 
 def made(

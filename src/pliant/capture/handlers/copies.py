@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import itertools
 import types
 from collections.abc import Callable
@@ -84,7 +85,8 @@ def _deep_fixed(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     items = [_deep(t, item, memo) for item in value]
     if id(value) in memo:  # it holds itself, through something mutable
         return memo[id(value)]
-    return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+    same = type(value) is tuple and all(a is b for a, b in zip(items, value, strict=True))
+    return value if same else type(value)(items)
 
 
 def _object(t: Tracer, value: Any) -> Any:
@@ -97,6 +99,14 @@ def _deep_object(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     if method is not None:
         return t.call(method, (value, memo), {})
     return _instance(t, value, lambda part: _deep(t, part, memo), memo)
+
+
+def _partial(t: Tracer, value: Any, memo: dict[Any, Any] | None = None) -> Any:
+    parts = [t.get_attr(value, name) for name in ("func", "args", "keywords")]
+    if t.get_attr(value, "__dict__"):
+        raise GraphBreak("unknown-call", "a copy of a partial with attributes")
+    function, args, keywords = parts if memo is None else [_deep(t, part, memo) for part in parts]
+    return t.call(functools.partial, (function, *args), dict(keywords))
 
 
 def _iterator(t: Tracer, value: Any) -> Any:
@@ -113,6 +123,7 @@ _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys((*_ATOMIC, tuple, frozenset, slice), _itself),
         **dict.fromkeys((*_LISTS, *DICT_TYPES), lambda t, value: value.copy()),
         **dict.fromkeys(_ITERATORS, _iterator),
+        functools.partial: _partial,
         FakeTensor: lambda t, value: copied(t, value, shares_memory=True),
     },
     _IMMUTABLE,
@@ -124,6 +135,7 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(_LISTS, _deep_items),
         **dict.fromkeys(DICT_TYPES, _deep_mapping),
         **dict.fromkeys((tuple, frozenset), _deep_fixed),
+        functools.partial: _partial,
         types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),
         FakeTensor: lambda t, value, memo: copied(t, value, shares_memory=False),
     },
