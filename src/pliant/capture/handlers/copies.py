@@ -23,6 +23,7 @@ from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Rows
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.protocols import operators
+from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANT_TYPES, DICT_TYPES, SYMBOLIC_TYPES, ByKind
 from pliant.graph.fake_tensor import FakeTensor
@@ -101,6 +102,17 @@ def _deep_object(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     return _instance(t, value, lambda part: _deep(t, part, memo), memo)
 
 
+def _deep_tensor(t: Tracer, value: FakeTensor, memo: dict[Any, Any]) -> Any:
+    """The whole memory is copied, once for all its tensors, and these lie in the copy as they did."""
+    memory = memory_of(value)
+    if any(type(one) is FakeTensor and one is not value and memory_of(one) is memory for one in memo.get(_KEEP, ())):
+        raise GraphBreak("unknown-call", "a deep copy of tensors that share memory")
+    made = copied(t, value, shares_memory=False)
+    if made.stride() != value.stride() or memory is not value and memory.numel() != value.numel():
+        raise GraphBreak("unknown-call", "a deep copy of a part of memory, or of an expanded tensor")
+    return made
+
+
 def _partial(t: Tracer, value: Any, memo: dict[Any, Any] | None = None) -> Any:
     parts = [t.get_attr(value, name) for name in ("func", "args", "keywords")]
     if t.get_attr(value, "__dict__"):
@@ -137,7 +149,7 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys((tuple, frozenset), _deep_fixed),
         functools.partial: _partial,
         types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),
-        FakeTensor: lambda t, value, memo: copied(t, value, shares_memory=False),
+        FakeTensor: _deep_tensor,
     },
     _IMMUTABLE,
 )
