@@ -361,9 +361,7 @@ class _Body:
         return [f"return [{', '.join([*reversed(values), function])}]"]
 
     def _continuation(self, frame: FrameState, inner: FrameState, function: str, values: list[str]) -> str:
-        """Text of what lies in place of the operands of the operation that has entered the frame `inner`.
-
-        """
+        """Text of what lies in place of the operands of the operation that has entered the frame `inner`."""
         program = decode(frame.code)
         form = FORMS[program.ops[program.index_of(frame.offset)].name]
         called = self._rest(inner, function, values, is_item=form is Form.NEXT)

@@ -23,6 +23,7 @@ from pliant.guards.sources import Source
 if TYPE_CHECKING:
     from pliant.capture.tracer import Tracer
 
+
 class UnreadArguments:
     """Those of one call."""
 
