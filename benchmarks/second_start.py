@@ -1,29 +1,33 @@
 """The second start of a program: what its first call costs once another process has compiled it.
 
-Each model runs in four processes, forks that have loaded PyTorch and the model's library and nothing of Pliant: one in
-which eager makes its first call; a cold one; a warm one that finds built code; a warm one that finds whole entries.
-Seconds are those of the first call (with its gradients, in training), without those of loading Pliant, which are told
-apart. `added` is what the first call takes above eager's where the entry is found.
+Each model runs in processes of its own, forks that have loaded PyTorch and the model's library and nothing of a compiler:
+one in which eager makes its first call; a cold one; a warm one that finds built code; a warm one that finds whole entries;
+with `--peer`, a cold and a warm one of torch.compile, with a cache folder of their own. Seconds are those of the first call
+(with its gradients, in training). `load` is what `import pliant` and `pliant.compile` took before it. `added` is what the
+first call takes above eager's where the entry is found. `of peer` is that call over torch.compile's warm one; `load too`
+is the same with what both load before it.
 
-    python -m benchmarks.second_start [--models bert gpt2...] [--modes inference training] [--public 1/20]
+    python -m benchmarks.second_start [--peer] [--device cuda] [--models bert gpt2...] [--modes inference training]
+                                      [--repeat 3] [--public 1/20]
 
-`--public k/n`: in place of these a part of the public models that `benchmarks.zoo` lists (`--library hf timm...`), and which
-were kept and found, or why not.
+CUDA graphs are off. `--repeat n`: all of it n times, medians are printed. `--public k/n`: in place of these a part of the
+public models that `benchmarks.zoo` lists (`--library hf timm...`), and which were kept and found, or why not.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
-import functools
 import json
 import os
+import select
+import signal
 import statistics
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,169 +35,66 @@ from torch import nn
 
 from benchmarks import zoo_models
 from benchmarks.children import geometric_mean, print_row
-from benchmarks.models import MODELS, VOCABULARY
+from benchmarks.second_start_models import HUGGING_FACE, NAMES, OWN, built, without_case
 from benchmarks.sizes import relative_error
-from benchmarks.zoo import ALLOWED, without_dropout
+from benchmarks.zoo import ALLOWED, moved
 
-_TEXT: dict[str, Any] = {
-    "vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
-    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "use_cache": False,
-}  # fmt: skip
-_DECODER: dict[str, Any] = {
-    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 16, "use_cache": False, "max_position_embeddings": 128,
-}  # fmt: skip
-# Of transformers: model class, configuration class, its values.
-_HUGGING_FACE: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "bert-base": ("BertModel", "BertConfig", {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
-    "albert": ("AlbertModel", "AlbertConfig", {**_TEXT, "embedding_size": 32}),
-    "roberta": ("RobertaModel", "RobertaConfig", _TEXT),
-    "electra": ("ElectraModel", "ElectraConfig", {**_TEXT, "embedding_size": 32}),
-    "distilbert": (
-        "DistilBertModel", "DistilBertConfig",
-        {"vocab_size": VOCABULARY, "dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 128, "dropout": 0.0,
-         "attention_dropout": 0.0},
-    ),
-    "mistral": ("MistralForCausalLM", "MistralConfig", _DECODER),
-    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {k: v for k, v in _DECODER.items() if k != "head_dim"}),
-    "gemma": ("GemmaForCausalLM", "GemmaConfig", _DECODER),
-    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {k: v for k, v in _DECODER.items() if "key" not in k}),
-    "opt": (
-        "OPTForCausalLM", "OPTConfig",
-        {"vocab_size": VOCABULARY, "hidden_size": 64, "ffn_dim": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "dropout": 0.0, "use_cache": False, "word_embed_proj_dim": 64, "max_position_embeddings": 128},
-    ),
-}  # fmt: skip
-
-
-class Residual(nn.Module):
-    """A small network of residual blocks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, padding=1)
-        self.norms = nn.ModuleList([nn.BatchNorm2d(8) for _ in range(6)])
-        self.convolutions = nn.ModuleList([nn.Conv2d(8, 8, 3, padding=1) for _ in range(6)])
-        self.head = nn.Linear(8, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.stem(x)
-        for norm, convolution in zip(self.norms, self.convolutions, strict=True):
-            x = x + torch.relu(norm(convolution(x)))
-        found: torch.Tensor = self.head(x.mean((2, 3)))
-        return found
-
-
-def _encoder() -> nn.Module:
-    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
-    return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-
-
-def _function(x: torch.Tensor) -> torch.Tensor:
-    return torch.sigmoid(x * 2) + x.sin().sum(-1, keepdim=True)
-
-
-def _image() -> dict[str, Any]:
-    return {"x": torch.randn(2, 3, 16, 16)}
-
-
-_OWN: dict[str, tuple[Callable[[], Any], Callable[[], dict[str, Any]]]] = {
-    "function": (lambda: _function, lambda: {"x": torch.randn(64, 64)}),
-    "residual": (Residual, _image),
-    "encoder": (_encoder, lambda: {"src": torch.randn(2, 16, 64)}),
-    "autoencoder": (
-        lambda: nn.Sequential(nn.Linear(64, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 64), nn.Sigmoid()),
-        lambda: {"input": torch.randn(8, 64)},
-    ),
-    "gru": (lambda: _Recurrent(), lambda: {"x": torch.randn(2, 5, 16)}),
-}
-
-
-class _Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.GRUCell(16, 16)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = torch.zeros(x.shape[0], 16)
-        for step in x.unbind(1):
-            h = self.cell(step, h)
-        return h
-
-
-NAMES = ["function", "mlp", "autoencoder", "residual", "convnet", "encoder", "gru", "bert", "gpt2", "llama", *_HUGGING_FACE]
-
-
-def built(name: str) -> tuple[Any, dict[str, Any]]:
-    """The model, or function, and the arguments of a call."""
-    torch.manual_seed(0)
-    if name in _OWN:
-        build, inputs = _OWN[name]
-        return build(), inputs()
-    if "/" in name:
-        case = case_of(name)
-        made = without_dropout(case.build())
-        return made, case.inputs(copy.deepcopy(made).eval(), case.sizes[0])
-    if name in MODELS:
-        model = MODELS[name]
-        return model.build(), model.inputs(*model.sizes[0])
-    import transformers
-
-    kind, configuration, values = _HUGGING_FACE[name]
-    made = getattr(transformers, kind)(getattr(transformers, configuration)(**values))
-    return made, {"input_ids": torch.randint(10, VOCABULARY, (2, 16))}
-
-
-@functools.cache
-def case_of(name: str) -> zoo_models.Case:
-    """A public model that runs; asked for before processes are forked, it is looked for once. NoCase."""
-    return zoo_models.find_case(name)
-
-
-def without_case(name: str) -> str | None:
-    """Why the public model cannot be run; None if it can."""
-    try:
-        return None if "/" not in name or case_of(name) else ""
-    except zoo_models.NoCase as error:
-        return f"no case: {error}"[:120]
-
-
+Row = dict[str, Any]
+PATIENCE = 900.0  # seconds a process may take
 _STAGES = ("capture", "symbolic", "lowering", "codegen")
 
 
-def eager_call(name: str, training: bool) -> dict[str, Any]:
-    """What the first call costs a process without Pliant."""
+# ------------------------------------------------------------------------------------------------- in a process
+
+
+def prepared(name: str, training: bool, device: str) -> tuple[Any, dict[str, Any]]:
+    """The model and its inputs on their device, which is ready."""
     warnings.simplefilter("ignore")
-    target, inputs = prepared(name, training)
-    start = time.perf_counter()
-    with torch.set_grad_enabled(training):
-        called(target, inputs, training)
-    return {"call": time.perf_counter() - start}
-
-
-def prepared(name: str, training: bool) -> tuple[Any, dict[str, Any]]:
     target, inputs = built(name)
+    inputs = moved(inputs, device)
     if isinstance(target, nn.Module):
-        target.train(training)
+        target.to(device).train(training)
     elif training:
         inputs["x"].requires_grad_()
+    finish(device)
     return target, inputs
 
 
-def first_call(name: str, training: bool) -> dict[str, Any]:
-    """What the first call costs this process, and whether it computes what eager does."""
-    warnings.simplefilter("ignore")
-    target, inputs = prepared(name, training)
+def finish(device: str) -> None:
+    """Waits for what the device has been given."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def eager_call(name: str, training: bool, device: str) -> Row:
+    """What the first call costs a process without a compiler."""
+    target, inputs = prepared(name, training, device)
+    return {"call": timed(target, inputs, training, device)[0]}
+
+
+def peer_call(name: str, training: bool, device: str) -> Row:
+    """What the first call costs a process with torch.compile."""
+    target, inputs = prepared(name, training, device)
+    start = time.perf_counter()
+    compiled = torch.compile(target)
+    loaded = time.perf_counter()
+    call, result = timed(compiled, inputs, training, device)
+    right = _alike(result, called(target, inputs, training))
+    return {"load": loaded - start, "call": call, "right": right}
+
+
+def first_call(name: str, training: bool, device: str) -> Row:
+    """What the first call costs a process with Pliant, and whether it computes what eager does."""
+    target, inputs = prepared(name, training, device)
     start = time.perf_counter()
     import pliant
     from pliant import background
 
     compiled = pliant.compile(target)
     loaded = time.perf_counter()
+    call, result = timed(compiled, inputs, training, device)
+    background.finish()
     with torch.set_grad_enabled(training):
-        result = called(compiled, inputs, training)
-        end = time.perf_counter()
-        background.finish()
         stats = pliant.stats()
         called(compiled, inputs, training)
         again = pliant.stats()
@@ -201,7 +102,7 @@ def first_call(name: str, training: bool) -> dict[str, Any]:
     modules = [name for name in sys.modules if name.startswith("pliant.")]
     return {
         "load": loaded - start,
-        "call": end - loaded,
+        "call": call,
         "right": right,
         "captures": stats["calls"].get("capture", 0),  # type: ignore[attr-defined]
         "later": again["calls"].get("capture", 0),  # type: ignore[attr-defined]
@@ -211,6 +112,15 @@ def first_call(name: str, training: bool) -> dict[str, Any]:
         "dynamo": "torch._dynamo" in sys.modules,
         "seconds": {k: v for k, v in stats["seconds"].items() if k in ("find", "keep", "capture")},  # type: ignore[attr-defined]
     }
+
+
+def timed(call: Any, inputs: dict[str, Any], training: bool, device: str) -> tuple[float, list[torch.Tensor]]:
+    """Seconds of a call, and its results."""
+    start = time.perf_counter()
+    with torch.set_grad_enabled(training):
+        result = called(call, inputs, training)
+    finish(device)
+    return time.perf_counter() - start, result
 
 
 def called(call: Any, inputs: dict[str, Any], training: bool) -> list[torch.Tensor]:
@@ -235,7 +145,10 @@ def _alike(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return relative_error(one, other) <= ALLOWED
 
 
-def in_a_fork(work: Callable[[], dict[str, Any]], environment: dict[str, str]) -> dict[str, Any]:
+# ------------------------------------------------------------------------------------------------- the processes
+
+
+def in_a_fork(work: Callable[[], Row], environment: dict[str, str]) -> Row:
     """What the work returns in a process of its own."""
     read, write = os.pipe()
     process = os.fork()
@@ -244,75 +157,152 @@ def in_a_fork(work: Callable[[], dict[str, Any]], environment: dict[str, str]) -
         try:
             found = work()
         except Exception as error:
-            found = {"failed": f"{type(error).__name__}: {error}"[:300]}
+            found = {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
         with os.fdopen(write, "w") as pipe:
             json.dump(found, pipe)
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
+        if not select.select([pipe], [], [], PATIENCE)[0]:
+            os.kill(process, signal.SIGKILL)
         text = pipe.read()
     os.waitpid(process, 0)
-    return dict(json.loads(text)) if text else {"failed": "the process died"}
+    return dict(json.loads(text)) if text else {"failed": "the process died, or took too long"}
 
 
-def measured(name: str, training: bool) -> list[dict[str, Any]]:
-    """Eager's process, the cold one, the warm one with built code, the warm one with entries."""
+def measured(name: str, training: bool, device: str, peer: bool) -> dict[str, Row]:
+    """A row for each process: `eager`; `cold`; `warm`, with built code; `entries`; `peer cold` and `peer`, the warm one."""
     with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
-        work = {"PLIANT_CACHE_DIR": folder}
-        return [in_a_fork(lambda: eager_call(name, training), {})] + [
-            in_a_fork(lambda: first_call(name, training), {**work, "PLIANT_KEEP_ENTRIES": keep}) for keep in ("1", "0", "1")
-        ]
+        ours = {"PLIANT_CACHE_DIR": f"{folder}/ours", "PLIANT_CUDA_GRAPHS": "never"}
+        theirs = {
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/peer",
+            "TRITON_CACHE_DIR": f"{folder}/peer/triton",
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+        }
+        Path(folder, "peer").mkdir()
+        rows = {"eager": in_a_fork(lambda: eager_call(name, training, device), {})}
+        for kind, keep in (("cold", "1"), ("warm", "0"), ("entries", "1")):
+            rows[kind] = in_a_fork(lambda: first_call(name, training, device), {**ours, "PLIANT_KEEP_ENTRIES": keep})
+        for kind in ("peer cold", "peer") if peer else ():
+            rows[kind] = in_a_fork(lambda: peer_call(name, training, device), theirs)
+        return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="*", default=NAMES, choices=NAMES)
-    parser.add_argument("--modes", nargs="*", default=["inference", "training"], choices=["inference", "training"])
-    parser.add_argument("--public", default="")
-    parser.add_argument("--library", nargs="*", default=["hf", "timm"], choices=list(zoo_models.LIBRARIES))
-    given = parser.parse_args()
-    if given.public:
-        part, count = map(int, given.public.split("/"))
-        zoo_models.import_libraries(given.library)
-        given.models = zoo_models.names(given.library)[part - 1 :: count]
-    elif not {*given.models} <= {*_OWN}:
-        zoo_models.import_libraries(["hf"])
-        for kind in ("BertForMaskedLM", "GPT2LMHeadModel", *(row[0] for row in _HUGGING_FACE.values())):
-            getattr(__import__("transformers"), kind)
-    with tempfile.TemporaryDirectory(prefix="pliant-bytecode-") as folder:
-        # Modules are loaded from bytecode, as where Pliant is installed, whatever this environment says of writing it.
-        sys.dont_write_bytecode, sys.pycache_prefix = False, folder
-        measured("function", training=True)  # which writes it
-        print_rows(given.models, given.modes)
+def medians(runs: list[dict[str, Row]]) -> dict[str, Row]:
+    """One run whose times are the medians, and in which a row is right, or found, if it always was."""
+    made = {}
+    for kind in runs[0]:
+        rows = [run[kind] for run in runs]
+        made[kind] = next((row for row in rows if "failed" in row), dict(rows[-1]))
+        if "failed" not in made[kind]:
+            made[kind] |= {k: statistics.median(row[k] for row in rows) for k in ("call", "load") if k in rows[0]}
+            made[kind] |= {"right": all(row.get("right", True) for row in rows)}
+            made[kind] |= {"captures": max(row.get("captures", 0) for row in rows)}
+    return made
 
 
-def print_rows(models: list[str], modes: list[str]) -> None:
+# ------------------------------------------------------------------------------------------------- the table
+
+_COLUMNS = ("model", "mode", "eager", "cold", "warm", "load", "entries", "added", "of cold", "of warm", "captures")
+_OF_PEER = ("peer cold", "peer", "of peer", "load too")
+_ASKED = {"of cold": 0.15, "of peer": 1 / 15}
+_SHARES = ("of cold", "of warm", "of peer", "load too")
+
+
+def cells_of(rows: dict[str, Row]) -> dict[str, Any]:
+    """What is printed of a model, by column."""
+    times = {kind: row["call"] for kind, row in rows.items() if "failed" not in row}
+    found, last = times["entries"], rows["entries"]
+    right = all(rows[kind]["right"] for kind in ("cold", "warm", "entries"))
+    cells = {**times, "load": last["load"], "added": found - times["eager"], "of cold": found / times["cold"]}
+    cells |= {"of warm": found / times["warm"], "captures": f"{last['captures']}{'' if right else ' WRONG'}"}
+    if "peer" in times:
+        cells["of peer"] = found / times["peer"]
+        cells["load too"] = (found + last["load"]) / (times["peer"] + rows["peer"]["load"])
+    return cells
+
+
+def print_rows(models: list[str], modes: list[str], device: str, peer: bool, repeat: int) -> None:
     """What each model costs, and the means."""
-    widths = (max(14, *(len(name) + 2 for name in models)), 10, 8, 8, 8, 8, 8, 9, 9, 10)
-    print_row(("model", "mode", "eager", "cold", "warm", "entries", "added", "of cold", "of warm", "captures"), widths)
-    shares: list[tuple[float, float]] = []
-    loads: list[float] = []
+    columns = [*_COLUMNS, *(_OF_PEER if peer else ())]
+    widths = (max(14, *(len(name) + 2 for name in models)), 10, *(max(8, len(c) + 2) for c in columns[2:]))
+    print_row(columns, widths)
+    shown: dict[tuple[str, str], dict[str, Any]] = {}
+    last: Row = {}
     for mode in modes:
         for name in models:
-            rows = measured(name, mode == "training") if (none := without_case(name)) is None else [{"failed": none}]
-            failed = next((row["failed"] for row in rows if "failed" in row), "")
+            if (none := without_case(name)) is not None:
+                print_row((name, mode, none), widths)
+                continue
+            rows = medians([measured(name, mode == "training", device, peer) for _ in range(repeat)])
+            failed = next((row["failed"] for kind, row in rows.items() if "failed" in row and "peer" not in kind), "")
             if failed:
                 print_row((name, mode, failed), widths)
                 continue
-            eager, cold, warm, entries = (row["call"] for row in rows)
-            last = rows[3]
-            loads.append(last["load"])
+            cells, last = cells_of(rows), rows["entries"]
             if not last["captures"]:
-                shares.append((entries / cold, entries / warm))
-            captures = f"{last['captures']}{'' if all(row['right'] for row in rows[1:]) else ' WRONG'}"
-            times = (eager, cold, warm, entries, entries - eager, entries / cold, entries / warm)
-            print_row((name, mode, *times, captures), widths)
-            for text in [*rows[1]["reasons"], *last["reasons"]]:
-                print(f"    {text}")
-    of_cold, of_warm = (geometric_mean([share[k] for share in shares]) for k in (0, 1))
-    print(f"where the entry is found, in the geometric mean: {of_cold:.3f} of the cold call, {of_warm:.3f} of the warm one")
-    print(f"loading Pliant where the entry is found: {statistics.median(loads):.3f} s in the median")
-    print(f"modules of each stage in the last process: {last['imported']}")
+                shown[name, mode] = cells
+            print_row((name, mode, *(cells.get(column, "-") for column in columns[2:])), widths)
+            notes = [*rows["cold"]["reasons"], *last["reasons"], *(r["failed"] for r in rows.values() if "failed" in r)]
+            for text in dict.fromkeys(notes):
+                print(f"    {text}", flush=True)
+    if last:
+        print_means(shown, last)
+
+
+def print_means(shown: dict[tuple[str, str], dict[str, Any]], last: Row) -> None:
+    """Of the models whose entries were found: geometric means of the shares, and which are above what is asked."""
+    print(f"where the entry is found ({len(shown)} rows), in the geometric mean:")
+    for share in _SHARES:
+        values = [cells[share] for cells in shown.values() if share in cells]
+        if values:
+            asked = f", asked at most {_ASKED[share]:.3f}" if share in _ASKED else ""
+            print(f"  {share}: {geometric_mean(values):.3f} (largest {max(values):.3f}{asked})")
+    for share, most in _ASKED.items():
+        above = [f"{name} {mode} {c[share]:.3f}" for (name, mode), c in shown.items() if c.get(share, 0.0) > most]
+        if above:
+            print(f"  {share} above {most:.3f}: {', '.join(above)}")
+    if shown:
+        print(f"loading Pliant where the entry is found: {statistics.median(c['load'] for c in shown.values()):.3f} s in the median")
+    print(f"modules of each stage in the last process: {last['imported']}", flush=True)
+
+
+def import_models(names: list[str], libraries: list[str]) -> None:
+    """Loads what the models are made with, once for all processes."""
+    if {*names} <= {*OWN}:
+        return
+    zoo_models.import_libraries(libraries)
+    try:
+        transformers = __import__("transformers")
+    except ImportError:  # the rows of its models say so
+        return
+    for kind in ("BertForMaskedLM", "GPT2LMHeadModel", *(row[0] for row in HUGGING_FACE.values())):
+        getattr(transformers, kind)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=NAMES, choices=NAMES)
+    parser.add_argument("--modes", nargs="*", default=["inference", "training"], choices=["inference", "training"])
+    parser.add_argument("--peer", action="store_true", help="torch.compile beside it")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--public", default="")
+    parser.add_argument("--library", nargs="*", default=["hf", "timm"], choices=list(zoo_models.LIBRARIES))
+    given = parser.parse_args()
+    # A process that has asked the driver for its devices cannot be forked; libraries ask when they are imported.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    import_models(given.models, given.library if given.public else ["hf"])
+    if given.public:
+        part, count = map(int, given.public.split("/"))
+        given.models = zoo_models.names(given.library)[part - 1 :: count]
+    with tempfile.TemporaryDirectory(prefix="pliant-bytecode-") as folder:
+        # Modules are loaded from bytecode, as where Pliant is installed, whatever this environment says of writing it.
+        sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+        measured("function", training=True, device=given.device, peer=given.peer)  # which writes it
+        print_rows(given.models, given.modes, given.device, given.peer, max(1, given.repeat))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from benchmarks import second_start, zoo_models
+from benchmarks import second_start, second_start_models, zoo_models
 
 import pliant
 from pliant import background
@@ -30,7 +30,7 @@ STORES = ("entries", "kernels")
 
 def kept(name: str, training: bool, folder: Path) -> Digests:
     """What a process writes that compiles the program."""
-    target, inputs = second_start.built(name)
+    target, inputs = second_start_models.built(name)
     if isinstance(target, torch.nn.Module):
         target.train(training)
     elif training:
@@ -87,11 +87,11 @@ def main() -> None:
     if given.child is not None:
         child(given.names, given.modes, given.child)
         return
-    names = given.names or second_start.NAMES
+    names = given.names or second_start_models.NAMES
     if given.public:
         part, count = map(int, given.public.split("/"))
         zoo_models.import_libraries(given.library)
-        names = [n for n in zoo_models.names(given.library)[part - 1 :: count] if second_start.without_case(n) is None]
+        names = [n for n in zoo_models.names(given.library)[part - 1 :: count] if second_start_models.without_case(n) is None]
     with tempfile.TemporaryDirectory(prefix="pliant-text-") as folder:
         found = both(names, given.modes, Path(folder))
     wrong = 0
