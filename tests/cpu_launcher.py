@@ -48,4 +48,4 @@ def launcher(built: Callable[[Sequence[Function]], Path] = as_c) -> Launcher:
         library = ctypes.CDLL(str(built(code.functions)))
         return [address_of(getattr(library, f"{one.name}_run")) for one in code.functions]
 
-    return Launcher(functions, address_of(calls().test_launch))
+    return Launcher(functions, address_of(calls().test_launch), build=lambda code: built(code.functions))

@@ -1,10 +1,14 @@
 """Graphs of a program are built beside one another, and failures are met where they would have been."""
 
+import contextlib
+
 import pytest
 import torch
 
 import pliant
+from codegen.cuda.shim_backend import kernels_on_shim
 from pliant.debug import events
+from pliant.runtime import backend
 from pliant.runtime import compile_program as stage
 from pliant.runtime.together import LateFailure, later, together
 
@@ -38,19 +42,21 @@ def results(function, x, w):
     return found, *torch.autograd.grad(found.square().sum(), (x, w))
 
 
-def test_both_halves_are_built_at_once(monkeypatch):
+@pytest.mark.parametrize("device", [contextlib.nullcontext, kernels_on_shim], ids=["processor", "gpu"])
+def test_both_halves_are_built_at_once(monkeypatch, device):
     """With symbolic sizes: the backward is compiled with the forward."""
     begun = []
     monkeypatch.setattr(stage, "later", lambda build, then: begun.append(later(build, then)) or begun[-1])
     pliant.reset()
     x, w = torch.randn(6, 5, requires_grad=True), torch.randn(5, 7, requires_grad=True)
-    got = results(pliant.compile(step, dynamic=True, fullgraph=True), x, w)
+    with device():
+        got = results(pliant.compile(step, dynamic=True, fullgraph=True), x, w)
     torch.testing.assert_close(got, results(step, x, w))
     assert begun == [True, True]
 
 
 def test_code_that_cannot_be_built_beside_is_built_again(monkeypatch):
-    real, calls = stage.build_native, []
+    real, calls = backend.build_native, []
 
     def fails_once(code, options):
         calls.append(code.kernels)
@@ -58,7 +64,7 @@ def test_code_that_cannot_be_built_beside_is_built_again(monkeypatch):
             raise OSError("no room")
         return real(code, options)
 
-    monkeypatch.setattr(stage, "build_native", fails_once)
+    monkeypatch.setattr(backend, "build_native", fails_once)
     pliant.reset()
     x, w = torch.randn(6, 5, requires_grad=True), torch.randn(5, 9, requires_grad=True)
     with events.collect("fallback") as fallbacks:

@@ -9,7 +9,7 @@ Holds:  a backend is `codegen/<kind>/`, `runtime/<kind>/` and a row of `_BACKEND
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pliant import config
@@ -35,9 +35,10 @@ class WrittenCode(Protocol):
 
 class Backend(Protocol):
     """`write`: the code of runs of kernels, an entry each, that read the inputs `listed` from the graph's list; `scratch`:
-    buffers that an entry has on its stack; `hints`: the sizes at hand. `load`: its entries as functions, built now if the store does not have them.
-    `kept`: what another process loads the code by, from the store alone; None: it cannot. `writes_rows`: whether
-    there are entries that run for many rows of tensors (`codegen.native.write_rows`).
+    buffers that an entry has on its stack; `hints`: the sizes at hand. `builder`: what builds the code ahead of `load`, in
+    any thread; None: `load` alone can. `load`: its entries as functions, built now if the store does not have them.
+    `kept`: what another process loads the code by, from the store alone; None: it cannot. `writes_rows`: whether there are
+    entries that run for many rows of tensors (`codegen.native.write_rows`).
     """
 
     writes_rows: bool
@@ -49,6 +50,7 @@ class Backend(Protocol):
         scratch: Mapping[Buffer, int],
         hints: Mapping[Symbol, Number],
     ) -> WrittenCode: ...
+    def builder(self, code: WrittenCode, options: config.Build) -> Callable[[], object] | None: ...
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]: ...
     def kept(self, code: WrittenCode, options: config.Build) -> Sequence[KeptCode] | None: ...
 
@@ -66,6 +68,10 @@ class _C:
         hints: Mapping[Symbol, Number],
     ) -> NativeCode:
         return write_native(runs, listed, scratch)
+
+    def builder(self, code: WrittenCode, options: config.Build) -> Callable[[], object]:
+        native = _native(code)
+        return lambda: build_native(native, options)
 
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]:
         path = build_native(_native(code), options)

@@ -7,6 +7,7 @@ Reads on: `compile_program.py`, which does everything after lowering.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from pliant.ir.printer import program_text
 from pliant.ir.verify import verify
 from pliant.lowering.lower import lower
 from pliant.runtime.compile_program import CompiledGraph, compile_program, compile_row_program
+from pliant.runtime.together import LateFailure, are_together, together
 
 
 def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> CompiledGraph:
@@ -55,13 +57,21 @@ def _recorded(
     parts = split(program, graph.private_outputs)
     first = program if parts is None else parts.begin
     private = graph.private_outputs if parts is None else parts.private(frozenset(graph.private_outputs))
-    made = compile_program(first, options)
+    made, *others = _compiled([first] if parts is None else [first, parts.end], options)
     made.call = recorded_on(made.call, roles_of(first, graph.static_inputs, private), device, program.name, always)
     if parts is not None:
-        rest = compile_program(parts.end, options)
+        (rest,) = others
         made.call = made_apart(made.call, rest.call, parts.shown, parts.passed, parts.only, parts.order)
         made.add(rest)
     return made
+
+
+def _compiled(programs: list[LoopProgram], options: config.Config | None) -> list[CompiledGraph]:
+    """The programs, whose code is built side by side."""
+    if len(programs) > 1 and not are_together():
+        with contextlib.suppress(LateFailure), together():
+            return [compile_program(program, options) for program in programs]
+    return [compile_program(program, options) for program in programs]
 
 
 def compile_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> Callable[[list[Any]], None] | None:

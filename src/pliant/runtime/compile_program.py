@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant import config
-from pliant.codegen.native import NativeCode, write_rows
+from pliant.codegen.native import write_rows
 from pliant.codegen.profiled import range_names
 from pliant.codegen.wrapper import listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
@@ -91,8 +91,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
         note(call)
 
     call: Callable[[list[Any]], list[Any]]
-    native = codes["cpu"] if set(codes) == {"cpu"} else None
-    if isinstance(native, NativeCode) and later(lambda: build_native(native, options.build), complete):
+    if (build := _builder(codes, options.build)) is not None and later(build, complete):
         call = wrapped(wrapper, program.name, ranges)
     else:
         wrapper.names.update(load_entries())
@@ -114,6 +113,13 @@ def _write(
         kind: backend_of(kind).write([run for run in runs if run[0].target.kind == kind], listed, scratch, hints)
         for kind in kinds
     }
+
+
+def _builder(codes: Mapping[str, WrittenCode], options: config.Build) -> Callable[[], object] | None:
+    """What builds the codes ahead of their loading, in any thread; None: one of them cannot be, or there are none."""
+    found = [backend_of(kind).builder(code, options) for kind, code in codes.items()]
+    builders = [build for build in found if build is not None]
+    return (lambda: [build() for build in builders]) if builders and len(builders) == len(found) else None
 
 
 def _kept(codes: Mapping[str, WrittenCode], options: config.Config) -> list[KeptCode] | None:

@@ -72,6 +72,11 @@ def together() -> Iterator[None]:
         raise LateFailure from error
 
 
+def are_together() -> bool:
+    """Whether such a block is open."""
+    return _open.get() is not None
+
+
 def later(build: Callable[[], object], then: Callable[[], None]) -> bool:
     """Begin to build; `then` follows before the block ends. False, and nothing done, outside such a block."""
     works = _open.get()

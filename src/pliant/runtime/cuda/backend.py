@@ -13,7 +13,7 @@ from pliant.codegen.cuda.prelude import text_for
 from pliant.codegen.cuda.writer import write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.ir.loops import Buffer
-from pliant.runtime.cuda.load import DeviceLibrary, Launcher, gpu_launcher, load
+from pliant.runtime.cuda.load import DeviceLibrary, Launcher, expected, gpu_launcher, load
 from pliant.runtime.load import NativeEntry
 from pliant.schedule.kernel import Kernel
 from pliant.symbolic.expr import Number, Symbol
@@ -38,6 +38,12 @@ class CudaC:
         once = WrittenOnce(lambda kernel: write_kernel(kernel, kernel.target))
         written = [[text for kernel in run for text in once(kernel)] for run in runs]
         return write_native(written, listed, text_for, hints)
+
+    def builder(self, code: DeviceCode, options: config.Build) -> Callable[[], object] | None:
+        devices = dict.fromkeys(entry.device for entry in code.entries if entry.device is not None)
+        found = [(_of(code, device), self.launcher_of(device).build) for device in devices]
+        ready = [(each, build) for each, build in found if build is not None]
+        return (lambda: [build(expected(each)) for each, build in ready]) if len(ready) == len(found) else None
 
     def load(self, code: DeviceCode, options: config.Build) -> list[NativeEntry]:
         devices = [entry.device for entry in code.entries if entry.device is not None]

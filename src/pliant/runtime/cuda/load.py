@@ -29,7 +29,7 @@ from pliant.targets.target import Target
 from pliant.wrappers.launches import Addresses, Launches, launcher_text, packed_addresses
 
 if TYPE_CHECKING:
-    from pliant.codegen.cuda.entry import DeviceCode, Function
+    from pliant.codegen.cuda.entry import DeviceCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class Launcher:
     """How kernels are started.
 
     functions: code to the addresses of its functions, in order, which are built now.
+    build: builds the code for `functions` to find, in any thread; None: that does it alone.
     places: code to the places of its functions in the store, in order; None: it does not have them.
     launch: address of `int (void* function, blocks in x, y, z, threads, shared bytes: uint32_t each, void* stream,
         void** arguments)`, which returns 0 or the number of an error. context: made current meanwhile; 0: none.
@@ -45,6 +46,7 @@ class Launcher:
     functions: Callable[[DeviceCode], list[int]]
     launch: int
     context: int = 0
+    build: Callable[[DeviceCode], object] | None = None
     places: Callable[[DeviceCode], list[str]] | None = None
 
 
@@ -59,14 +61,19 @@ def load(code: DeviceCode, launcher: Launcher) -> list[NativeEntry]:
 def _addresses(code: DeviceCode, launcher: Launcher) -> Addresses:
     """Of the functions that the sizes at hand launch. The others, for rows of other lengths, are most of the texts and
     may never be needed: they are built when one of them is."""
-    now, later = [[one for one in code.functions if one.expected is when] for when in (True, False)]
-    found = iter(_built(now, code, launcher))
+    now, later = expected(code), _those(code, False)
+    found = iter(launcher.functions(now) if now.functions else ())
     known = [next(found) if one.expected else 0 for one in code.functions]
-    return Addresses(known, (lambda: _built(later, code, launcher)) if later else None)
+    return Addresses(known, (lambda: launcher.functions(later)) if later.functions else None)
 
 
-def _built(functions: list[Function], code: DeviceCode, launcher: Launcher) -> list[int]:
-    return launcher.functions(replace(code, functions=tuple(functions))) if functions else []
+def expected(code: DeviceCode) -> DeviceCode:
+    """The part of the code that the sizes at hand launch."""
+    return _those(code, True)
+
+
+def _those(code: DeviceCode, when: bool) -> DeviceCode:
+    return replace(code, functions=tuple(one for one in code.functions if one.expected is when))
 
 
 def _bound(tables: Sequence[Launches], launch: int, context: int, addresses: Addresses) -> list[NativeEntry]:
@@ -108,14 +115,17 @@ def gpu_launcher(device: torch.device, target: Target) -> Launcher:
     context = _context_of(device)
     architecture = nvrtc.architecture(_capability(target))
 
+    def build(code: DeviceCode) -> list[bytes]:
+        return build_kernels([one.text for one in code.functions], code.prelude, architecture)
+
     def functions(code: DeviceCode) -> list[int]:
-        cubins = build_kernels([one.text for one in code.functions], code.prelude, architecture)
+        cubins = build(code)
         return [context.function(cubin, one.name, one.shared) for cubin, one in zip(cubins, code.functions)]
 
     def places(code: DeviceCode) -> list[str]:
         return [key_of(text, architecture).digest for text in code.texts]
 
-    return Launcher(functions, _driver_launch(), context.handle, places)
+    return Launcher(functions, _driver_launch(), context.handle, build, places)
 
 
 def _capability(target: Target) -> int:
