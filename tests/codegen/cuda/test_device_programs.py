@@ -146,3 +146,26 @@ def test_short_rows_of_odd_length_have_few_lanes():
     with torch.no_grad(), events.collect("output_code") as found:
         torch.testing.assert_close(compiled(x), x.softmax(-1))
     assert "item = (int)blockIdx.x * 16 + threadIdx.x / 8" in str(found[0].fields["text"])
+
+
+def texts_of(function, *tensors):
+    pliant.reset()
+    with torch.no_grad(), events.collect("output_code") as found:
+        torch.testing.assert_close(pliant.compile(function)(*tensors), function(*tensors))
+    return [one.partition("\n}\n")[0] for one in str(found[0].fields["text"]).split('extern "C"')[1:]]
+
+
+def test_kernels_that_differ_in_how_many_points_they_have_are_one_text():
+    """Of copies of parameters in other types, say, which a model has as many of as parameters."""
+    for function in (torch.Tensor.double, lambda x: x.softmax(-1)):
+        first, second = (texts_of(function, torch.randn(rows, 128)) for rows in (2048, 4096))
+        assert first == second
+    both = texts_of(lambda x, y: (x.double(), y.double()), torch.randn(256, 64), torch.randn(80, 40))
+    assert len(both) == 1
+
+
+@pytest.mark.parametrize("columns, whole", [(50257, True), (7001, False)])
+def test_only_the_ends_of_a_row_have_code_for_a_part_of_a_group(columns, whole):
+    text = "".join(texts_of(lambda x: x.log_softmax(-1), torch.randn(6, columns).bfloat16()))
+    assert "const int low = k > 0 ? 0 : " in text
+    assert ("const int cnt = k < " in text) is whole

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(64) @(const float* a0, const float* a1, const float* a2, float* a3) {
+extern "C" __global__ void __launch_bounds__(64) @(const float* a0, const float* a1, const float* a2, float* a3, int64_t n0) {
   const int lane = threadIdx.x;
   const int item = (int)blockIdx.x;
   const int i0 = item;

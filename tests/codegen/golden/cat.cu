@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float* a1, float* a2) {
+extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float* a1, float* a2, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 384) return;
+  if (item >= n0) return;
   const int i1g = item % (48);
   const int qi1 = item / (48);
   const int i0 = qi1;

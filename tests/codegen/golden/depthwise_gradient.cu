@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1) {
+extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 784) return;
+  if (item >= n0) return;
   const int i2g = item % (7);
   const int qi2 = item / (7);
   const int i1 = qi2 % (14);
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1) 
   p_store<2>(a1 + (i2b + 14*i1 + 196*i0), s10);
 }
 
-extern "C" __global__ void __launch_bounds__(96) @(const float* a0, const float* a1, float* a2) {
+extern "C" __global__ void __launch_bounds__(96) @(const float* a0, const float* a1, float* a2, int64_t n0) {
   const int lane = threadIdx.x;
   const int item = (int)blockIdx.x;
   const int i2 = item % (3);

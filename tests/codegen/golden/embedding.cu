@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, const float* a1, float* a2) {
+extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, const float* a1, float* a2, int64_t n0) {
   const int64_t item = (int64_t)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 56) return;
+  if (item >= n0) return;
   const int64_t i1g = item - (int64_t)((uint64_t)item / 8) * (8);
   const int64_t qi1 = (int64_t)((uint64_t)item / 8);
   const int64_t i0 = qi1;

@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(const uint16_t* a0, uint16_t* a1) {
+extern "C" __global__ void __launch_bounds__(256) @(const uint16_t* a0, uint16_t* a1, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 96) return;
+  if (item >= n0) return;
   const int i0g = item;
   const int i0b = i0g * 8;
   alignas(16) uint16_t v0[8];

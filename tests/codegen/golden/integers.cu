@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, const int64_t* a1, int64_t* a2) {
+extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, const int64_t* a1, int64_t* a2, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 32) return;
+  if (item >= n0) return;
   const int i0g = item;
   const int i0b = i0g * 2;
   alignas(16) int64_t v0[2];

@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, int64_t* a2) {
+extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, int64_t* a2, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 256) return;
+  if (item >= n0) return;
   const int i2g = item % (8);
   const int qi2 = item / (8);
   const int i1 = qi2 % (4);

@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(float* a0) {
+extern "C" __global__ void __launch_bounds__(256) @(float* a0, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 1024) return;
+  if (item >= n0) return;
   const int i0g = item;
   const int i0b = i0g * 4;
   alignas(16) float s0[4];
@@ -12,9 +12,9 @@ extern "C" __global__ void __launch_bounds__(256) @(float* a0) {
   p_store<4>(a0 + (i0b), s0);
 }
 
-extern "C" __global__ void __launch_bounds__(256) @(const float* a0, int64_t* a1) {
+extern "C" __global__ void __launch_bounds__(256) @(const float* a0, int64_t* a1, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 512) return;
+  if (item >= n0) return;
   const int i2g = item % (16);
   const int qi2 = item / (16);
   const int i1 = qi2 % (4);

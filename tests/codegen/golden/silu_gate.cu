@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float* a1, float* a2) {
+extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float* a1, float* a2, int64_t n0) {
   const int item = (int)blockIdx.x * 256 + threadIdx.x;
-  if (item >= 192) return;
+  if (item >= n0) return;
   const int i0g = item;
   const int i0b = i0g * 4;
   alignas(16) float v0[4];

@@ -1,7 +1,7 @@
-extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1) {
+extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, int64_t n0) {
   const int lane = threadIdx.x % 32;
   const int item = (int)blockIdx.x * 4 + threadIdx.x / 32;
-  if (item >= 8) return;
+  if (item >= n0) return;
   const int i0 = item;
   float acc0 = (-INFINITY);
   alignas(16) float v0[4];

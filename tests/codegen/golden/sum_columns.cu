@@ -1,6 +1,6 @@
-extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1) {
+extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1, int64_t n0) {
   const int lane = threadIdx.x / 32;
-  const bool live = (int)blockIdx.x * 32 + threadIdx.x % 32 < 128;
+  const bool live = (int)blockIdx.x * 32 + threadIdx.x % 32 < n0;
   const int item = live ? (int)blockIdx.x * 32 + threadIdx.x % 32 : 0;
   const int i0g = item;
   const int i0b = i0g * 4;

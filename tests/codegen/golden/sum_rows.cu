@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1) {
+extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1, int64_t n0) {
   const int lane = threadIdx.x;
   const int item = (int)blockIdx.x;
   const int i0 = item;

@@ -56,7 +56,8 @@ class DeviceWriter(Body):
         items = self.plan.items
         first = f"({self.integer})blockIdx.x" + (f" * {items} + {within}" if items > 1 else "")
         first += f" / {self.plan.cluster}" * (self.plan.cluster > 1)
-        count = self._count(self.plan.outer)
+        # A number of the kernel also where it is known: kernels that differ in how many points they have are one text.
+        count = self.names.text(self.names.number(self.plan.count(self.plan.outer)))
         if early:
             self.line(f"const {self.integer} item = {first};")
             if items > 1:
@@ -106,10 +107,16 @@ class DeviceWriter(Body):
             self.line(f"const int shift = {place if known else f'{extent} % {width} == 0 ? 0 : {place}'};")
             start += " - shift"
         self.line(f"const {self.integer} {name}b = {start};")
+        begun, complete = self._surely(vector)
         if self.plan.anchor is not None:
-            self.line(f"const int low = (int)p_max(-{name}b, 0);")
+            self.line(f"const int low = {begun}(int)p_max(-{name}b, 0);")
         if not self.plan.whole:
-            self.line(f"const int cnt = (int)p_min({extent} - {name}b, {width});")
+            self.line(f"const int cnt = {complete}(int)p_min({extent} - {name}b, {width});")
+
+    def _surely(self, vector: Axis) -> tuple[str, str]:
+        """Texts before the first of a group's elements that there is, and before their end, for turns of a loop in which
+        these are known to the compiler."""
+        return "", ""
 
     def _tile(self, slot: str = "u") -> Tile | None:
         if self.plan.width == 1 or self.plan.vector is None:

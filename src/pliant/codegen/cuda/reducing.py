@@ -18,7 +18,7 @@ from pliant.codegen.cuda.statements import DeviceStatements
 from pliant.codegen.expressions import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
-from pliant.ir.loops import Buffer, Pointwise, Reduction
+from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.scalar import Load
 from pliant.schedule.kernel import Member
 from pliant.symbolic.expr import ONE, Expr
@@ -190,6 +190,15 @@ class DeviceReducingWriter(DeviceWriter):
         else:
             self.begin(f"for ({self.integer} q = lane; q < {count}; q += {self.group})")
         self._decompose("q", plan.inner)
+
+    def _surely(self, vector: Axis) -> tuple[str, str]:
+        """Of a row whose turns are written out only the first and the last ones have groups that are not whole: the code
+        for these is most of a text's machine code, so it stands in those turns alone."""
+        plan, extent = self.plan, vector.extent.as_int()
+        if not plan.steps or plan.launched is not None or extent is None or plan.inner != [vector]:
+            return "", ""
+        whole = max(0, (extent - plan.width) // plan.width + 1) // plan.group  # turns of which no thread's group ends late
+        return "k > 0 ? 0 : ", f"k < {whole} ? {plan.width} : " if whole else ""
 
     def _end_inner(self) -> None:
         self.end()
