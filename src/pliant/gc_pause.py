@@ -16,6 +16,8 @@ from types import TracebackType
 
 from pliant import background
 
+MOST_OF_INTERPRETER = 2000  # Python 3.12 starts with 375 objects frozen; a program has frozen more once it has loaded PyTorch
+
 _lock = background.lock()
 _depth = 0
 _was_on = False
@@ -82,7 +84,7 @@ def _make_old() -> None:
     """Move all objects to the oldest generation, without a look at any. Not where the program has frozen some: it freezes
     others later, and to count them takes as long as there are many."""
     global _freezes
-    _freezes = _freezes or gc.get_freeze_count() > 0
+    _freezes = _freezes or gc.get_freeze_count() > MOST_OF_INTERPRETER
     if not _freezes:
         gc.freeze()
         gc.unfreeze()
