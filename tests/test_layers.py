@@ -14,7 +14,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("interruptions",),
     ("config", "source", "torch_adapter", "cpython", "peer"),
     ("debug.events", "saved_hooks"),
-    ("targets", "wrappers"),
+    ("targets", "wrappers", "together"),
     ("symbolic",),
     ("graph",),
     ("guards",),

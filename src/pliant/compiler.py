@@ -54,7 +54,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
     from pliant.autograd.runtime import build
     from pliant.graph.control_flow import compile_bodies
     from pliant.runtime.compile_graph import interpret_loops
-    from pliant.runtime.together import LateFailure, together
+    from pliant.together import beside
     from pliant.wrappers.wrapper import telling_by_lines
 
     match config.get().debug.stop_after:
@@ -69,12 +69,10 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         return eager(captured)
     compile_bodies(captured.module, _compiled_body)
     taken = captured.shape_env.asserts_taken()
-    try:
-        with together():
-            run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
-    except LateFailure:  # again, each graph by itself
-        captured.shape_env.take_again(taken)
-        run = build_repeated(captured, kernels_or_operators, _kernels_for_rows)
+    run = beside(
+        lambda: build_repeated(captured, kernels_or_operators, _kernels_for_rows),
+        undo=lambda: captured.shape_env.take_again(taken),
+    )
     return telling_by_lines(run) if captured.written_inputs() else run
 
 

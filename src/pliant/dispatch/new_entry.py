@@ -9,7 +9,7 @@ Holds:  errors of the user's that compiling shows pass through; whatever else fa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from pliant import config, peer, torch_adapter
@@ -40,6 +40,7 @@ from pliant.guards import native_watch
 from pliant.guards.kinds import Guard
 from pliant.guards.state import state_guards
 from pliant.interruptions import pass_on
+from pliant.together import LateFailure, together
 from pliant.torch_adapter import without_saved_tensor_hooks
 
 
@@ -114,17 +115,22 @@ class _Capture:
         with config.use(self.compilation.options()):
             return self._traced_entry(args, kwargs, ambient)
 
-    def _traced_entry(self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+    def _traced_entry(
+        self, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard], beside: bool = True
+    ) -> Entry:
         """The entry of a trace; if later stages cannot work with data-dependent numbers, of one that breaks at them."""
         traced = self._trace(args, kwargs)
         try:
-            return self._entry_or_retry(traced, args, kwargs, ambient)
-        except LastingWrite as error:
+            with together() if beside else nullcontext():  # guards are written while kernels are built
+                return self._entry_or_retry(traced, args, kwargs, ambient)
+        except LateFailure:
+            beside = False  # again, from the trace on, each graph by itself
+        except LastingWrite as error:  # again, with breaks at these writes
             if not self.dispatcher.policy.breaks_at(error.places):
                 raise
         finally:
             traced.forget()
-        return self._traced_entry(args, kwargs, ambient)  # which breaks at these writes
+        return self._traced_entry(args, kwargs, ambient, beside)
 
     def _entry_or_retry(
         self, traced: Trace, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]

@@ -7,7 +7,6 @@ Reads on: `compile_program.py`, which does everything after lowering.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from pliant.ir.printer import program_text
 from pliant.ir.verify import verify
 from pliant.lowering.lower import lower
 from pliant.runtime.compile_program import CompiledGraph, compile_program, compile_row_program
-from pliant.runtime.together import LateFailure, are_together, together
+from pliant.together import beside
 
 
 def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> CompiledGraph:
@@ -68,10 +67,7 @@ def _recorded(
 
 def _compiled(programs: list[LoopProgram], options: config.Config | None) -> list[CompiledGraph]:
     """The programs, whose code is built side by side."""
-    if len(programs) > 1 and not are_together():
-        with contextlib.suppress(LateFailure), together():
-            return [compile_program(program, options) for program in programs]
-    return [compile_program(program, options) for program in programs]
+    return beside(lambda: [compile_program(program, options) for program in programs])
 
 
 def compile_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int]) -> Callable[[list[Any]], None] | None:

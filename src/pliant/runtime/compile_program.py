@@ -20,12 +20,12 @@ from pliant.runtime.backend import WrittenCode, backend_of
 from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
 from pliant.runtime.objects import build_native
 from pliant.runtime.program import KeptCode, Library, wrapped, wrapper_of
-from pliant.runtime.together import later
 from pliant.schedule.dependencies import forget_accesses
 from pliant.schedule.kernel import Kernel
 from pliant.schedule.schedule import schedule, schedule_text
 from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
+from pliant.together import later
 from pliant.wrappers.remade import noted
 from pliant.wrappers.wrapper import compile_wrapper, supply
 

@@ -1,7 +1,8 @@
 """Code that is built while the compiler goes on with the next graph of a program.
 
 In:     inside `with together():`, how code is built, and what is to be done once it is.
-Out:    `later(build, then)`: whether it is put off. The block ends when all is built and done.
+Out:    `later(build, then)`: whether it is put off. The block ends when all is built and done. `beside(make)`: `make()`, whose
+        code is built in the block that is open, or in one of its own.
 Holds:  builds run in threads beside the program, `then` in the thread that opened the block, in order. What fails so ends
         the block with `LateFailure`: whoever opened it does all of it again at once, so that each failure is met where it
         would have been.
@@ -14,9 +15,13 @@ import contextvars
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import TypeVar
 
 from pliant import background
+from pliant.debug import events
 from pliant.interruptions import pass_on
+
+Made = TypeVar("Made")
 
 
 class LateFailure(Exception):
@@ -44,7 +49,9 @@ class _Work:
             self.ended.set()
 
     def finish(self) -> None:
-        self.ended.wait()
+        if not self.ended.is_set():
+            with events.stage("build"):
+                self.ended.wait()
         if self.error is not None:
             raise self.error
         self.then()
@@ -72,9 +79,17 @@ def together() -> Iterator[None]:
         raise LateFailure from error
 
 
-def are_together() -> bool:
-    """Whether such a block is open."""
-    return _open.get() is not None
+def beside(make: Callable[[], Made], undo: Callable[[], object] = lambda: None) -> Made:
+    """`make()`; what it builds is loaded when the block that is open ends, or here. `undo`: what comes before `make` is called
+    again, where code that was put off here failed."""
+    if _open.get() is not None:
+        return make()
+    try:
+        with together():
+            return make()
+    except LateFailure:
+        undo()
+    return make()
 
 
 def later(build: Callable[[], object], then: Callable[[], None]) -> bool:

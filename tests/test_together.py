@@ -1,16 +1,18 @@
 """Graphs of a program are built beside one another, and failures are met where they would have been."""
 
 import contextlib
+import threading
 
 import pytest
 import torch
 
 import pliant
 from codegen.cuda.shim_backend import kernels_on_shim
+from pliant.capture import entry
 from pliant.debug import events
 from pliant.runtime import backend
 from pliant.runtime import compile_program as stage
-from pliant.runtime.together import LateFailure, later, together
+from pliant.together import LateFailure, later, together
 
 
 def test_what_follows_runs_in_order_when_all_is_begun():
@@ -71,6 +73,26 @@ def test_code_that_cannot_be_built_beside_is_built_again(monkeypatch):
         got = results(pliant.compile(step, dynamic=True, fullgraph=True), x, w)
     torch.testing.assert_close(got, results(step, x, w))
     assert calls and not fallbacks
+
+
+def test_guards_are_written_while_kernels_are_built(monkeypatch):
+    written, seen = threading.Event(), []
+    define, build = entry.define_entry, backend.build_native
+
+    def defined(*given):
+        written.set()
+        return define(*given)
+
+    def built(code, options):
+        seen.append(written.wait(20))
+        return build(code, options)
+
+    monkeypatch.setattr(entry, "define_entry", defined)
+    monkeypatch.setattr(backend, "build_native", built)
+    pliant.reset()
+    x, w = torch.randn(6, 5), torch.randn(5, 13)
+    torch.testing.assert_close(pliant.compile(step)(x, w), step(x, w))
+    assert seen[0]
 
 
 def test_a_profiler_sees_the_kernels_of_what_was_built_beside():
