@@ -15,6 +15,7 @@ from typing import Protocol
 from pliant import config
 from pliant.codegen.native import Entry, NativeCode, write_native
 from pliant.ir.loops import Buffer
+from pliant.runtime.build import CompilerNotFound, find_compiler
 from pliant.runtime.load import NativeEntry, load
 from pliant.runtime.objects import build_native
 from pliant.runtime.program import KeptCode, Library
@@ -69,8 +70,12 @@ class _C:
     ) -> NativeCode:
         return write_native(runs, listed, scratch)
 
-    def builder(self, code: WrittenCode, options: config.Build) -> Callable[[], object]:
+    def builder(self, code: WrittenCode, options: config.Build) -> Callable[[], object] | None:
         native = _native(code)
+        try:
+            find_compiler(options.compiler)
+        except CompilerNotFound:  # the store may have it; if not, `load` says so where its graph is compiled
+            return None
         return lambda: build_native(native, options)
 
     def load(self, code: WrittenCode, options: config.Build) -> list[NativeEntry]:
