@@ -35,7 +35,6 @@ def target(capability: int, units: int = 0) -> Target:
         product_depth=512,
         images_last=frozenset((torch.float16, torch.bfloat16)),
         tf32_images_last=True,
-        products_of_1x1=frozenset((torch.float16, torch.bfloat16)),
         convolution_biases_apart=True,
         adds_atomically=True,
         scan_row=2048,

@@ -37,7 +37,6 @@ class Target:
     images_last: convolutions of images of these dtypes run faster where channels lie last. tf32_images_last: and of float32,
         where they may be computed in TF32. packs_weights: only with a second copy of the weight, which is kept.
     biases_in_loops: the library copies a bias to the result before it adds the product: loops that read the sum add it.
-    products_of_1x1: convolutions of 1x1 in these dtypes, of images that lie channels last, are faster as products.
     convolution_biases_apart: the library adds a convolution's bias in a kernel of its own, and sums its gradient in another.
     adds_in_order: loops whose points may store to one place go through their points in order, and are no slower for it.
     adds_while_scanning: running sums are loops that go through a row in order, several rows at a time, and are faster for it.
@@ -82,7 +81,6 @@ class Target:
     tf32_images_last: bool = False
     packs_weights: bool = False
     biases_in_loops: bool = False
-    products_of_1x1: frozenset[torch.dtype] = frozenset()
     convolution_biases_apart: bool = False
     adds_in_order: bool = False
     adds_while_scanning: bool = False

@@ -30,7 +30,6 @@ from pliant.graph.passes.channels_last import channels_last
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.formulas import write_formulas
-from pliant.graph.passes.pointwise_convolutions import write_products
 from pliant.graph.passes.products import add_up_products
 from pliant.graph.passes.purity import binds_symbols, has_effect, memory_root
 from pliant.graph.passes.separate import separate
@@ -84,7 +83,6 @@ def partition(joint: JointGraph) -> Partition:
         write_formulas(joint.graph)
         cse(joint.graph)
         channels_last(joint.graph, ())
-        write_products(joint.graph)
     separate(joint.graph, range(len(joint.plan.results)))
     parts = _Split(joint, own).run()
     parts.own = own
@@ -127,7 +125,6 @@ class _Split:
             forward = self.forward_graph([], [])
             written = {write.input for write in self.joint.plan.writes}
             channels_last(forward.graph, self.static - written if config.get().build.packed_bytes else ())
-            write_products(forward.graph)
             return Partition(forward, None, len(self.results))
         in_forward = self.closure([*_nodes(self.results), *self.epilogue, *self.binders("forward")])
         in_backward = self.backward_nodes(in_forward)
