@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -140,7 +141,7 @@ class _Writer:
         self._unpack()
         for run in runs(self.schedule.steps):
             self._steps(run.start, run.stop)
-        self._line(f"return [{', '.join(self._output(o) for o in self.program.outputs)}]")
+        self._line(f"return [{', '.join(self._outputs())}]")
         body = "\n".join("    " + text for text in self.lines)
         return WrapperCode(f"def call(args):\n{body}\n", self.bound)
 
@@ -444,8 +445,23 @@ class _Writer:
             offset = f", {self.names.buffer(b)}.storage_offset() + {self._expr(v.offset)}"
         return f"{name}.as_strided({self._tuple(v.shape)}, {self._tuple(v.strides)}{offset})"
 
-    def _output(self, value: Any) -> str:
-        return self._argument(value)
+    def _outputs(self) -> list[str]:
+        """What is returned. A view that is returned twice is one tensor; two views that look alike are two tensors."""
+        outputs = self.program.outputs
+        times = Counter(id(one) for one in outputs)
+        texts: dict[int, str] = {}
+        for value in outputs:
+            if not isinstance(value, View) or id(value) in texts:
+                continue
+            text = self._argument(value)
+            if text in texts.values():
+                text = f"{text}.as_strided({self._tuple(value.shape)}, {self._tuple(value.strides)})"
+            if times[id(value)] > 1 and not text.isidentifier():
+                name = f"view{len(texts)}"
+                self._line(f"{name} = {text}")
+                text = name
+            texts[id(value)] = text
+        return [texts[id(one)] if isinstance(one, View) else self._argument(one) for one in outputs]
 
 
 def _is_list(returned: Any) -> bool:

@@ -229,7 +229,9 @@ class _GraphLowering:
         """Outputs in memory first, then the stores to inputs, which nothing may read after."""
         updated = {_buffer(target) for target, _ in self.epilogue}
         self.low.exact_layout = True
-        results = [self._output(o, updated) for o in outputs]
+        nodes = dict.fromkeys(o for o in outputs if isinstance(o, fx.Node))
+        found = {node: self._output(node, updated) for node in nodes}  # what is returned twice is one tensor
+        results = [found[o] if isinstance(o, fx.Node) else self._output(o, updated) for o in outputs]
         self.low.exact_layout = False
         pending = [(target, self._ready_source(target, source, updated)) for target, source in self.epilogue]
         for target, source in pending:

@@ -55,6 +55,23 @@ def reasons(kind):
     return [e.fields["why"] for e in events.events(kind)]
 
 
+def test_a_tensor_that_is_returned_twice_is_one_tensor():
+    def function(x, w):
+        view, product = x[1:], x * w
+        return [view, product, view, product, x[1:], product[1:]]
+
+    f, call, _ = recorded(function, static={1}, private={1, 3, 5})
+    g, _, _ = recorded(function, static={1})
+    for run_it in (f, g):
+        for _ in range(4):
+            x, w = torch.randn(4), torch.ones(4)
+            found = run(run_it, x, w)
+            assert found[0] is found[2] and found[1] is found[3] and found[4] is not found[0]
+            assert torch.equal(found[1], x) and torch.equal(found[4], x[1:]) and torch.equal(found[5], x[1:])
+            del found
+    assert call.calls < 4
+
+
 def test_the_second_call_is_recorded_and_the_third_replayed():
     f, call, recorder = recorded(lambda w, x: [w * x + 1, x.sum()], static={0})
     w, kept = torch.randn(4), []

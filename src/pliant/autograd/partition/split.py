@@ -20,6 +20,7 @@ from torch import fx
 
 from pliant import config
 from pliant.autograd.joint import JointGraph
+from pliant.autograd.partition.gradient_memory import GradientPlace, lay_as_eager, places_in_eager
 from pliant.autograd.partition.policy import choose_saved
 from pliant.autograd.partition.shared_memory import Place, places
 from pliant.autograd.places import Saved
@@ -77,6 +78,7 @@ def clean(graph: fx.Graph) -> None:
 def partition(joint: JointGraph) -> Partition:
     """Forward and backward graphs; `backward` is None where nothing needs a gradient."""
     own = [i for i, value in enumerate(joint.results) if _is_own_copy(value)]
+    places_of_gradients = places_in_eager(joint)
     clean(joint.graph)
     take_biases_out(joint.graph)
     if any(one is not None for one in joint.gradients):
@@ -84,7 +86,7 @@ def partition(joint: JointGraph) -> Partition:
         cse(joint.graph)
         channels_last(joint.graph, ())
     separate(joint.graph, range(len(joint.plan.results)))
-    parts = _Split(joint, own).run()
+    parts = _Split(joint, own, places_of_gradients).run()
     parts.own = own
     return parts
 
@@ -96,8 +98,8 @@ def _is_own_copy(value: Any) -> bool:
 
 
 class _Split:
-    def __init__(self, joint: JointGraph, own: list[int]) -> None:
-        self.joint = joint
+    def __init__(self, joint: JointGraph, own: list[int], in_eager: list[GradientPlace | None]) -> None:
+        self.joint, self.in_eager = joint, in_eager
         self.output = next(iter(joint.graph.find_nodes(op="output")))
         self.results, self.gradients = joint.results, joint.gradients
         self.epilogue = [n for n in joint.graph.nodes if n.op == "call_function" and n.target is _aten.copy_.default]
@@ -272,7 +274,7 @@ class _Split:
         for node in [*self.joint.tangents, *body]:
             _copy(graph, node, copies)
         graph.output(tuple(copies[self.gradients[i]] for i in wanted))
-        self._own_memory(graph, len(symbols) + len(saved), len(wanted))
+        lay_as_eager(graph, len(symbols) + len(saved), [self.in_eager[i] for i in wanted])
         held_nodes = {n for n in (*self.joint.primals, *_nodes(self.results)) if not self.by_value(n)}
         held_nodes |= set(self.left_in_inputs)
         first_tangent = len(symbols) + len(saved)
@@ -282,15 +284,6 @@ class _Split:
         own = [i for i, n in enumerate(saved) if n not in held_nodes or n in parameters]
         static = frozenset(len(symbols) + i for i in own)
         return AtenGraph(graph, self.joint.captured.shape_env, f"{self.joint.captured.name}_backward", held, static)
-
-    def _own_memory(self, graph: fx.Graph, n_saved: int, n_gradients: int) -> None:
-        """A gradient that lies in a saved tensor's memory would let `.grad` share it: copy it."""
-        from_tangents = set(list(graph.find_nodes(op="placeholder"))[n_saved:])
-        output = next(iter(graph.find_nodes(op="output")))
-        values: Any = output.args[0]
-        first = {value: i for i, value in reversed(list(enumerate(values)))}
-        own = [i for i in range(n_gradients) if values[i] not in from_tangents and first[values[i]] == i]
-        separate(graph, own, dense=True)
 
     def finish(self, symbols: list[Any], saved: list[fx.Node], backward: AtenGraph, wanted: list[int]) -> Partition:
         """Say where each saved tensor is found: among the inputs, the results, or returned besides them."""

@@ -22,8 +22,8 @@ from pliant.graph.tensor_spec import same_known
 _aten = torch.ops.aten
 
 
-def separate(graph: fx.Graph, positions: Iterable[int], dense: bool = False) -> None:
-    """Insert the clones. `dense`: without the gaps between elements that a view has."""
+def separate(graph: fx.Graph, positions: Iterable[int]) -> None:
+    """Insert the clones."""
     output = next(iter(graph.find_nodes(op="output")))
     values: list[Any] = list(output.args[0])
     owned: set[fx.Node] = set()
@@ -34,17 +34,18 @@ def separate(graph: fx.Graph, positions: Iterable[int], dense: bool = False) -> 
             continue
         root = memory_root(node)
         if root.op == "placeholder" or root in owned:
-            values[position] = copy = _copy_of(graph, end, node)
-            if dense:
-                copy.meta["val"] = _without_gaps(copy.meta["val"])
+            values[position] = copy_of(graph, end, node)
         owned.add(root)
     output.args = (tuple(values),)
 
 
-def _copy_of(graph: fx.Graph, end: fx.Node, node: fx.Node) -> fx.Node:
+def copy_of(graph: fx.Graph, end: fx.Node, node: fx.Node, dense: bool = False) -> fx.Node:
+    """A clone, made before `end`. `dense`: without the gaps between elements that a view has."""
     with graph.inserting_before(end):
         copy = graph.call_function(_aten.clone.default, (node,))
     copy.meta.update(node.meta)
+    if dense:
+        copy.meta["val"] = _without_gaps(copy.meta["val"])
     return copy
 
 

@@ -149,9 +149,13 @@ class _Outputs:
         self._plan: list[Output] = []
         self._copies: list[_Copy] = []
         lent: dict[int, torch.Tensor] = {}
+        first = {id(t): k for k, t in reversed(tensors.items())}
+        self._again = [(k, first[id(t)]) for k, t in tensors.items() if first[id(t)] != k]  # one tensor, returned twice
         for k, value in enumerate(recorded):
             if k not in tensors:
                 self._plan.append(_always(value))
+            elif first[id(value)] != k:
+                self._plan.append(_always(None))
             elif k not in own:
                 place = storages[storage_of(value)]
                 self._plan.append(_in_input(place, value, given[place]))
@@ -185,6 +189,8 @@ class _Outputs:
             sources.append(source)
         copy_all(targets, sources)
         found = [output(inputs) for output in self._plan]
+        for k, before in self._again:
+            found[k] = found[before]
         for copy in self._copies:
             copy.end()
         return found
