@@ -3,6 +3,7 @@
 A row of numbers a line, as bits in hexadecimal: the centres of 32 intervals, then the coefficients around them.
 Each interval is a quarter of an octave, the lowest one begins at 0; of the centres near its middle the one is taken whose value is nearest to a float,
 so that the constant coefficient hardly rounds. Coefficients are least squares, weighted by relative error.
+The normal distribution's tail has intervals of equal width, of which the centres need no row, and cubic polynomials.
 """
 
 import math
@@ -55,11 +56,32 @@ def table(f: Callable[[float], float], top: float, beside: float) -> list[list[f
     return columns
 
 
+STEPS = 5.5  # intervals to 1
+
+
+def tail() -> list[list[float]]:
+    """Columns for the part of the normal distribution above k / STEPS, in steps; the last interval has nothing."""
+    columns = []
+    for k in range(31):
+        d = 0.5 * np.cos(np.pi * (np.arange(200) + 0.5) / 200)
+        d = d if k else np.abs(d)
+        values = np.array([math.erfc((k + x) / STEPS * math.sqrt(0.5)) / 2 for x in d])
+        powers = np.vander(d, 4, increasing=True)
+        columns.append(np.linalg.lstsq(powers / values[:, None], np.ones(len(d)), rcond=None)[0].tolist())
+    return [*columns, [0.0] * 4]
+
+
 def main() -> None:
+    print("normal tail")
+    _print(tail())
     for name, (f, top, beside) in FUNCTIONS.items():
         print(name)
-        for row in zip(*table(f, top, beside), strict=True):
-            print(" ".join(f"{int(np.float32(x).view(np.uint32)):08x}" for x in row))
+        _print(table(f, top, beside))
+
+
+def _print(columns: list[list[float]]) -> None:
+    for row in zip(*columns, strict=True):
+        print(" ".join(f"{int(np.float32(x).view(np.uint32)):08x}" for x in row))
 
 
 if __name__ == "__main__":

@@ -179,6 +179,9 @@ P_INLINE @F p_erf@(@F v) {
   return P_SIGN@(P_CHOOSE@(x < 0.9f, P_FMA@(q, x, x), p), v);
 }
 """,
+    "p_normal_cdf@": """\
+P_INLINE @F p_normal_cdf@(@F v) { return P_FMA@(p_erf@(v * 0.707106781f), 0.5f, 0.5f); }
+""",
     # Floats of one sign are in the order of their bits.
     "p_nextafter@": """\
 P_INLINE @F p_nextafter@(@F x, @F y) {

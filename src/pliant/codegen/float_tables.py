@@ -4,7 +4,8 @@ In:     nothing; this is text.
 Out:    `TABLE_FUNCTIONS`: C text for vectors of 16 lanes with AVX-512, by name; others compute as `float_functions.py` says.
 Holds:  f(|v|) = c0 + d * (c1 + d * (...)), where d is the distance to the centre of |v|'s interval, a quarter of an octave:
         the sum is rounded where it is nearly as large as the result. What lies below the lowest interval is one around
-        0; what lies above `top` is taken for it. A division or an `exp` costs twice as much.
+        0; what lies above `top` is taken for it. A division or an `exp` costs twice as much. The normal distribution, for
+        results in bfloat16, has intervals of equal width and half as many rows.
 Source: `tools/float_tables.py` makes the numbers. Errors over float32: tanh 1.0 ulp, erf 0.95 ulp.
 """
 
@@ -82,6 +83,25 @@ bf4e6c38 bec79f3f 3ea09413 3f2720fa bd09bb12 bd528d2d bcfca234 bd4a7d0a
 bd3dc65a bd0cb1a1 bc93145c bb301553 3c7b0cdc 3cb48ff6 3c6bdc5c 3b87cecd
 """
 
+_NORMAL_TAIL = """\
+3f000000 3edb10d5 3eb75449 3e95df7b 3e6f2265 3e3a02c9 3e0cf5da 3dcffd65
+3d954b5b 3d506968 3d0d62ea 3cba5e68 3c6e930e 3c143f08 3bb2ce60 3b51412c
+3aed8d3d 3a82c546 3a0b9b7d 39907e68 3910f746 388cf5fe 3804d442 37729105
+36d696a9 3637e974 3598b00d 34f5935b 343f46e2 33904a59 32d2d236 00000000
+bd948d42 bd921dc1 bd8b0c24 bd800494 bd640fae bd44899e bd23dd1f bd042de9
+bcce4f0a bc9bc53e bc63936d bc20d5cb bbdbf14f bb917f08 bb3a3ce5 bae6a2fe
+ba8a2aa6 ba2028c7 b9b39dc7 b942e339 b8cc9500 b84fc6b9 b7cc28d7 b7421569
+b6b281a7 b61ed782 b588bf92 b4e3cd0c b437925d b38f1ef2 b2d7e98c 00000000
+353ce25a 3a9a410e 3b12cd42 3b4ac24d 3b70d88d 3b81bfa1 3b81d8ad 3b7476e1
+3b5a1c9e 3b3956b0 3b167e90 3aea19bb 3aaeb53d 3a7a8bfe 3a2cca60 39e56a36
+3992b263 3934ce3c 38d6dca5 38764739 38082e8f 379159bf 3715c1fc 3694fa94
+360f1e96 3584cb4b 34ee0ac6 344e1e34 33ac7105 330b673d 3259cf40 00000000
+39d0b8b2 39c6e045 39a9be53 397ccc89 3916bb8c 383de3f6 b83170d4 b8e78294
+b9224e17 b93816fa b938af73 b929b6dd b9115e2e b8ea767d b8b327d4 b88243d8
+b834cec1 b7f0126e b798b9e5 b73a742c b6daa5fa b6767f5d b605acab b58b9037
+b50c55f1 b487f6cd b3fdf03e b364a4c8 b2c68c72 b2265330 b1867053 00000000
+"""
+
 _ROW = 32
 
 # At `top`, for which all above it is taken, the sum is exactly 1: 1 + erf(x) may be multiplied by a large number.
@@ -102,16 +122,40 @@ P_INLINE p_vf p_@v(p_vf v) {
 """
 
 
-def _function(name: str, numbers: str, top: float, first: str = "P_ROW(1)") -> str:
-    """`first`: the constant coefficient."""
+# x is counted in steps; added to 1.5 * 2^23 it is rounded to one, of whose lowest bits a lookup takes five. NaN stays.
+_TAIL_TEXT = """\
+static const int32_t p_tail_table[@N][32] __attribute__((aligned(64))) = {
+@T};
+#define P_ROW(k) p_pick32(i, (const float*)p_tail_table[k])
+P_INLINE p_vf p_normal_cdfv(p_vf v) {
+  const p_vf x = P_LESSv(31.0f, P_ABSv(v) * 5.5f);
+  const p_vf n = x + 12582912.0f;
+  const p_vi i = P_BITSv(n);
+  const p_vf d = x - (n - 12582912.0f);
+  const p_vf p = p_fmav(p_fmav(p_fmav(P_ROW(3), d, P_ROW(2)), d, P_ROW(1)), d, P_ROW(0));
+  return P_CHOOSEv(v > 0.0f, 1.0f - p, p);
+}
+#undef P_ROW
+"""
+
+
+def _table(text: str, numbers: str) -> str:
+    """The text with the table's rows and how many there are."""
     words = [f"0x{bits}" if bits < "8" else f"-0x{(1 << 32) - int(bits, 16):x}" for bits in numbers.split()]
     rows = [", ".join(words[k : k + _ROW]) for k in range(0, len(words), _ROW)]
-    text = _TEXT.replace("@N", f"{len(rows)}").replace("@L", f"{len(rows) - 1}").replace("@M", f"{top}").replace("@C", first)
-    return text.replace("@T", "".join(f"  {{{row}}},\n" for row in rows)).replace("@", name)
+    return text.replace("@N", f"{len(rows)}").replace("@L", f"{len(rows) - 1}").replace(
+        "@T", "".join(f"  {{{row}}},\n" for row in rows)
+    )
+
+
+def _function(name: str, numbers: str, top: float, first: str = "P_ROW(1)") -> str:
+    """`first`: the constant coefficient."""
+    return _table(_TEXT.replace("@M", f"{top}").replace("@C", first), numbers).replace("@", name)
 
 
 TABLE_FUNCTIONS: dict[str, str] = {
     "p_tanhv": _function("tanh", _TANH, 9.0),
     # 2 / sqrt(pi) rounds: below the lowest interval x is added to what is left of the product
     "p_erfv": _function("erf", _ERF, 3.92, "P_CHOOSEv(x < 0.0625f, x, P_ROW(1))"),
+    "p_normal_cdfv": _table(_TAIL_TEXT, _NORMAL_TAIL),
 }

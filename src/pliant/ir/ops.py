@@ -150,6 +150,8 @@ _ROWS: tuple[ScalarOp, ...] = (
     _libm("hypot", "hypot", torch.hypot, 2, cost=10),
     # special functions
     _libm("erf", "p_erf", torch.erf, cost=20),
+    # the normal distribution's part below the argument, as far as bfloat16 shows it
+    ScalarOp("normal_cdf", 1, "same", torch.special.ndtr, "p_normal_cdff({0})", cost=14),
     _libm("erfc", "erfc", torch.erfc, cost=30),
     _libm("lgamma", "p_lgamma", torch.lgamma, cost=50),
     # comparisons: false if one is NaN, except `ne`

@@ -135,6 +135,10 @@ def gelu(x: Scalar, approximate: str = "none") -> Scalar:
     return mul(times(x, 0.5), plus(apply("erf", times(x, _SQRT_HALF)), 1))
 
 
+def gelu_of_bfloat16(x: Scalar) -> Scalar:
+    return mul(x, apply("normal_cdf", x))
+
+
 def gelu_backward(grad: Scalar, x: Scalar, approximate: str = "none") -> Scalar:
     if approximate == "tanh":
         return _gelu_tanh_backward(grad, x)

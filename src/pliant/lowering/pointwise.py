@@ -95,6 +95,12 @@ def by_formula(formula: Formula, cost: int, tensors: int = 1) -> Callable[..., T
     return rule
 
 
+def _gelu(low: Lowering, out: torch.Tensor, x: Tensor, approximate: str = "none") -> Tensor:
+    if out.dtype is torch.bfloat16 and approximate == "none":
+        return elements(low, out, (x,), torch.float32, formulas.gelu_of_bfloat16, 16)
+    return elements(low, out, (x,), opmath(out.dtype), lambda e: formulas.gelu(e, approximate), 26)
+
+
 def comparison(op: str) -> Callable[..., Tensor]:
     """Arguments are promoted among themselves, the result is bool."""
 
@@ -386,7 +392,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("addcdiv", _addcmul("div")),
     **_overloads("lerp", by_formula(formulas.lerp, 5, 3), *_BOTH),
     **_overloads("relu", by_formula(formulas.relu, 1)),
-    **_overloads("gelu", by_formula(formulas.gelu, 26)),
+    **_overloads("gelu", _gelu),
     **_overloads("silu", by_formula(formulas.silu, 18)),
     **_overloads("mish", by_formula(formulas.mish, 50)),
     **_overloads("softplus", by_formula(formulas.softplus, 30)),

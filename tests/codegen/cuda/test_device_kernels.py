@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,13 +15,20 @@ from codegen.cuda.programs import DeviceProgram
 from codegen.cuda.sanitized import recorded, replay
 from codegen.cuda.shim import prepare
 from loop_programs import Program, gelu, get, layer_norm, softmax
+from pliant.codegen.cuda.prelude import SNIPPETS
 from pliant.ir.interpret import run
 from pliant.ir.loops import Axis, LoopProgram, Pointwise
+from pliant.ir.ops import OPS
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load, where
 from pliant.symbolic.expr import lit, symbol
 
 f32, bf16, i64 = torch.float32, torch.bfloat16, torch.int64
 Case = tuple[LoopProgram, list[tuple[Any, ...]]]  # a program, and the arguments of some calls
+
+
+def test_every_function_of_floats_is_in_the_prelude():
+    called = [name for row in OPS.values() for name in re.findall(r"\bp_\w+f\b", row.c_float or "")]
+    assert "p_expf" in called and set(called) <= SNIPPETS.keys()
 
 
 def reduction(op: str, rows: int, columns: int) -> Case:

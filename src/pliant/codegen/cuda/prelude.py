@@ -61,6 +61,7 @@ P_INLINE bool p_signbit(double x) { return __double_as_longlong(x) < 0; }
 """,
     **{f"p_{name}f": _renamed(name) for name in _FLOAT_FUNCTIONS.split()},
     "p_sigmoidf": "P_INLINE float p_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }\n",
+    "p_normal_cdff": "P_INLINE float p_normal_cdff(float x) { return fmaf(erff(x * 0.707106781f), 0.5f, 0.5f); }\n",
     **{
         name: C_SNIPPETS[name]
         for name in "p_floordivf p_floordiv_d p_remainderf p_remainder_d p_fmod p_fmin p_fmax p_sigmoid_d".split()
