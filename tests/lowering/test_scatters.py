@@ -31,7 +31,10 @@ PROGRAMS = {
 }  # fmt: skip
 ADDS = " sum= "  # how such a store prints
 CALLS = {
-    "single elements": (lambda x, i, v: x.scatter_add(1, i[None] % 40, v), (X, AT, ADDED)),
+    "single elements": (lambda x, i, v: x.scatter_add(0, i[:, None] % 40, v), (X, AT, ADDED)),
+    "single elements at places that are computed": (lambda x, i, v: x.scatter_add(1, i[None] % 40, v), (X, AT, ADDED)),
+    "single elements of one row": (lambda x, i, v: x[0].clone().scatter_add(0, i % 40, v[0]), (X, AT, ADDED)),
+    "single elements, rounded": (lambda x, i, v: x.scatter_add(1, i[None] % 40, v), (X.bfloat16(), AT, ADDED.bfloat16())),
     "the last of two": (lambda x, i, v: x.t().index_add(1, i, v.t()), (X, AT, ADDED)),
     "one dimension": (lambda x, i, v: x.index_add(0, i, v), (X[:, 0].clone(), AT, ADDED[:, 0].clone())),
     "half": (lambda x, i, v: torch.index_put(x, (i,), v, accumulate=True), (X.half(), AT, ADDED.half())),
@@ -67,6 +70,24 @@ def test_added_by_loops(name):
 @pytest.mark.parametrize("name", ["index_put", "index_add of the second"])
 def test_sizes_may_be_symbols(name):
     assert ADDS in loops(*PROGRAMS[name], dynamic=True)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("shape", [(9, 33), (3, 4, 33), (1, 1, 5), (2, 1, 1)])
+def test_rows_that_elements_do_not_leave_are_shared_by_threads(shape, dynamic):
+    x, v, i = torch.randn(shape), torch.randn(*shape[:-1], 20), torch.randint(shape[-1], (*shape[:-1], 20))
+
+    def f(x, i, v):
+        return x.scatter_add(-1, i, v * 2)
+
+    with events.collect("output_code") as found:
+        got = pliant.compile(f, dynamic=dynamic)(x, i, v)
+    torch.testing.assert_close(got, f(x, i, v), atol=0, rtol=0)
+    adding = found[-1].fields["text"].split("_part(void**")[-1]
+    assert "range = 1;" not in adding or shape[:-1] == (1, 1)
+    i[-1, ..., 0] = -1
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        pliant.compile(f, dynamic=dynamic)(x, i, v)
 
 
 @pytest.mark.parametrize("name", ROUNDED)
@@ -196,6 +217,6 @@ def test_what_is_written_in_places_is_not_copied(name):
     torch.testing.assert_close(result, expected)
     torch.testing.assert_close(ours.grad, theirs.grad)
     text = "\n".join(one.fields["text"] for one in found)
-    assert {"gather": "scatter_add_", "pairs": "index_put_", "copied rows": "index_copy_"}.get(name, "aten.") in text
+    assert {"gather": ADDS, "pairs": "index_put_", "copied rows": "index_copy_"}.get(name, "aten.") in text
     if name == "an input":
         assert torch.equal(ours.detach(), x) and "index_fill_" not in text

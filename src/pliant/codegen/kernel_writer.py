@@ -29,6 +29,7 @@ from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient
 
 SHORTEST = 4  # points of a loop that is worth writing with vectors: most lanes may be masked, the others take no longer
+ADDITIONS = 4  # elements that are added at places of their own, of which few are the same
 LOOKUPS = 8  # elements that are moved one behind the other: a loop's turn takes as long as moving one of them
 DEAR = 12  # additions that an operator costs for which lanes are read and written one by one
 
@@ -197,7 +198,11 @@ class KernelWriter(Body):
         if vector is not None:
             self._columns_at_once()
             opened += 1
+        elif self.plan.parallel:
+            self._decompose()
+            opened += 1
         for axis in self.plan.inner if vector is None else self.plan.inner[:-1]:
+            self._lines([f"#pragma GCC unroll {ADDITIONS}"] * (vector is None and axis is self.plan.inner[-1]))
             self.loop(axis)
             opened += 1
         bounds = None

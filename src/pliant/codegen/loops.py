@@ -9,7 +9,7 @@ Holds:  merging keeps every index expression's value; the choice affects speed o
     points   no reduction: all loops but the vectorized one over threads, both blocked where that helps
     split    few outer points: threads share the outermost reduced loop and their partial results are combined in order
     scan     a loop that folds in its order: several rows, or a block of columns, over threads, each with its own fold
-    ordered  stores that may meet at one index: one thread, except along an axis that keeps them apart
+    ordered  stores that may meet at one index: one thread, except along an axis that keeps them apart, or rows that do
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
-from pliant.ir.loops import Axis, Buffer, Reduction, Scan
-from pliant.ir.scalar import IndexValue, Load
+from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
+from pliant.ir.scalar import Apply, Const, IndexValue, Load
 from pliant.records import dataclass
 from pliant.schedule.align import merge_axes, quotient
 from pliant.schedule.fuse import is_split, total
 from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of, scalars
-from pliant.symbolic.expr import ZERO, Expr, Symbol
+from pliant.symbolic.expr import ZERO, Expr, Symbol, lit
 from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.targets.target import Target
 
@@ -216,6 +217,9 @@ def _ordered(kernel: Kernel) -> LoopPlan:
     apart = [a for a in kernel.axes if len(kernel.members) == 1 and _keeps_apart(index, a)]
     vector = next((a for a in apart if step_along(index, a) == 1), None)
     rest = [a for a in kernel.axes if a is not vector]
+    if vector is None and len(kernel.members) == 1:
+        rows = _rows(kernel)
+        return LoopPlan("ordered", kernel, None, [(a, None) for a in rows], [a for a in rest if a not in rows])
     if vector is None:
         return LoopPlan("ordered", kernel, None, [], rest)
     return LoopPlan("ordered", kernel, vector, [(vector, kernel.target.column_block)], [*rest, vector])
@@ -236,6 +240,35 @@ def _keeps_apart(index: Expr, a: Axis) -> bool:
         if quotient(other, span) is None and s not in span.free:
             return False
     return True
+
+
+def _rows(kernel: Kernel) -> list[Axis]:
+    """The axes of a scatter whose points store to places of their own, whatever is looked up: to rows of which each is as
+    long as what moves within it."""
+    (member,) = kernel.members
+    loops, index = member.loops, member.store_index
+    assert isinstance(loops, Pointwise)
+    axes = [a for a in kernel.axes if a.symbol in index.free]
+    extents = {a.symbol: a.extent for a in axes} | dict(_lookups(loops))
+    spans: list[tuple[Expr, Expr]] = []  # the step of each symbol, the step that leads past its last value
+    for s, extent in extents.items():
+        step = linear_coefficient(index, s)
+        if step is None or step is ZERO:
+            return []
+        spans.append((step, step * extent))
+    within = [quotient(a[0], b[1]) is not None or quotient(b[0], a[1]) is not None for a, b in combinations(spans, 2)]
+    return axes if all(within) and len(extents) == len(axes) + len(loops.indirect) else []
+
+
+def _lookups(loops: Pointwise) -> Iterator[tuple[Symbol, Expr]]:
+    """The symbols that are looked up and checked, each with the number that it is below."""
+    for s, value in loops.indirect:
+        if isinstance(value, Apply) and value.op == "check_index":
+            limit = value.args[1]
+            if isinstance(limit, IndexValue):
+                yield s, limit.expr
+            elif isinstance(limit, Const):
+                yield s, lit(int(limit.value))
 
 
 def step_along(e: Expr, axis: Axis) -> int:

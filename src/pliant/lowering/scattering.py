@@ -4,7 +4,8 @@ embedding.
 In:     where the sums start, integer tensors of positions, what is added.
 Out:    a buffer that is stored, then added to point by point (`Pointwise.accumulate`).
 Holds:  where the target goes through points in order at speed, whole rows at a time, a position gets its terms in the order in
-        which eager's loop over the source adds them, whatever the number of threads: these share columns, not points. Where
+        which eager's loop over the source adds them, whatever the number of threads: these share columns, or rows that
+        elements do not leave, not points. Where
         it adds atomically, the order is any, as that of eager's own atomic additions is, but no sum is rounded to halves on
         the way; a program that asks for deterministic algorithms gets calls. All else is a call.
 """
@@ -65,9 +66,11 @@ def _check(
     dim: int | None,
     in_order: tuple[torch.dtype, ...] = _WIDE,
     halves: bool = False,
+    within_rows: bool = False,
 ) -> None:
     """Refuse what the library is better at, or must do. `dim`: where the positions of whole rows are; None: elements have
-    positions of their own. `in_order`: dtypes of sums in order. `halves`: whether sums that begin in float32 are worth it."""
+    positions of their own. `in_order`: dtypes of sums in order. `halves`: whether sums that begin in float32 are worth it.
+    `within_rows`: whether elements stay in their rows, which threads share."""
     target = target_of(out.device) if has_target(out.device) else None
     if target is None or not (target.adds_in_order or target.adds_atomically):
         raise Unsupported("a target that adds in no order")
@@ -80,7 +83,7 @@ def _check(
     if indices.dtype not in (torch.int64, torch.int32) or not indices.shape:
         raise Unsupported("masks, or one position")
     rows = dim is not None and any(step is ONE for d, step in enumerate(low.strides_of(out)) if d != dim)
-    if not atomically and not rows:
+    if not atomically and not rows and not within_rows:
         raise Unsupported("single elements")
 
 
@@ -137,7 +140,9 @@ def _index_add(
 
 def _scatter_add(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor, source: Tensor) -> Tensor:
     d = dim_of(dim, len(x.shape)) if x.shape else 0
-    _check(low, out, source, indices, None)
+    along_rows = len(x.shape) > 1 and low.strides_of(out)[d] is ONE
+    given = indices.view is not None  # computing them on the way would keep their loop from vectors
+    _check(low, out, source, indices, None, within_rows=along_rows and given)
 
     def place(index: Index) -> Index:
         return [*index[:d], position(low, indices.at(index), x.shape[d], False), *index[d + 1 :]]
