@@ -158,3 +158,36 @@ def test_what_a_base_has_that_the_class_has_otherwise(program):
         (computed, *found), (expected, *eager) = compiled(torch.ones(2)), program(torch.ones(2))
         assert torch.equal(computed, expected) and found == eager and found[0] is eager[0]
     assert pliant.stats()["recompiles"] == 0
+
+
+class SlottedWithGetattr:
+    __slots__ = ("held",)
+    asked = []
+
+    def __init__(self):
+        self.held = 0.5
+
+    @property
+    def number(self):
+        return 2.0
+
+    def scaled(self, x):
+        return x * self.held
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        return 0.25
+
+
+OBJECT = SlottedWithGetattr()
+
+
+def test_what_has_no_dict_is_not_asked_for_it_where_it_answers_for_every_name():
+    def attributes(x):
+        return OBJECT.scaled(x) * OBJECT.number + OBJECT.missing
+
+    x = torch.ones(3)
+    expected, OBJECT.asked[:] = attributes(x), []
+    compiled = pliant.compile(attributes)
+    assert torch.equal(compiled(x), expected) and torch.equal(compiled(x), expected)
+    assert "__dict__" not in OBJECT.asked

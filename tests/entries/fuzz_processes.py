@@ -25,202 +25,16 @@ import types
 from collections import Counter
 
 import torch
+from tests.entries.fuzz_patches import apply_patch
+from tests.entries.fuzz_texts import LIBRARY, PROGRAM, SETTINGS, SLOTS
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import pliant
 from pliant import background
 from pliant.cache.store import FORMAT
 
 SECONDS = 120
-
-PROGRAM = """
-import dataclasses, enum, functools, os, re, types
-import torch
-from torch import nn
-import torch.nn.functional as F
-import pliant
-import fuzz_library as library
-from fuzz_library import imported
-
-SCALE = {global_number}
-TABLE = {{"a": {table_item}, "b": [1.0, {nested_item}]}}
-MODE = {global_text}
-PATTERN = re.compile({pattern})
-NAMES = {names}
-
-class Kind(enum.Enum):
-    ONE = {member}
-    TWO = "two"
-
-@dataclasses.dataclass
-class Settings:
-    alpha: float = {field_default}
-    flag: bool = {field_flag}
-
-def inner(x, factor={default}, *, shift={keyword_default}):
-    x = {inner_body} * factor
-    {inner_break}
-    return x + shift
-
-def helper(x):
-    return inner(x) + {helper_constant}
-
-def decorated(function):
-    @functools.wraps(function)
-    def wrapper(*args):
-        return function(*args) {wrapper_tail}
-    return wrapper
-
-@decorated
-def wrapped(x):
-    return x.sin()
-
-def make(amount):
-    def closure(x):
-        return x * amount
-    return closure
-
-closure = make({closed_over})
-step = functools.partial(torch.add, alpha={partial_number})
-choose = lambda x: {lambda_body}
-operations = [torch.{listed}, torch.tanh]
-by_name = {{"shift": lambda x: x {table_tail}}}
-
-@functools.lru_cache
-def cached(count):
-    return count * {cached_number}
-
-class Callable:
-    amount = {callable_number}
-    def __call__(self, x):
-        return x * self.amount {callable_tail}
-
-callable_object = Callable()
-
-class Base(nn.Module):
-    gain = {base_attribute}
-    def finish(self, x):
-        return x * {base_constant}
-
-class Part({part_base}):
-    limit = {class_number}
-    kind = {class_text}
-    def __init__(self, width):
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width, eps={eps})
-        self.slope = {hyperparameter}
-        self.settings = Settings({field_value})
-        self.options = {{"bias": {option}}}
-        self.register_buffer("mask", torch.full((width,), {buffer}))
-    @property
-    def double(self):
-        return self.slope * {property_constant}
-    @staticmethod
-    def still(x):
-        return x - {static_constant}
-    @classmethod
-    def named(cls, x):
-        return x + cls.limit
-    def finish(self, x):
-        return {finish}
-    def forward(self, x):
-        x = self.norm(self.linear(x)) * self.double + self.mask * {forward_constant}
-        {forward_break}
-        x = F.leaky_relu(x, self.settings.alpha) if self.settings.flag else F.{activation}(x)
-        if self.kind == "wide":
-            x = x * 2
-        if self.options["bias"]:
-            x = x + 1
-        return self.finish(self.named(self.still(x)))
-
-class Model(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.parts = nn.ModuleList([Part(width) for _ in range({depth})])
-        self.drop = nn.Dropout({dropout})
-    def forward(self, x):
-        for part in self.parts:
-            x = part(x)
-        x = self.drop(x)
-        {model_line}
-        return function(x)
-
-def function(x):
-    y = helper(x) * SCALE + TABLE["a"] + TABLE["b"][1]
-    {function_break}
-    y = wrapped(y) + closure(y) + choose(y) + operations[0](y) + step(y, y)
-    if MODE == "plus":
-        y = y + 1
-    if PATTERN.match("layer.1"):
-        y = y * 3
-    y = y + Kind.ONE.value + len(NAMES)
-    y = imported(library.outside(y)) + library.tools.scale(y) + by_name["shift"](y) + callable_object(y) * cached(2)
-    if os.environ.get("FUZZ_MODE") == "double":
-        y = y * 2
-    if library.__version__ >= "1.1":
-        y = y + 7
-    if torch.{question}():
-        y = y + 5
-    return {result}
-"""
-
-LIBRARY = """
-import types
-import torch
-__version__ = {library_version}
-tools = types.SimpleNamespace(scale=lambda x: x * {reached_number}, unused={unused})
-FACTOR = {library_number}
-def outside(x):
-    return x * FACTOR {library_tail}
-def imported(x):
-    return x.{library_method}()
-"""
-
-# Slot -> texts of which any may stand there; what follows them in the process is `SETTINGS`.
-SLOTS: dict[str, list[str]] = {
-    "global_number": ["2.0", "3.0", "2"], "table_item": ["0.5", "-0.0", "1.5"], "nested_item": ["1.0", "4.0"],
-    "global_text": ['"plus"', '"minus"'], "pattern": ['"layer"', '"block"', '"Layer", re.I'],
-    "names": ['["a"]', '["a", "b"]', '("a",)'], "member": ["1", "2", "1.5"], "field_default": ["0.1", "0.3"],
-    "field_flag": ["True", "False"], "default": ["1.0", "2.0", "1"], "keyword_default": ["0.0", "1.0"],
-    "inner_body": ["x.relu()", "x.sigmoid()", "(x + 1).relu()"], "helper_constant": ["1", "2", "1.0"],
-    "wrapper_tail": ["", "+ 1", "* 2"], "closed_over": ["1.5", "2.5"], "partial_number": ["1", "3"],
-    "lambda_body": ["x.abs()", "x.neg()"], "listed": ["exp", "cos"], "base_attribute": ["1.0", "2.0"],
-    "base_constant": ["1.0", "2.0"], "part_base": ["Base", "nn.Module"], "class_number": ["1.0", "2.0", "1"],
-    "class_text": ['"wide"', '"narrow"'], "eps": ["1e-5", "1e-1"], "hyperparameter": ["1.0", "0.5", "2"],
-    "field_value": ["", "0.2", "0.1, True"], "option": ["True", "False"], "buffer": ["0.0", "1.0"],
-    "property_constant": ["2.0", "3.0"], "static_constant": ["1.0", "0.25"], "finish": ["x.tanh()", "x * 0.5"],
-    "forward_constant": ["1.0", "2.0"], "activation": ["gelu", "silu", "relu"], "depth": ["1", "2"],
-    "dropout": ["0.0", "0.5"], "model_line": ["pass", "x = x + 1", "x = x.transpose(0, 1)"],
-    "question": ["is_grad_enabled", "are_deterministic_algorithms_enabled", "is_inference_mode_enabled"],
-    "result": ["y", "(y, y.sum())", "{'out': y, 'n': SCALE}", "[y, x]", "y.view(-1)", "y, y.shape[0]"],
-    "forward_break": ["pass", "pliant.graph_break()"], "function_break": ["pass", "pliant.graph_break()", "print(end='')"],
-    "inner_break": ["pass", "pliant.graph_break()"],
-    "library_number": ["1.0", "1.25"], "library_tail": ["", "+ 1"], "library_method": ["sigmoid", "square"],
-    "library_version": ['"1.0"', '"1.1"', '"1.2"'], "reached_number": ["0.5", "2.0"], "unused": ["0", "1"],
-    "table_tail": ["+ 1", "- 1"], "cached_number": ["0.5", "3.0"], "callable_number": ["1.0", "0.5"], "callable_tail": ["", "+ 2"],
-}  # fmt: skip
-
-
-def _patch(place, name, value):
-    setattr(place, name, value)
-
-
-def _double_forward(self, x):
-    return torch.nn.functional.linear(x, self.weight, self.bias) * 2
-
-
-# What a process does behind the program's text, by name: (it, the call's block).
-SETTINGS: dict[str, list[str]] = {
-    "grad": ["off", "on", "inference"], "autocast": ["", "bfloat16"], "deterministic": ["", "yes"],
-    "default dtype": ["", "float64"], "parameters": ["", "float64", "bfloat16", "frozen", "one frozen"],
-    "sizes": ["4 8", "5 8", "1 8", "4 16"], "layout": ["", "transposed", "expanded", "offset"],
-    "input": ["", "requires_grad"], "options": ["", "fuse", "dynamic", "duck", "specialize"],
-    "patched": ["", "relu", "linear", "module", "class", "rebound", "disabled", "hook", "global hook", "default", "code",
-                "instance", "bound method", "reached", "in a dict", "static method", "keyword default", "closure cell"],
-    "training": ["", "yes"], "target": ["function", "model", "method", "closure"], "weights": ["", "other", "tied"],
-    "precision": ["", "medium"], "environment": ["", "double", "other"], "mkldnn": ["", "off"],
-}  # fmt: skip
-
 
 def choices(rng: random.Random, fixed: dict[str, str] | None = None) -> dict[str, str]:
     """A value for each slot and setting: mostly the first."""
@@ -256,6 +70,8 @@ def _prepare(program: types.ModuleType, chosen: dict[str, str]):
     if chosen["mkldnn"]:
         torch.backends.mkldnn.enabled = False
     os.environ["FUZZ_MODE"] = chosen["environment"]
+    if chosen["environment"] == "number":
+        os.environ["FUZZ_OTHER"] = "2.0"
     if chosen["precision"]:
         torch.set_float32_matmul_precision("medium")
     rows, width = map(int, chosen["sizes"].split())
@@ -272,51 +88,20 @@ def _prepare(program: types.ModuleType, chosen: dict[str, str]):
             model.parts[0].linear.weight.mul_(2)
     elif chosen["weights"] == "tied" and len(model.parts) > 1:
         model.parts[1].linear = model.parts[0].linear
-    _apply_patch(program, model, chosen["patched"])
+    apply_patch(program, model, chosen["patched"])
     dtype = next(model.parameters()).dtype if chosen["target"] != "function" else torch.get_default_dtype()
-    target = {"function": program.function, "model": model, "method": model.parts[0].finish, "closure": program.closure}
-    return target[chosen["target"]], _input(chosen, rows, width, dtype)
+    target = {"function": program.function, "model": model, "method": model.parts[0].finish, "closure": program.closure,
+              "partial": program.step, "object": program.callable_object, "class method": program.Part.named}  # fmt: skip
+    found = target[chosen["target"]]
+    x = _input(chosen, rows, width, dtype, program)
+    if chosen["target"] == "partial":
+        found = functools.partial(found, x.detach().clone())
+    if chosen["default device"]:
+        torch.set_default_device(chosen["default device"])
+    return found, x
 
 
-def _apply_patch(program: types.ModuleType, model: torch.nn.Module, name: str) -> None:
-    match name:
-        case "relu":
-            torch.Tensor.relu = torch.Tensor.sigmoid
-        case "linear":
-            torch.nn.Linear.forward = _double_forward
-        case "module":
-            program.library.outside = lambda x: x - 1
-        case "class":
-            program.Part.limit = 7.0
-        case "rebound":
-            program.helper = program.wrapped
-        case "disabled":
-            pliant.disable(program.inner)
-        case "hook":
-            model.parts[0].register_forward_hook(lambda module, args, result: result * 2)
-        case "global hook":
-            torch.nn.modules.module.register_module_forward_hook(lambda module, args, result: None)
-        case "instance":
-            model.parts[0].limit = 5.0
-        case "bound method":
-            model.parts[0].still = lambda x: x + 3
-        case "reached":
-            program.library.tools.scale = torch.neg
-        case "in a dict":
-            program.by_name["shift"] = torch.exp
-        case "static method":
-            program.Part.still = staticmethod(lambda x: x * 3)
-        case "keyword default":
-            program.inner.__kwdefaults__ = {"shift": 4.0}
-        case "closure cell":
-            program.closure.__closure__[0].cell_contents = 9.0
-        case "default":
-            program.inner.__defaults__ = (5.0,)
-        case "code":
-            program.helper.__code__ = (lambda x: inner(x) - 2).__code__  # noqa: F821
-
-
-def _input(chosen: dict[str, str], rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+def _input(chosen: dict[str, str], rows: int, width: int, dtype: torch.dtype, program: types.ModuleType) -> torch.Tensor:
     x = torch.randn(rows, width, dtype=dtype)
     match chosen["layout"]:
         case "transposed":
@@ -325,7 +110,32 @@ def _input(chosen: dict[str, str], rows: int, width: int, dtype: torch.dtype) ->
             x = x[:1].expand(rows, width)
         case "offset":
             x = torch.randn(rows + 1, width, dtype=dtype)[1:]
+        case "every other":
+            x = torch.randn(rows, 2 * width, dtype=dtype)[:, ::2]
+    match chosen["input"]:
+        case "subclass":
+            return x.detach().as_subclass(program.Sub)
+        case "parameter":
+            return torch.nn.Parameter(x.detach())
+        case "integer":
+            return (x * 4).to(torch.int64)
     return x.requires_grad_() if chosen["input"] else x
+
+
+class _FunctionMode(TorchFunctionMode):
+    """Doubles every tanh."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        return found * 2 if func in (torch.tanh, torch.Tensor.tanh) else found
+
+
+class _DispatchMode(TorchDispatchMode):
+    """Adds one to every sine."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        return found + 1 if func is torch.ops.aten.sin.default else found
 
 
 @contextlib.contextmanager
@@ -333,6 +143,15 @@ def _around(chosen: dict[str, str]):
     with contextlib.ExitStack() as blocks:
         if chosen["grad"] != "on":
             blocks.enter_context(torch.inference_mode() if chosen["grad"] == "inference" else torch.no_grad())
+        if chosen["anomaly"]:
+            blocks.enter_context(torch.autograd.set_detect_anomaly(True))
+        match chosen["mode"]:
+            case "function":
+                blocks.enter_context(_FunctionMode())
+            case "dispatch":
+                blocks.enter_context(_DispatchMode())
+            case "saved tensors":
+                blocks.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x * 2))
         if chosen["autocast"]:
             blocks.enter_context(torch.autocast("cpu", torch.bfloat16))
         match chosen["options"]:
@@ -349,6 +168,7 @@ def _around(chosen: dict[str, str]):
 
 def run(chosen: dict[str, str]) -> dict[str, object]:
     """One process: what differs from eager ("" if nothing), and what became of the entries."""
+    pliant.reset()  # what the process before the fork did
     target, x = _prepare(load(chosen), chosen)
     compiled = pliant.compile(target)
     sides = []
@@ -466,6 +286,9 @@ def load_compiler() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU())
     pliant.compile(module)(torch.randn(2, 4)).sum().backward()
     background.finish()
+    first = {name: values[0] for name, values in {**SLOTS, **SETTINGS}.items()}
+    program = load({**first, "namespace": "fuzz_parent"})
+    program.gradients(torch.ones(2, requires_grad=True)).sum().backward()  # operators of one's own load much, too
     for on in (True, False):
         torch.use_deterministic_algorithms(on)  # which loads half of PyTorch the first time
 

@@ -117,6 +117,15 @@ class World(Fields):
             self.set_origin(found, AttributeSource(source, "__dict__"))
         return found
 
+    @staticmethod
+    def has_dict(obj: Any) -> bool:
+        """Whether it has a `__dict__` of its own. A `__getattr__` of the program's is not asked."""
+        try:
+            object.__getattribute__(obj, "__dict__")
+        except (AttributeError, TypeError):
+            return False
+        return True
+
     def is_foreign_dict(self, obj: Any, name: str, mapping: Any) -> bool:
         """Whether `mapping`, the value of obj.__dict__[name], is a dict from outside; makes its origin known."""
         table = self.instance_dict(obj)

@@ -78,7 +78,7 @@ def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
         _change_in_c(t, object, obj, name, value)
         return None
     table = world.instance_dict(obj)
-    if not table and not hasattr(obj, "__dict__"):
+    if not table and not world.has_dict(obj):
         t.native(object.__setattr__, obj, name, None)  # which complains
     if value is DELETED and world.dict_get(table, name) is MISSING:
         raise misused(obj, "'{}' object has no attribute " + f"'{name}'", AttributeError)

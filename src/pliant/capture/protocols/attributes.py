@@ -230,7 +230,7 @@ def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     table = world.instance_dict(obj)
     if name in table or world.has_changes(table):
         return world.dict_get(table, name)
-    if table or hasattr(obj, "__dict__"):
+    if table or world.has_dict(obj):
         world.guard(dict_of(world.place_of(obj)), Kind.NO_KEY, name)
     return MISSING
 
