@@ -28,6 +28,7 @@ from pliant.dispatch.entry import Entry, GraphCompiler
 from pliant.dispatch.noted import note_guards
 from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
 from pliant.errors import GraphBreakError, PliantWarning, RecompileError
+from pliant.gc_pause import GcPause
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.generated import EntryFunction
@@ -274,7 +275,7 @@ class Dispatcher:
 
     def _next_of(self, found: Iterator[Entry]) -> Entry | None:
         """One thread looks at a time; what is found runs without the lock, as it may run the rest of the program."""
-        with self._lock:
+        with self._lock, GcPause():
             return next(found, None)
 
     def _adopt(self, entry: Entry, arguments: list[Served]) -> None:

@@ -13,7 +13,6 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Iterator
 
 from pliant.cache.key import make_key
 from pliant.cache.store import open_store
@@ -30,8 +29,8 @@ def source_digest() -> str:
 
 def digest_below(root: str) -> str:
     """Of all Python files below the folder."""
-    found = sorted(_files(root, ""))
-    key = make_key(maker=None, files=[(name, *_facts(stat)) for name, _, stat in found])
+    found = sorted(_files(root))
+    key = make_key(maker=None, files=hashlib.sha256(repr([(name, *_facts(stat)) for name, _, stat in found]).encode()).hexdigest())
     changed, now = max((stat.st_ctime_ns for _, _, stat in found), default=0), time.time_ns()
     settled = changed < now - _LATELY
     known = open_store(_STORE).get(key) if settled else None
@@ -47,14 +46,18 @@ def _facts(stat: os.stat_result) -> tuple[int, ...]:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-def _files(folder: str, prefix: str) -> Iterator[tuple[str, str, os.stat_result]]:
-    """Name below the root, path and facts of each file."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                yield from _files(entry.path, f"{prefix}{entry.name}/")
-            elif entry.name.endswith(".py"):
-                yield prefix + entry.name, entry.path, entry.stat()
+def _files(root: str) -> list[tuple[str, str, os.stat_result]]:
+    """Name below the root, path and facts of each file. Bytecode, of which there may be as much again, is not looked at."""
+    found, folders = [], [("", root)]
+    for prefix, folder in folders:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.endswith(".py"):
+                    found.append((prefix + name, entry.path, entry.stat()))
+                elif name != "__pycache__" and entry.is_dir():
+                    folders.append((f"{prefix}{name}/", entry.path))
+    return found
 
 
 def _read(files: list[tuple[str, str, os.stat_result]]) -> str:

@@ -36,6 +36,8 @@ def _candidates() -> list[str]:
     try:
         with open("/proc/self/maps", encoding="utf-8") as lines:
             for line in lines:
+                if "omp" not in line:
+                    continue
                 path = line.rstrip("\n").partition("/")[2]
                 name = os.path.basename(path)
                 if name.startswith(("libgomp", "libomp", "libiomp")) and f"/{path}" not in found:
