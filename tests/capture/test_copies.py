@@ -61,3 +61,55 @@ def test_a_deep_copy_lies_as_the_tensor_does(part):
     found, expected = pliant.compile(f)(X), f(X)
     assert torch.equal(found, expected)
     assert (found.stride(), found.storage_offset()) == (expected.stride(), expected.storage_offset())
+
+
+def copied_pairs(x):
+    base = x.clone()
+    return (base, base[1:]), (base, base), (base.t(), base), (base[0], base[1]), (base, base.clone()), (base.data, base)
+
+
+def test_arguments_that_share_memory_share_that_of_the_copy():
+    def f(x, y):
+        one, other = copy.deepcopy((x, y))
+        one.mul_(2)
+        return one, other, one is other
+
+    compiled = pliant.compile(f)
+    for pair in copied_pairs(X):
+        for one, other in zip(compiled(*pair), f(*pair)):
+            if isinstance(one, bool):
+                assert one == other
+                continue
+            assert torch.equal(one, other)
+            assert (one.stride(), one.storage_offset()) == (other.stride(), other.storage_offset())
+
+
+def test_copies_of_arguments_that_lie_alone_are_in_the_graph():
+    compiled = pliant.compile(lambda x, y: copy.deepcopy([x, y]), fullgraph=True, dynamic=True)
+    for n in (3, 5, 7):
+        compiled(torch.ones(n), torch.ones(n, 2))
+    assert pliant.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_what_is_stored_in_a_tensor_is_copied(copied):
+    compiled = pliant.compile(lambda x: copied(x))
+    marked, with_gradient = X.clone(), X.clone().requires_grad_()
+    marked.note, with_gradient.grad = [1], X.clone()
+    assert not compiled(X.clone().requires_grad_()).__dict__
+    assert compiled(marked).note == [1]
+    found, expected = compiled(with_gradient).grad, copied(with_gradient).grad
+    assert (found is None) == (expected is None)
+    parameter = torch.nn.Parameter(X.clone())
+    parameter.note, parameter.grad = [1], X.clone()
+    found, expected = compiled(parameter), copied(parameter)
+    assert (found.__dict__, found.grad) == (expected.__dict__, expected.grad)
+
+
+def test_a_memo_of_the_program_knows_the_copies():
+    def f(x):
+        memo = {}
+        one, other = copy.deepcopy(x, memo), copy.deepcopy(x, memo)
+        return one is other, len(memo), x * 2
+
+    assert pliant.compile(f)(X)[:2] == f(X)[:2]

@@ -22,7 +22,7 @@ from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Rows
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
-from pliant.capture.protocols import operators
+from pliant.capture.protocols import operators, tensor_members
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANT_TYPES, DICT_TYPES, SYMBOLIC_TYPES, ByKind
@@ -44,7 +44,10 @@ def _copy(t: Tracer, x: Any) -> Any:
 
 @ROWS.takes(copy.deepcopy, copy_of_tensor)
 def _deepcopy(t: Tracer, x: Any, memo: Any = None) -> Any:
-    return _deep(t, x, {} if memo is None else t.mapping(memo))
+    known = {} if memo is None else t.mapping(memo)
+    if memo is not None and _KEEP not in known:  # what it holds afterwards is objects of the trace
+        raise GraphBreak("unknown-call", "a deep copy with a memo of the program's")
+    return _deep(t, x, known)
 
 
 def _deep(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
@@ -103,14 +106,31 @@ def _deep_object(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
 
 
 def _deep_tensor(t: Tracer, value: FakeTensor, memo: dict[Any, Any]) -> Any:
-    """The whole memory is copied, once for all its tensors, and these lie in the copy as they did."""
+    """The whole memory is copied, once for all its tensors, and these lie in the copy as they did. So is the gradient."""
+    if value.is_parameter_:  # which is a clone, and no more
+        return copied(t, value, shares_memory=False)
     memory = memory_of(value)
+    if t.get_attr(value, "grad") is not None:
+        raise GraphBreak("unknown-call", "a deep copy of a tensor with a gradient")
+    _refuse_attributes(t, value)
+    t.inputs.guard_whole(memory)
     if any(type(one) is FakeTensor and one is not value and memory_of(one) is memory for one in memo.get(_KEEP, ())):
         raise GraphBreak("unknown-call", "a deep copy of tensors that share memory")
     made = copied(t, value, shares_memory=False)
     if made.stride() != value.stride() or memory is not value and memory.numel() != value.numel():
         raise GraphBreak("unknown-call", "a deep copy of a part of memory, or of an expanded tensor")
     return made
+
+
+def _shallow_tensor(t: Tracer, value: FakeTensor) -> Any:
+    _refuse_attributes(t, value)
+    return copied(t, value, shares_memory=True)
+
+
+def _refuse_attributes(t: Tracer, value: FakeTensor) -> None:
+    """Those that the program stored in a tensor, which are copied with it."""
+    if tensor_members.has_attributes(t, value):
+        raise GraphBreak("unknown-call", "a copy of a tensor with attributes")
 
 
 def _partial(t: Tracer, value: Any, memo: dict[Any, Any] | None = None) -> Any:
@@ -136,7 +156,7 @@ _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys((*_LISTS, *DICT_TYPES), lambda t, value: value.copy()),
         **dict.fromkeys(_ITERATORS, _iterator),
         functools.partial: _partial,
-        FakeTensor: lambda t, value: copied(t, value, shares_memory=True),
+        FakeTensor: _shallow_tensor,
     },
     _IMMUTABLE,
 )

@@ -33,6 +33,9 @@ class Fields(Origins):
     def is_told_apart(self, value: Any) -> bool:
         if id(value) in self._told_apart or id(value) in self._differentiated:
             return True
+        return self.has_changed_slots(value)
+
+    def has_changed_slots(self, value: Any) -> bool:
         return any(id(value) == key for key, _ in self._slot_changes)
 
     # ---- cells and slots

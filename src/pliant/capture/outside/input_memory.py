@@ -34,6 +34,7 @@ class InputMemory(abc.ABC):
     mode: FakeMode
     inputs: list[GraphInput]
     _examples: dict[int, torch.Tensor]
+    _whole: list[GraphInput]  # those whose memory is copied with them
 
     @abc.abstractmethod
     def check_shared(self) -> None:
@@ -43,6 +44,7 @@ class InputMemory(abc.ABC):
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
         self.check_shared()
         self._guard_flags()
+        self._guard_copied()
         tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
         written = [i for i in tensors if self.is_written(i.fake)]
         if not written or len(tensors) < 2:
@@ -62,6 +64,30 @@ class InputMemory(abc.ABC):
                 self.world.guard(mine[0], Kind.SEPARATE, (mine, others))
             if all(root_of(i.source).is_held for i in tensors):
                 return
+
+    def guard_whole(self, memory: FakeTensor) -> None:
+        """The memory of an input is copied with all that lies in it: the input alone, as nothing but it is in there."""
+        one = next((i for i in self.inputs if i.kind == "tensor" and i.fake is memory), None)
+        if one is None or one in self._whole:
+            return
+        size = memory.numel() * memory.dtype_.itemsize
+        with DisableTorchFunction():
+            example = one.example
+            fills = example.layout is torch.strided and example.untyped_storage().nbytes() == example.nbytes
+        if not fills or not facts.separate((i.example for i in (*self._whole, one)), (), frozenset()):
+            raise GraphBreak("unknown-call", "a deep copy of a part of memory, or of tensors that share memory")
+        self._whole.append(one)
+        self.world.guard(MethodSource(one.source, "storage_offset"), Kind.EQUALS, 0)
+        nbytes = MethodSource(MethodSource(one.source, "untyped_storage"), "nbytes")
+        if isinstance(size, int):
+            self.world.guard(nbytes, Kind.EQUALS, size)
+        else:
+            self.world.guard(nbytes, Kind.EXPRESSION, self.shape_env.expr_of(size))
+
+    def _guard_copied(self) -> None:
+        if len(self._whole) > 1:
+            sources = tuple(i.source for i in self._whole)
+            self.world.guard(sources[0], Kind.SEPARATE, (sources, ()))
 
     def check_write(self, target: Any) -> None:
         """Break where eager refuses a write of an input, or of a view of it, whatever its values."""

@@ -86,6 +86,7 @@ class Inputs(InputMemory):
         self.node_of_symbol: dict[Symbol, fx.Node] = {}
         self._by_tensor: dict[int, tuple[torch.Tensor, list[FakeTensor]]] = {}
         self._examples: dict[int, torch.Tensor] = {}
+        self._whole: list[GraphInput] = []
         self._as_given: dict[int, FakeTensor] = {}  # inputs that the program moves to other memory
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
@@ -95,7 +96,7 @@ class Inputs(InputMemory):
         """Let go of the program's objects."""
         for held_here in (self._by_tensor, self._examples, self._items):
             held_here.clear()
-        self.inputs = []  # a trace has the others
+        self.inputs, self._whole = [], []  # a trace has the others
         self.__dict__.pop("policy", None)
 
     # ---- tensors

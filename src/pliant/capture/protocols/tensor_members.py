@@ -27,6 +27,16 @@ def own_attribute(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str)
     return MISSING
 
 
+def has_attributes(t: Tracer, fake: FakeTensor) -> bool:
+    """Whether the program stored something in a tensor, before the call or in it; else that it stays so."""
+    example = t.inputs.example_of(fake)
+    if t.world.has_changed_slots(fake) or (example is not None and example.__dict__):
+        return True
+    if example is not None:
+        t.world.guard(dict_of(t.world.place_of(fake)), Kind.EMPTY, None)
+    return False
+
+
 def own_member(t: Tracer, cls: type, name: str) -> Any:
     """What the program's subclass of tensors has under the name, MISSING if that is PyTorch's."""
     found = t.world.type_lookup(cls, name)
