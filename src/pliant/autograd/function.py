@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from pliant import torch_adapter
+from pliant.autograd.casts import Products, change, products_of
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
 from pliant.autograd.leaf_hooks import spare_hooks_of_leaf
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _count_dispatch_modes, _count_function_modes = torch_adapter.count_dispatch_modes, torch_adapter.count_function_modes
 _engine_keeps_graph, _saved_tensor_hooks = torch_adapter.engine_keeps_graph, torch_adapter.saved_tensor_hooks
 _is_grad_enabled, _shielded = torch.is_grad_enabled, torch_adapter.shielded
+_any_autocast = torch_adapter.any_autocast
 
 _WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
 
@@ -50,7 +52,7 @@ class HalvesFacts:
     `plain`: results that are tensors and have no gradient. `layouts`: of the tangents, or how to tell them from the result.
     `reached`: of each of `wanted` the tangents, as bits. `reads`: of each saved tensor the tangents that it is combined
     with. `tensors`: the inputs that are tensors. `read_results`: results that eager's gradients read. `refused`: the tangents
-    that are errors, if there are any.
+    that are errors, if there are any. `products`: what those of the backward multiply.
     """
 
     results: int
@@ -71,6 +73,7 @@ class HalvesFacts:
     kept: KeptInputs
     read_results: list[int]
     refused: Refused | None
+    products: Products
 
     @classmethod
     def of(cls, joint: JointGraph, parts: Partition, reads: list[int], read_results: list[int]) -> HalvesFacts:
@@ -94,6 +97,7 @@ class HalvesFacts:
             kept=KeptInputs.of(joint, parts),
             read_results=read_results,
             refused=Refused.of(joint.refused, joint.reached_by, joint.freed),
+            products=products_of(joint.graph.nodes),
         )
 
 
@@ -116,7 +120,7 @@ class Halves:
         self.reached, self.reads = facts.reached, facts.reads
         self.all = (1 << len(facts.tangents)) - 1
         self.sharing, self.affine = facts.sharing, facts.affine
-        self.read_results, self.refused = facts.read_results, facts.refused
+        self.read_results, self.refused, self.products = facts.read_results, facts.refused, facts.products
         self.ordinal = {position: number for number, position in enumerate(facts.tensors)}
         # what each call would find out again:
         self.only_tensors = len(facts.plain) + len(facts.tangents) == facts.results
@@ -189,7 +193,7 @@ class Halves:
         for, and nobody looks on."""
         if self.never_ordinary or ctx.rest is not None or ctx.watched or _is_grad_enabled():
             return False
-        if _count_dispatch_modes() or _engine_keeps_graph():
+        if _count_dispatch_modes() or _engine_keeps_graph() or _any_autocast():
             return False
         if self.layouts_vary:
             return all(map(lies_as_traced, tangents, ctx.layouts))
@@ -225,6 +229,7 @@ class Halves:
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
         missing = self.all & ~asked
         again = torch.is_grad_enabled() or bool(observer) and not self.backwards.has_graph
+        again = again or _any_autocast() and change(self.products)
         run = None if again else self.backwards.get(missing, observer)
         if run is None and not again:
             again = self.affine or bool(missing) and not self.backwards.has_graph or any(one is None for one in saved)
@@ -344,7 +349,11 @@ class Halves:
         where gradients are recorded."""
         if not needed:
             return ()
-        compute = self.again if torch.is_grad_enabled() else self.again.without_history
+        compute = self.again.without_history
+        if torch.is_grad_enabled():
+            compute = self.again
+        elif _any_autocast() and not torch_adapter.count_dispatch_modes():
+            compute = self.again.detached
         hooks = hooks_on_results(ctx) if torch.is_grad_enabled() else {}
         by_tangent = {self.tangents.index(i): hook for i, hook in hooks.items() if i in self.read_results}
         if by_tangent:

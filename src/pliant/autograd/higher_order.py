@@ -20,6 +20,7 @@ import torch
 from torch import fx
 
 from pliant import background, torch_adapter
+from pliant.autograd.casts import Casts, among, casts_now
 from pliant.autograd.history import Root
 from pliant.debug import events
 from pliant.gc_pause import GcPause
@@ -50,11 +51,12 @@ class GradientProgram:
         roots: list[Root],
         written: list[int],
         late: list[int],
+        casts: Casts,
         build: Callable[[Callable[..., Any], list[Any], int], Program] | None,
     ) -> None:
-        """`module.forward` is the program, of `count` inputs. `build`: compiles the gradient, where its graph is known."""
+        """`module.forward` is the program, of `count` inputs, which starts among these casts. `build`: compiles the gradient, where its graph is known."""
         self.name, self.module, self.count = name, module, count
-        self.roots, self.written, self.late, self.build = roots, written, late, build
+        self.roots, self.written, self.late, self.casts, self.build = roots, written, late, casts, build
         self.variants: dict[Any, Program] = {}
         self.lock = background.lock()
 
@@ -68,13 +70,13 @@ class GradientProgram:
         def compiled(program: Callable[..., Any], values: list[Any], needed: int) -> Program:
             return build(_as_captured(program, captured, values, needed))
 
-        return cls(captured.name, captured.module, len(inputs), roots, written, late, compiled)
+        return cls(captured.name, captured.module, len(inputs), roots, written, late, casts_now(), compiled)
 
     def __call__(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         values = self._values(inputs, tangents)
         if changing_hook() or any(map(torch_adapter.is_transformed, tangents)):
             return self._program(needed, tangents)(*values)
-        key = (needed, *[_described(v) for v in values])
+        key = (needed, casts_now(), *[_described(v) for v in values])
         program = self.variants.get(key)
         if program is None:
             with self.lock:
@@ -82,6 +84,12 @@ class GradientProgram:
                 if program is None:
                     program = self.variants[key] = self._variant(values, needed)
         return program(values)
+
+    def detached(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
+        """Gradients without a history, by what gives them one."""
+        with torch.enable_grad():
+            found = self(inputs, tangents, needed)
+        return tuple([one if one is None else one.detach() for one in found])
 
     def without_history(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         """Gradients by the program as it is, operator by operator."""
@@ -125,13 +133,13 @@ class GradientProgram:
         """The gradients of `needed`, of the results whose tangents are not None. `hooks`: by the tangents' numbers."""
         asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
         module, count = self.module, self.count
-        ends, written, late = self.roots, self.written, self.late  # not `self`, which keeps the compiled program
+        ends, written, late, casts = self.roots, self.written, self.late, self.casts  # not `self`, which keeps the compiled program
 
         def gradients(*values: Any) -> tuple[Any, ...]:
             values = tuple(map(_apart, values))
             given = [v.clone() if i in written else v for i, v in enumerate(values[:count])]
             with torch_adapter.without_saved_tensor_hooks():  # those around the backward see what it saves alone
-                outputs = _run(module, given)
+                outputs = among(casts, _run, module, given)
             for position, value in zip(late, values[count + len(tangents) :]):
                 _set_unseen(given[position], value)
             roots = [ends[number].find(outputs, given) for number in asked]

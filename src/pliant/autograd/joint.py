@@ -21,6 +21,7 @@ from torch import fx
 
 from pliant import torch_adapter
 from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
+from pliant.autograd.casts import casting
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
 from pliant.autograd.history import (
@@ -248,7 +249,7 @@ class _Tracer:
         env = self.captured.shape_env
         versions = self._versions()
         self._follow_hooks()
-        with as_numbers_wanted(), self.mode:
+        with as_numbers_wanted(), casting(()), self.mode:
             env.lends = True
             try:
                 found = iter(_gradients(roots, wanted, [tangents[n] for n in given]))

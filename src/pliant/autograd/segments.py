@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from pliant import torch_adapter
 from pliant.autograd.aliases import Base
 from pliant.autograd.aliasing import UnsupportedAliasing, storage_of
+from pliant.autograd.casts import casts_now
 from pliant.autograd.history import Node, functions_behind, gradient_of
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
@@ -67,7 +68,7 @@ class Timeline:
     def note(self, node: fx.Node | None) -> None:
         self.places[node] = len(self.starts)
         self.starts.append(torch_adapter.autograd_time())
-        self.modes.append((torch.is_grad_enabled(), torch_adapter.any_autocast()))
+        self.modes.append((torch.is_grad_enabled(), casts_now()))
 
     def position_of(self, function: Node) -> int:
         """The graph node that made a function of autograd's graph."""

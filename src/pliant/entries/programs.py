@@ -144,7 +144,7 @@ class ProgramWriter:
         names = _names_in(code.src)
         scope = {name: self.written(value) for name, value in code.globals.items() if name in names}
         attributes = {name: self.written(value) for name, value in held.items()}
-        facts = [program.name, program.count, *map(self.written, (program.roots, program.written, program.late))]
+        facts = [program.name, program.count, *map(self.written, (program.roots, program.written, program.late, program.casts))]
         return ["gradient", code.src, scope, attributes, *facts]
 
 
@@ -206,9 +206,9 @@ class ProgramReader:
     def _gradient(
         self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, *facts: Json
     ) -> GradientProgram:
-        roots, written, late = map(self.made, facts)
+        roots, written, late, casts = map(self.made, facts)
         program = _Program(self, text, scope, held)
-        found: GradientProgram = _named(_GRADIENT, "GradientProgram")(name, program, count, roots, written, late, None)
+        found: GradientProgram = _named(_GRADIENT, "GradientProgram")(name, program, count, roots, written, late, casts, None)
         return found
 
 
