@@ -272,6 +272,7 @@ class _Attempt:
             t.graph.call_function(setter, arguments)
         made = {**t.world.made, **t.world.functions}
         result = Trace(None, t.inputs.inputs, t.world.guards, effects, end, t.world.origins, made=made)
+        t.world.give_arguments_back()
         result.origins.update({id(made): t.world.origins[id(real)] for real, made in t.revived.values()})
         result.origins.update({id(made): t.world.origins[id(made.real)] for made in t.standing.values()})
         result.draws, result.codes, result.process_bound = t.draws, t.codes, t.process_bound

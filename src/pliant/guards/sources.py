@@ -10,6 +10,7 @@ Holds:  sources are interned by value (equal sources are equal), so they are dic
 
 from __future__ import annotations
 
+import enum
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -225,6 +226,18 @@ class ModuleMemberSource(ChainedSource):
     words = "{parent}.{self.name}"
 
 
+_SPELLED = (int, str, bool, float, complex, bytes, type(None), torch.dtype, torch.device)
+
+
+def _words_of_key(key: Any) -> str:
+    """Runs nothing of the program, and spells no number that stands for an address."""
+    if type(key) is tuple:
+        return f"({', '.join(map(_words_of_key, key))})"
+    if isinstance(key, enum.Enum):
+        return f"{type(key).__name__}.{key._name_}"
+    return repr(key) if type(key) in _SPELLED else f"<{type(key).__name__}>"
+
+
 @source_class
 class ItemSource(ChainedSource):
     """parent[key] for builtin list, tuple, dict (exact, or through the base class' __getitem__ where `via` names
@@ -251,7 +264,7 @@ class ItemSource(ChainedSource):
         name = self.parent.describe()
         if isinstance(self.parent, HeldSource) and isinstance(self.key, str):  # a global of a module
             return f"{name}.{self.key}" if name else self.key
-        return f"{name}[{repr(self.key) if not isinstance(self.key, torch.Tensor) else f'<{type(self.key).__name__}>'}]"
+        return f"{name}[{_words_of_key(self.key)}]"
 
 
 @source_class

@@ -300,6 +300,10 @@ def _locals(t: Tracer) -> Any:
 def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         frame = t.frames[-1]
+        if not frame.code.co_argcount:
+            raise Raised(RuntimeError("super(): no arguments"))
+        if "__class__" not in frame.cells:
+            raise Raised(RuntimeError("super(): __class__ cell not found"))
         first = frame.code.co_varnames[0]
         receiver = frame.locals[first] if first in frame.locals else t.world.cell_get(frame.cells[first])
         args = (t.world.cell_get(frame.cells["__class__"]), receiver)

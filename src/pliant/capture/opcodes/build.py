@@ -17,7 +17,8 @@ from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import misused
+from pliant.capture.value_kinds import misused, plain_class
+from pliant.guards.kinds import MISSING
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes
@@ -175,6 +176,7 @@ def set_function_attribute(t: Tracer, op: Op, value: Any, function: Any) -> Any:
 @takes("UNPACK_SEQUENCE")
 def unpack_sequence(t: Tracer, op: Op, value: Any) -> Any:
     count: Any = op.arg
+    _refuse_unpacking(t, value)
     values = t.sequence(_taken(t, value, spelled_out.first_items, count), count + 1)
     if len(values) > count:
         raise Raised(ValueError(f"too many values to unpack (expected {count})"))
@@ -187,11 +189,18 @@ def unpack_sequence(t: Tracer, op: Op, value: Any) -> Any:
 def unpack_ex(t: Tracer, op: Op, value: Any) -> Any:
     ends: Any = op.arg
     before, after = ends
+    _refuse_unpacking(t, value)
     values = list(t.sequence(value))
     if len(values) < before + after:
         raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))
     end = len(values) - after
     return reversed([*values[:before], values[before:end], *values[end:]])
+
+
+def _refuse_unpacking(t: Tracer, value: Any) -> None:
+    cls = type(t.world.resolve(value))
+    if all(t.world.type_lookup(cls, name) is MISSING for name in ("__iter__", "__getitem__")):
+        raise Raised(TypeError(f"cannot unpack non-iterable {plain_class(value).__name__} object"))
 
 
 # ---- pattern matching

@@ -98,7 +98,7 @@ def check_eg_match(t: Tracer, op: Op, error: Any, wanted: Any) -> tuple[Any, Any
     if isinstance(error, BaseExceptionGroup):
         matching, rest = t.native(error.split, wanted)
     elif isinstance(error, wanted):
-        matching, rest = ExceptionGroup("", [error]), None
+        matching, rest = BaseExceptionGroup("", (error,)), None  # as CPython makes it
     else:
         matching, rest = None, error
     if matching is not None:
@@ -111,7 +111,7 @@ def prep_reraise_star(t: Tracer, op: Op, original: Any, found: Any) -> Any:
     """The original exception and the list of what the blocks raised or left over -> what to raise, or None."""
     if op.name == "CALL_INTRINSIC_2" and op.arg != "PREP_RERAISE_STAR":
         raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
-    errors = [error for error in found if error is not None]
+    errors = [error for error in t.sequence(found) if error is not None]  # behind a break the list is from outside
     if not isinstance(original, BaseExceptionGroup):
         return errors[0] if errors else None
     left = [error for error in errors if _is_part(error, original)]

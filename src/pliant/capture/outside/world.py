@@ -34,6 +34,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     AttributeSource,
     DictAttributeSource,
@@ -45,6 +46,7 @@ from pliant.guards.standard import IDENTITY_TYPES
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
+_BY_VALUE = frozenset((float, complex, int, str, bytes, frozenset, range, slice, torch.device))
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
@@ -65,6 +67,14 @@ class Changed:
     before: Any = None
 
 
+_MADE_BY_CALLS = (frozenset, range, slice)
+
+
+def _is_everywhere(value: Any) -> bool:
+    """Whether all equal values are this object anyway."""
+    return type(value) is int and -5 <= value <= 256 or value in ("", b"")
+
+
 class World(Fields):
     """Reads and buffered writes of one capture. `symbols` makes tensors fake and numbers symbolic."""
 
@@ -76,6 +86,7 @@ class World(Fields):
         self._changed: dict[int, Changed] = {}
         self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
+        self._ways: dict[int, tuple[Any, list[Source]]] = {}  # to what is told by its value
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -92,9 +103,28 @@ class World(Fields):
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
+        if type(result) in _BY_VALUE or isinstance(result, tuple):
+            self._ways.setdefault(id(result), (result, []))[1].append(source)
         if type(value) is not Carried:  # a generator of the program ends when the loop drops it
             self._memo[source] = result
         return result
+
+    def guard_which(self, left: Any, right: Any) -> None:
+        """Two values that guards tell by what they are were found to be one object, or two."""
+        mine, others = (self._ways.get(id(one), (None, []))[1] for one in (left, right))
+        if left is not right:
+            for one, other in zip(mine[:1], others[:1]):
+                self.guard(one, Kind.DISTINCT, ((one, other), ()))
+            return
+        for way in mine[1:]:
+            self.guard(way, Kind.SAME_AS, mine[0])
+
+    def give_arguments_back(self) -> None:
+        """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""
+        for key, (value, ways) in self._ways.items():
+            spelled = root_of(ways[0]).is_held and type(value) not in _MADE_BY_CALLS
+            if not (spelled or isinstance(value, tuple) or _is_everywhere(value)):
+                self.origins.setdefault(key, (value, ways[0]))
 
     def stand_for(self, value: Any, shadow: Any) -> None:
         """Wherever `value` is met, `shadow` stands for it."""

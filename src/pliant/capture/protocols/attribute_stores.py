@@ -132,11 +132,13 @@ _THROUGH: ByKind[Callable[..., Any]] = ByKind(
 def _change_tensor(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
     if value is DELETED:
         raise GraphBreak("unknown-object", f"deleting an attribute of a {type(fake).__name__}")
+    if name in ("__dict__", "__class__"):
+        raise GraphBreak("unknown-object", f"another {name} for a tensor")
     if name == "data":
         from pliant.capture.handlers.parameters import set_data
 
         set_data(t, fake, value)
-    elif name != "grad" and hasattr(torch.Tensor, name):
+    elif name != "grad" and hasattr(getattr(torch.Tensor, name, None), "__set__"):
         t.native(setattr, fake, name, value)  # the recorder decides
     else:
         t.world.slot_set(fake, name, value, "plain")

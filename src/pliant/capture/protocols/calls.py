@@ -255,6 +255,8 @@ def make_frame(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwar
     """The frame of a call, its parameters bound, its cells made."""
     world = t.world
     code = REWRITTEN.get(function.__code__, function.__code__)
+    if (function.__closure__ or function.__defaults__ or function.__kwdefaults__) and not world.is_made(function):
+        world.hold(function, function.__qualname__)  # one that C code had: what it refers to is the program's
     foreign = world.is_foreign(function)
     source = world.source_of(function)
     if foreign and source is not None:

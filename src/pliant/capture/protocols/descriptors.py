@@ -104,7 +104,7 @@ def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: 
     """A cached property that is not in the instance's dict yet."""
     if obj is None:
         return _itself(t, found, obj, cls, name, owner)
-    return TailCall(t.world.hold(spelled_out.computed_once, "computed_once"), (found.func, obj, str(found.attrname)))
+    return TailCall(t.world.hold(spelled_out.computed_once, "computed_once"), (inside(t, found.func, name), obj, str(found.attrname)))
 
 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:

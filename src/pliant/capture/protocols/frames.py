@@ -40,11 +40,13 @@ def frame_of(t: Tracer, level: int) -> Any:
 
 
 def locals_of(t: Tracer, frame: Frame) -> dict[str, Any]:
-    """locals() of the frame."""
+    """locals() of the frame; of a class statement, the namespace itself."""
+    if frame.class_locals is not None:
+        return frame.class_locals
     if t.unread is not None:
         t.unread.show(t, frame.code)
     cells = {name: t.world.cell_get(cell) for name, cell in frame.cells.items()}
-    return {**frame.locals, **{name: value for name, value in cells.items() if value not in _NO_VALUE}}
+    return {**frame.locals, **{name: value for name, value in cells.items() if not any(value is one for one in _NO_VALUE)}}
 
 
 _NO_VALUE = (MISSING, DELETED)

@@ -268,6 +268,7 @@ def _differs(t: Tracer, obj: Any) -> Any:
 def identical(t: Tracer, left: Any, right: Any) -> bool:
     """`left is right`; a container from outside and its adopted copy are one object, and so are a bound method's makers."""
     left, right = t.world.resolve(left), t.world.resolve(right)
+    t.world.guard_which(left, right)
     if left is right:
         return True
     if plain_class(left) is plain_class(right):  # else numbers that vary are not what it is

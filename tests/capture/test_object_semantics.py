@@ -1,0 +1,207 @@
+"""Python's object model in compiled functions, against eager: identity, NaN, namespaces of class statements, exception
+groups across breaks, what cached functions and properties refer to, attributes of tensors."""
+
+import functools
+
+import pytest
+import torch
+from torch.nn.utils import parametrize
+
+import pliant
+
+X = torch.arange(4.0)
+
+
+def agree(fn, *calls):
+    """The compiled function gives, or raises, what eager does, called with each of these in turn."""
+    compiled = pliant.compile(fn, backend="eager")
+    for arguments in calls:
+        assert outcome(compiled, arguments) == outcome(fn, arguments)
+
+
+def outcome(fn, arguments):
+    try:
+        return repr(fn(*arguments))
+    except Exception as error:  # compared
+        return repr(error)
+
+
+# ---- identity
+def test_a_nan_is_found_by_which_object_it_is():
+    def f(x, v, w, items):
+        return v in [w], [v].count(w), v in items, (v,) == (w,), {v: 1}.get(w), v is w
+
+    one, other = float("nan"), float("nan")
+    calls = [(one, one, [one]), (one, other, [other]), (other, one, [other]), (other, other, [one]), (one, one, [1.0])]
+    agree(f, *[(X, *call) for call in calls])
+
+
+@pytest.mark.parametrize("make", [lambda: (1000, 2000), lambda: frozenset([1]), lambda: "a b" * 3, lambda: range(3), lambda: 10**9])
+def test_whether_equal_arguments_are_one_object(make):
+    one, other = make(), eval(repr(make()))
+    agree(lambda x, v, w: v is w, (X, one, one), (X, one, other), (X, other, other), (X, other, one))
+
+
+@pytest.mark.parametrize("make", [lambda: (1000, []), lambda: frozenset([1]), lambda: "a b" * 3, lambda: range(3), lambda: 10**9])
+def test_an_argument_that_is_returned_is_the_caller_s_object(make):
+    compiled = pliant.compile(lambda x, v: (x * 2, v, [v]), backend="eager")
+    for value in (make(), make()):
+        _, found, (item,) = compiled(X, value)
+        assert found is value and item is value
+
+
+# ---- what C code holds
+def test_a_cached_property_changes_the_classes_that_it_refers_to_once_a_call():
+    class Counted:
+        times = 0
+
+        @functools.cached_property
+        def value(self):
+            Counted.times += 1
+            return [1]
+
+    compiled = pliant.compile(lambda x, one: (x * 2, one.value), backend="eager")
+    for times in range(1, 5):
+        one = Counted()
+        assert compiled(X, one)[1] is one.value
+        assert type(Counted.times) is int and Counted.times == times
+
+
+def test_a_cached_function_gives_the_list_that_it_keeps():
+    @functools.lru_cache
+    def cached(key):
+        return [key]
+
+    compiled = pliant.compile(lambda x, key: (x * 2, cached(key)), backend="eager")
+    for key in ("one", "two", "one", "two"):
+        kept = cached(key)
+        assert compiled(X, key)[1] is kept
+
+
+# ---- statements
+def test_locals_of_a_class_statement():
+    def f(x):
+        class Made:
+            one = 1
+            seen = sorted(name for name in locals() if name[0] != "_")
+            locals()["two"] = 2
+            there = vars().get("one")
+
+        return Made.seen, Made.two, Made.there, "names" in dir(Made)
+
+    agree(f, (X,))
+
+
+def test_what_cannot_be_unpacked():
+    def f(x, value):
+        try:
+            one, *more = value
+        except TypeError as error:
+            first = str(error)
+        try:
+            one, two = value
+        except TypeError as error:
+            return first, str(error)
+
+    agree(f, (X, 5), (X, None), (X, object), (X, 2.5))
+
+
+def test_super_without_arguments_where_there_are_none():
+    def f(x):
+        found = []
+
+        def plain(one):
+            return super().one
+
+        for call in (lambda: super().one, lambda: plain(1)):
+            try:
+                call()
+            except RuntimeError as error:
+                found.append(str(error))
+        return found
+
+    agree(f, (X,))
+
+
+# ---- groups of exceptions, behind breaks
+def raises_in_block(x):
+    try:
+        raise TypeError("one")
+    except* TypeError:
+        pliant.graph_break()
+        raise RuntimeError("two")
+
+
+def raises_again(x):
+    try:
+        raise TypeError("one")
+    except* TypeError:
+        pliant.graph_break()
+        raise
+
+
+def leaves_a_rest(x):
+    try:
+        raise ExceptionGroup("all", [TypeError("one"), ValueError("two")])
+    except* TypeError:
+        pliant.graph_break()
+    except* KeyError:
+        pliant.graph_break()
+
+
+def raises_several(x):
+    try:
+        raise ExceptionGroup("all", [TypeError("one"), ValueError("two")])
+    except* TypeError:
+        pliant.graph_break()
+        raise KeyError("three")
+    except* ValueError:
+        raise IndexError("four")
+
+
+@pytest.mark.parametrize("fn", [raises_in_block, raises_again, leaves_a_rest, raises_several])
+def test_what_a_block_for_groups_raises_behind_a_break(fn):
+    def f(x):
+        try:
+            fn(x)
+        except BaseException as error:
+            return repr(error), repr(error.__context__)
+        return "nothing"
+
+    agree(f, (X,))
+    agree(fn, (X,))
+
+
+# ---- tensors and modules
+def test_attributes_of_tensors_that_hide_methods():
+    def f(x):
+        x.view, made = 5, x * 2
+        made.sum = lambda: 3
+        return x.view, made.sum(), sorted(x.__dict__), len(made.__dict__)
+
+    agree(f, (X.clone(),))
+
+
+def test_tensors_that_are_swapped_hold_what_the_program_stored():
+    def f(x, y):
+        one, other = x * 2, y * 3
+        torch.utils.swap_tensors(one, other)
+        return one, other, one.__dict__, other.__dict__
+
+    agree(f, (X, torch.ones(2)))
+
+
+class Symmetric(torch.nn.Module):
+    def forward(self, x):
+        pliant.graph_break()
+        return x.triu() + x.triu(1).T
+
+
+def test_a_cached_parametrization_that_breaks_the_graph():
+    module = torch.nn.Linear(3, 3)
+    parametrize.register_parametrization(module, "weight", Symmetric())
+    compiled = pliant.compile(lambda x: module(x) @ module.weight, backend="eager")
+    x = torch.ones(2, 3)
+    with parametrize.cached():
+        found = compiled(x)
+    torch.testing.assert_close(found, module(x) @ module.weight)
