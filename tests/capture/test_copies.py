@@ -85,6 +85,7 @@ def test_arguments_that_share_memory_share_that_of_the_copy():
 
 
 def test_copies_of_arguments_that_lie_alone_are_in_the_graph():
+    pliant.reset()
     compiled = pliant.compile(lambda x, y: copy.deepcopy([x, y]), fullgraph=True, dynamic=True)
     for n in (3, 5, 7):
         compiled(torch.ones(n), torch.ones(n, 2))

@@ -123,6 +123,47 @@ def test_super_without_arguments_where_there_are_none():
     agree(f, (X,))
 
 
+def test_a_list_that_is_changed_while_it_is_sorted():
+    def f(x, change):
+        items = [3, 1, 2]
+
+        def key(value):
+            seen.append(len(items))
+            getattr(items, change)(*([1] if change == "append" else []))
+            return value
+
+        seen = []
+        try:
+            items.sort(key=key)
+        except ValueError as error:
+            return str(error), items, seen
+        return items, seen
+
+    agree(f, (X, "append"), (X, "clear"), (X, "copy"))
+
+
+def test_new_of_object_takes_no_more_arguments():
+    class Made:
+        def __new__(cls, value):
+            return super().__new__(cls, value)
+
+    agree(lambda x: Made(1), (X,))
+
+
+def test_the_name_of_an_unbound_variable():
+    def f(x):
+        def read():
+            return later
+
+        try:
+            read()
+        except NameError as error:
+            return error.name, str(error)
+        later = 1
+
+    agree(f, (X,))
+
+
 # ---- groups of exceptions, behind breaks
 def raises_in_block(x):
     try:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.classes import pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
@@ -40,8 +40,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
             return None
     receiver = t.world.adopt(receiver)
     if name == "sort" and type(receiver) is list:
-        receiver[:] = in_order(t, list(receiver), kwargs)
-        return None
+        return _sort(t, receiver, kwargs)
     if t.world.is_opaque(receiver):
         if name in ATTRIBUTE_METHODS:
             return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
@@ -55,6 +54,19 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         args = tuple(map(t.internalize, args))
         t.refuse_opaque(t.internalize(receiver), *args, compared=True)
     return t.native(method, *args, **kwargs)
+
+
+def _sort(t: Tracer, receiver: list[Any], kwargs: Kwargs) -> None:
+    """In place; keys and comparisons of the program find the list empty, as CPython has it."""
+    values = receiver.copy()
+    receiver.clear()
+    try:
+        values = in_order(t, values, kwargs)
+    finally:
+        changed = bool(receiver)
+        receiver[:] = values
+    if changed:
+        raise Raised(ValueError("list modified during sort"))
 
 
 def _call_on_contents(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:

@@ -188,7 +188,7 @@ def load_deref(frame: Frame, op: Op) -> None:
     if value is MISSING or value is DELETED:
         if name in frame.code.co_freevars:
             what = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-            raise Raised(NameError(what))
+            raise Raised(NameError(what, name=name))
         raise _unbound(name)
     frame.stack.append(frame.tracer.world.resolve(value))
 

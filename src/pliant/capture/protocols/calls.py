@@ -432,6 +432,8 @@ _INITIALIZERS: ByKind[Callable[..., Any]] = ByKind(
 def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> Any:
     """new(cls, *args, **kwargs), of a `__new__` written in C"""
     if new is object.__new__:
+        if (args or kwargs) and cls.__new__ is not object.__new__:
+            raise Raised(TypeError("object.__new__() takes exactly one argument (the type to instantiate)"))
         if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]
             raise Raised(TypeError(f"{cls.__name__}() takes no arguments"))
         if getattr(cls, "__abstractmethods__", None):
