@@ -24,7 +24,15 @@ from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.refused import FREED, Refused
 from pliant.autograd.result_hooks import hooks_on_results
-from pliant.autograd.tangent_layouts import LAYOUTS, Layout, laid_out, layout_of_tangent, lies_as_traced
+from pliant.autograd.tangent_layouts import (
+    LAYOUTS,
+    Layout,
+    OtherLayouts,
+    laid_out,
+    layout_of_tangent,
+    lies_as_traced,
+    lying,
+)
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.guards.alike import KnownTensors
@@ -130,7 +138,7 @@ class Halves:
         self.nothing_left, self.frees_all = _nothing_left(facts), all(facts.sharing)
         self.never_ordinary = self.nothing_left is None or self.refused is not None
         self.given_tangents = _picker(facts.tangents)
-        self.laid_out = KnownTensors()
+        self.laid_out, self.other_layouts = KnownTensors(), OtherLayouts()
 
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         kept = self.kept
@@ -244,15 +252,25 @@ class Halves:
         if again:
             needed = self._needed(ctx, unreached)
             return self._placed(dict(zip(needed, self._by_the_program(ctx, asked, tangents, needed))))
+        others = self._given_otherwise(given, tangents) if not missing and not observer else []
+        strides = self.other_layouts.strides(self.backwards.as_made, [*arguments, *others], others) if others else None
         arguments += tangents
         tangents.clear()
         if self._is_freed(ctx):
             ctx.inputs = ()
         assert run is not None
         values: Any = run(arguments)
+        if strides is not None:
+            values = list(map(lying, values, strides))
         if unreached:
             values = [None if number in unreached else value for number, value in enumerate(values)]
         return self.in_places((None, *values))
+
+    def _given_otherwise(self, given: tuple[Any, ...], tangents: list[Any]) -> list[Any]:
+        """The tangents as they were given, if some of them lie otherwise than those that the backward gets."""
+        came = [given[position] if given[position] is not None else one for position, one in zip(self.tangents, tangents)]
+        moved = any(one.stride() != other.stride() for one, other in zip(came, tangents))
+        return came if moved and self.backwards.has_graph else []
 
     def _without_refused(self, ctx: Any, asked: int, refused: Refused) -> int:
         """The asked tangents that have gradients. It is an error if one that is refused is wanted by the engine."""
@@ -460,6 +478,7 @@ class Backwards(Protocol):
 
     has_graph: bool  # whether it can run operator by operator
     found: Any  # what runs it, for sets of tangents that are missing
+    as_made: Any  # runs it operator by operator: results lie as these make them
 
     def get(self, missing: int = 0, observer: str = "") -> Runnable | None: ...
 

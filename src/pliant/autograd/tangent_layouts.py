@@ -1,7 +1,8 @@
 """How gradients of results lie in memory when a compiled backward is given them.
 
 In:     a result, as it was traced or as it is; a gradient that the engine gives.
-Out:    the layout that the backward was traced for; the gradient, in this layout.
+Out:    the layout that the backward was traced for; the gradient, in this layout; gradients that lie as eager's do where
+        the given one lies otherwise.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant import torch_adapter
+from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeTensor
@@ -58,3 +60,47 @@ def laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
     if torch_adapter.is_transformed(tangent):
         return tangent.contiguous()
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(tangent)
+
+
+class OtherLayouts:
+    """How gradients lie in eager where those of results lie otherwise than the backward was traced for: found once for each
+    way to lie, by the backward's operators on tensors without memory."""
+
+    def __init__(self) -> None:
+        self.found: dict[Any, list[Any] | None] = {}
+
+    def strides(self, run: Any, arguments: list[Any], given: list[Any]) -> list[Any] | None:
+        """Of each gradient; None where it is not known. `run`: what runs the backward operator by operator on these arguments,
+        the last of which are the given gradients."""
+        key = tuple([(one.shape, one.stride()) for one in given])
+        if key not in self.found:
+            if len(self.found) >= _WAYS:
+                return None
+            self.found[key] = _strides(run, arguments)
+        return self.found[key]
+
+
+def _strides(run: Any, arguments: list[Any]) -> list[Any] | None:
+    try:
+        with torch.no_grad():
+            found = run(list(map(_without_memory, arguments)))
+    except Exception as error:  # an operator that needs memory: gradients lie as they were traced
+        pass_on(error)
+        return None
+    return [one.stride() if isinstance(one, _Tensor) else None for one in found]
+
+
+_WAYS = 8
+
+
+def _without_memory(value: Any) -> Any:
+    if not isinstance(value, _Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+def lying(gradient: Any, stride: Any) -> Any:
+    """One that is contiguous stays so, as does one of which eager has elements several times in one place."""
+    if stride is None or gradient is None or gradient.stride() == stride or 0 in stride or gradient.is_contiguous():
+        return gradient
+    return torch.empty_strided(gradient.shape, stride, dtype=gradient.dtype, device=gradient.device).copy_(gradient)

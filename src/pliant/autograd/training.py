@@ -31,7 +31,7 @@ from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.interpret import eager
+from pliant.graph.interpret import as_made, eager
 from pliant.graph.passes.purity import memory_root
 from pliant.interruptions import pass_on
 
@@ -95,6 +95,9 @@ class Backwards:
                     self.found[missing] = self._some(missing) if missing else self._compiled(self.graph)
                     self.when_compiled()
         return self.found[missing]
+
+    def as_made(self, arguments: list[Any]) -> list[Any]:
+        return as_made(self.graph)(arguments)
 
     def _compiled(self, graph: AtenGraph) -> Runnable:
         before = torch_adapter.Beginning()

@@ -191,6 +191,21 @@ class _Run:
         return argument
 
 
+class _AsMade(_Run):
+    """Values lie as operators make them, however they are described."""
+
+    def laid_out(self, argument: Any) -> Any:
+        return self.value(argument)
+
+    def copied(self, value: torch.Tensor, strides: list[int]) -> torch.Tensor:
+        return value.clone()
+
+
+def as_made(aten: AtenGraph) -> Runnable:
+    """What runs the graph and tells how its results lie where inputs lie otherwise than is described."""
+    return lambda inputs: _AsMade(aten).all(list(inputs))
+
+
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
     """For each node, the nodes that no later node uses."""
     seen: set[fx.Node] = set()

@@ -1,0 +1,45 @@
+"""Gradients of results that lie otherwise than the results: a gradient that is contiguous in eager is contiguous."""
+
+import itertools
+
+import pytest
+import torch
+
+import pliant
+
+PROGRAMS = {
+    "product": lambda x: x * 2,
+    "tanh": torch.tanh,
+    "centered": lambda x: x - x.mean(-1, keepdim=True),
+    "two": lambda x: (x * 2, x.sin()),
+    "joined": lambda x: torch.cat([x, x]),
+    "transposed": lambda x: x.transpose(-1, -2) * 2,
+    "normalized": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "padded": lambda x: torch.nn.functional.pad(x, (1, 1)),
+}
+LAYOUTS = {
+    "contiguous": lambda t: t.contiguous(),
+    "channels last": lambda t: t.contiguous(memory_format=torch.channels_last),
+    "reversed": lambda t: t.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+    "gaps": lambda t: torch.stack([t, t], -1)[..., 0],
+    "expanded": lambda t: t[:1, :1, :1, :1].expand(t.shape),
+}
+
+
+def gradient(fn, layout, given):
+    torch.manual_seed(0)
+    x = LAYOUTS[layout](torch.randn(2, 3, 4, 4)).requires_grad_()
+    results = fn(x)
+    results = results if isinstance(results, tuple) else (results,)
+    tangents = [LAYOUTS[given](torch.randn(one.shape)) for one in results]
+    return torch.autograd.grad(results, x, tangents)[0]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_that_are_contiguous_in_eager(name):
+    compiled = pliant.compile(PROGRAMS[name], backend="aot_eager")
+    for layout, given in itertools.product(LAYOUTS, LAYOUTS):
+        for _ in range(2):
+            found, expected = gradient(compiled, layout, given), gradient(PROGRAMS[name], layout, given)
+            torch.testing.assert_close(found, expected)
+            assert found.is_contiguous() or not expected.is_contiguous(), (layout, given)
