@@ -160,6 +160,7 @@ def test_the_name_of_an_unbound_variable():
         except NameError as error:
             return error.name, str(error)
         later = 1
+        return later
 
     agree(f, (X,))
 
