@@ -247,3 +247,31 @@ def test_a_cached_parametrization_that_breaks_the_graph():
     with parametrize.cached():
         found = compiled(x)
     torch.testing.assert_close(found, module(x) @ module.weight)
+
+
+@pytest.mark.parametrize("name", ["_base", "_is_view", "_backward_hooks", "retains_grad", "_post_accumulate_grad_hooks"])
+def test_what_autograd_keeps_of_a_tensor(name):
+    def f(x):
+        found = getattr(x, name)
+        found = found() if callable(found) else found
+        return found if type(found) is bool else found is None
+
+    plain, hooked, kept = (torch.ones(4, requires_grad=True) for _ in range(3))
+    hooked.register_hook(lambda grad: grad)
+    hooked.register_post_accumulate_grad_hook(lambda leaf: None)
+    kept = kept * 1
+    kept.retain_grad()
+    agree(f, (plain,), (hooked,), (kept,), (kept[1:],), (X,), (X[1:],))
+
+
+def test_a_second_gradient_of_what_was_freed_inside():
+    def f(x, second):
+        y = x.sin()
+        y.sum().backward()
+        try:
+            return second(y, x)
+        except RuntimeError as error:
+            return str(error)[:46]
+
+    x = X.clone().requires_grad_()
+    agree(f, (x, lambda y, x: y.sum().backward()), (x, lambda y, x: torch.autograd.grad(y.sum(), x)))

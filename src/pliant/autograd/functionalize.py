@@ -71,11 +71,12 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
     def note_hook(self, tensor: FakeTensor) -> None:
         self.hooks.append(Hook(self.origin, gradient_of(tensor)))
 
-    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> None:
+    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> bool:
         path = functions_between(outputs, inputs)
         self.asked.append((self.origin, path))
         if not keep:
             self.freed.update(freed_functions(outputs, path))
+        return True  # other gradients are asked for behind the program's
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

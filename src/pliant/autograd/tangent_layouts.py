@@ -64,7 +64,7 @@ def laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
 
 class OtherLayouts:
     """How gradients lie in eager where those of results lie otherwise than the backward was traced for: found once for each
-    way to lie, by the backward's operators on tensors without memory."""
+    way to lie, by the backward's operators on descriptions of tensors."""
 
     def __init__(self) -> None:
         self.found: dict[Any, list[Any] | None] = {}
@@ -81,22 +81,26 @@ class OtherLayouts:
 
 
 def _strides(run: Any, arguments: list[Any]) -> list[Any] | None:
+    from pliant.graph.fake_tensor import FakeMode
+    from pliant.symbolic.shape_env import ShapeEnv
+
+    mode = FakeMode(ShapeEnv())
+
+    def described(value: Any) -> Any:
+        if not isinstance(value, _Tensor):
+            return value
+        return mode.new(value.shape, value.stride(), value.dtype, value.device)
+
     try:
-        with torch.no_grad():
-            found = run(list(map(_without_memory, arguments)))
-    except Exception as error:  # an operator that needs memory: gradients lie as they were traced
+        with torch.no_grad(), mode:
+            found = run(list(map(described, arguments)))
+    except Exception as error:  # an operator that needs values: gradients lie as they were traced
         pass_on(error)
         return None
     return [one.stride() if isinstance(one, _Tensor) else None for one in found]
 
 
 _WAYS = 8
-
-
-def _without_memory(value: Any) -> Any:
-    if not isinstance(value, _Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
 
 
 def lying(gradient: Any, stride: Any) -> Any:

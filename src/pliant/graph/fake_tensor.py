@@ -291,8 +291,9 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def note_hook(self, tensor: FakeTensor) -> None:
         """Told of each hook that the program puts on a tensor."""
 
-    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> None:
-        """Hook of tracers: the program asks for gradients of `outputs`."""
+    def note_gradients(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], keep: bool) -> bool:
+        """Hook of tracers: the program asks for gradients of `outputs`. Whether what their history saved is kept."""
+        return keep
 
     def record(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], outputs: Any) -> Any:
         """Hook of tracers: sees every computed call, returns what the program gets."""

@@ -29,11 +29,8 @@ def gradients(
 
     `batched`: dimension 0 of the given gradients, and of those found, is that of a batch of them.
     """
-    keep = retain_graph or any(type(one) is FakeTensor for one in outputs)
-    for one in outputs:
-        if type(one) is FakeTensor:
-            one.fake_mode.note_gradients(outputs, inputs, retain_graph)
-            break
+    fake = next((one for one in outputs if type(one) is FakeTensor), None)
+    keep = retain_graph if fake is None else fake.fake_mode.note_gradients(outputs, inputs, retain_graph)
 
     def engine(*given: torch.Tensor) -> tuple[Any, ...]:
         return torch_adapter.gradients(

@@ -34,8 +34,13 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import question
-from pliant.torch_adapter import group_tensors_by_device_and_dtype, hash_of_tensor
+from pliant.guards.sources import MethodSource, question
+from pliant.torch_adapter import (
+    DisableTorchFunction,
+    group_tensors_by_device_and_dtype,
+    hash_of_tensor,
+    is_view_of_tensor,
+)
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
@@ -289,6 +294,18 @@ _NAMES: ByKind[Callable[..., Any]] = ByKind(
 @takes(globals)
 def _globals(t: Tracer) -> Any:
     return t.world.hold(t.frames[-1].globals, "globals()")
+
+
+@takes(is_view_of_tensor)
+def _is_view(t: Tracer, tensor: Any) -> Any:
+    """Of a tensor from outside, whose fake is none."""
+    example = t.inputs.example_of(tensor)
+    if example is None:
+        return t.native(is_view_of_tensor, tensor)
+    with DisableTorchFunction():
+        answer = is_view_of_tensor(example)
+    t.world.guard(MethodSource(t.world.place_of(tensor), "_is_view"), Kind.EQUALS, answer)
+    return answer
 
 
 @takes(locals)

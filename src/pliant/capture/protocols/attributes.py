@@ -35,7 +35,13 @@ from pliant.capture.protocols.descriptors import (
 from pliant.capture.protocols.frames import frame_above, traced_attribute
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, steps_of
-from pliant.capture.protocols.tensor_members import grad_of_input, own_attribute, own_member
+from pliant.capture.protocols.tensor_members import (
+    OF_AUTOGRAD,
+    grad_of_input,
+    of_autograd,
+    own_attribute,
+    own_member,
+)
 from pliant.capture.protocols.thread_locals import local_attribute
 from pliant.capture.recording.stand_ins import is_detached
 from pliant.capture.signatures import Tracer
@@ -290,6 +296,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         return t.get_attr(fake.viewed, name)  # in inference mode fakes are what only new tensors are
     if fake.subclass_ is not None and (found := own_member(t, fake.subclass_, name)) is not MISSING:
         return bind(t, found, fake, fake.subclass_, name)
+    if example is not None and name in OF_AUTOGRAD:
+        return of_autograd(t, fake, example, name)
     cls: Any = torch.nn.Parameter if fake.is_parameter_ else torch.Tensor
     in_class = t.world.type_lookup(cls, name)
     if name in _OFFSET_QUESTIONS:

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Tracer
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
-from pliant.guards.sources import DictAttributeSource, GradSource
+from pliant.guards.sources import AttributeSource, DictAttributeSource, GradSource
 from pliant.torch_adapter import DisableTorchFunction
 
 
@@ -35,6 +36,20 @@ def has_attributes(t: Tracer, fake: FakeTensor) -> bool:
     if example is not None:
         t.world.guard(dict_of(t.world.place_of(fake)), Kind.EMPTY, None)
     return False
+
+
+# What autograd keeps of a tensor, and fakes do not have.
+OF_AUTOGRAD = frozenset(("_backward_hooks", "_base", "_grad", "_post_accumulate_grad_hooks", "retains_grad"))
+
+
+def of_autograd(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:
+    """One of these of a tensor from outside, if it says no more than whether there is something."""
+    with DisableTorchFunction():
+        value = getattr(example, name)
+    if value is not None and type(value) is not bool:
+        raise GraphBreak("unknown-object", f"`{name}` of a tensor")
+    t.world.guard(AttributeSource(t.world.place_of(fake), name), Kind.EQUALS, value)
+    return value
 
 
 def own_member(t: Tracer, cls: type, name: str) -> Any:

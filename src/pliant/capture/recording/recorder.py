@@ -60,6 +60,7 @@ _REFUSED = {
     Tensor.register_hook: ("backward-hook", "a tensor hook registered by C code"),
     Tensor.retain_grad: ("backward-hook", "Tensor.retain_grad"),
     Tensor.data_ptr: ("data-dependent", "Tensor.data_ptr"),
+    getattr(Tensor, "const_data_ptr", Tensor.data_ptr): ("data-dependent", "Tensor.data_ptr"),  # not in PyTorch 2.11
     Tensor.untyped_storage: ("unsupported-operator", "Tensor.untyped_storage"),
     Tensor.apply_: ("data-dependent", "Tensor.apply_"),  # C code of these would read memory that fakes lack
     Tensor.map_: ("data-dependent", "Tensor.map_"),
