@@ -187,7 +187,6 @@ CHECK = "torch._check"  # as messages write it
 store_in_module, member_of_module = torch.nn.Module.__setattr__, torch.nn.Module.__getattr__
 hash_of_tensor, array_of_tensor = torch.Tensor.__hash__, torch.Tensor.__array__
 copy_of_tensor, dlpack_of_tensor = torch.Tensor.__deepcopy__, torch.Tensor.__dlpack__
-is_view_of_tensor = torch.Tensor._is_view
 override_of_tensor: Any = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 dispatch_of_tensor: Any = torch.Tensor.__torch_dispatch__
 apply_function: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from tests.capture.against_eager import check
 import pliant
 from pliant.debug import events
 from pliant.errors import ConfigError
+from pliant.guards import tensor_words
 
 X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), requires_grad=True)
 W = torch.randn(5, 5, generator=torch.Generator().manual_seed(2), requires_grad=True)
@@ -383,6 +384,15 @@ def test_hooks_that_keep_saved_values_are_given_what_compiled_code_saves():
     assert len(packed) == 1 and not pliant.stats()["fallbacks"]
     with pytest.raises(ConfigError):
         pliant.keeps_saved_values(packed.append)
+
+
+def test_hooks_on_saved_tensors_see_nothing_of_how_tensors_are_laid_out():
+    """The experiments that find it are made when the first call needs them."""
+    tensor_words._layout.cache_clear()
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        tensor_words._layout()
+    assert not packed
 
 
 def _written_inside(x):

@@ -20,7 +20,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from pliant.cpython import WORD, word, words
 from pliant.records import dataclass
-from pliant.torch_adapter import BYTES_OF_TENSOR, DisableTorchFunction, is_view
+from pliant.torch_adapter import BYTES_OF_TENSOR, DisableTorchFunction, is_view, without_saved_tensor_hooks
 
 _MOST_WORDS = 26  # read of the tensor's object
 _MOST_META_WORDS = 64  # read of its autograd record
@@ -199,7 +199,7 @@ def usable(address: int, most: int) -> int:
 @functools.cache
 def _layout() -> _Layout | None:
     """The layout found by experiment; None if an experiment fails."""
-    with DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
+    with DisableTorchFunction(), torch.inference_mode(False), torch.no_grad(), without_saved_tensor_hooks():
         # The allocator rounds some blocks up to what was free there; words behind the object belong to others.
         probes = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(32)]
         count = min(usable(probe._cdata, _MOST_WORDS) for probe in probes)

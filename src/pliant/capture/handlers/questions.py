@@ -39,7 +39,7 @@ from pliant.torch_adapter import (
     DisableTorchFunction,
     group_tensors_by_device_and_dtype,
     hash_of_tensor,
-    is_view_of_tensor,
+    is_view,
 )
 
 ROWS = Rows()
@@ -296,14 +296,14 @@ def _globals(t: Tracer) -> Any:
     return t.world.hold(t.frames[-1].globals, "globals()")
 
 
-@takes(is_view_of_tensor)
+@takes(is_view)
 def _is_view(t: Tracer, tensor: Any) -> Any:
     """Of a tensor from outside, whose fake is none."""
     example = t.inputs.example_of(tensor)
     if example is None:
-        return t.native(is_view_of_tensor, tensor)
+        return t.native(is_view, tensor)
     with DisableTorchFunction():
-        answer = is_view_of_tensor(example)
+        answer = is_view(example)
     t.world.guard(MethodSource(t.world.place_of(tensor), "_is_view"), Kind.EQUALS, answer)
     return answer
 
