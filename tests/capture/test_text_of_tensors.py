@@ -106,3 +106,17 @@ def complaint(call):
 def test_text_of_methods_names_no_stand_in(text):
     compiled = pliant.compile(lambda x: (text(x), x + 1), backend="eager")
     assert ADDRESS.sub("", compiled(torch.ones(2))[0]) == ADDRESS.sub("", text(torch.ones(2)))
+
+
+def formatted(x):
+    last = x[-1].detach()
+    return f"{last} {last!s}", x * 2
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_number_in_a_tensor_is_formatted_without_its_tensor(grad):
+    """Also where numbers that data gives are no numbers of the graph, as after a derivative that needs their values."""
+    for given in ({}, {"data_dependent": False}):
+        compiled = pliant.compile(formatted, backend="eager", options=given)
+        x = torch.arange(3.0).requires_grad_(grad)
+        assert compiled(x)[0] == formatted(x)[0]

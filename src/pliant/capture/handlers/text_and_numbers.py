@@ -105,11 +105,12 @@ _COPIES: dict[Any, Callable[[Any], Any]] = {
 }
 
 
-def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, spec: Any = "") -> Text:
-    """What a tensor shows once the graph has run; of one with a gradient it names an operator of autograd."""
+def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, shown: Any = str, spec: Any = "") -> Text:
+    """What a tensor shows once the graph has run; of one with a gradient it names an operator of autograd. `shown`: `format`
+    shows the number alone of one without dimensions, `str` does not."""
     if tensor.__class__ is not torch.Tensor or tensor.requires_grad or spec or t.recorder.region is not None:
         raise GraphBreak("data-dependent", what)
-    return text_of_tensor(t.native(torch.clone, tensor))
+    return text_of_tensor(t.native(torch.clone, tensor), shown)
 
 
 def _as_shown(array: Any, plainly: bool) -> Any:
@@ -255,7 +256,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
         return t.native(format, value, concrete(spec))
     if is_fake(value):
         if value.size_ or value.__class__ is not torch.Tensor or not t.mode.allow_unbacked:
-            return _tensor_text(t, value, "formatting a tensor", spec)
+            return _tensor_text(t, value, "formatting a tensor", format, spec)
         value = element(t, value)
         if is_symbolic(value) and (marked := in_message(t, value, spec)) is not None:
             return marked

@@ -42,19 +42,20 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownTensor:
-    """A tensor as `str` shows it; `number` is a copy, which nothing changes."""
+    """A tensor as `shown` makes a text of it; `number` is a copy, which nothing changes."""
 
     number: Any
+    shown: Callable[[Any], str]
     spec: str = ""
 
     def of(self, tensor: Any) -> str:
         if is_fake(tensor):
             raise GraphBreak("data-dependent", "the text of a tensor is used")
-        return str(tensor)
+        return self.shown(tensor)
 
     def made(self, hold: Callable[[Any], str], tensor: str) -> str:
         """The expression of the text, in an entry where the tensor has a name."""
-        return f"{hold(str)}({tensor})"
+        return f"{hold(self.shown)}({tensor})"
 
 
 class Unread:
@@ -124,8 +125,8 @@ def text_given(text: str, guard: Callable[[], None]) -> tuple[Text, Unread]:
     return Text((Given(unread),)), unread
 
 
-def text_of_tensor(copy: FakeTensor) -> Text:
-    return Text((ShownTensor(copy),))
+def text_of_tensor(copy: FakeTensor, shown: Callable[[Any], str]) -> Text:
+    return Text((ShownTensor(copy, shown),))
 
 
 def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:
