@@ -136,6 +136,8 @@ class Tracer:
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
         self.failure: CannotCapture | None = None
+        # What is made of a program's handlers: where a part of the program may only compute, others that refuse the rest.
+        self.looked_at: Callable[[tuple[Handler, ...], Program], tuple[Handler, ...]] = lambda handlers, program: handlers
         # ---- what the entry gets beside guards, graph and effects
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
         self.answers: list[Answer] = []
@@ -218,7 +220,8 @@ class Tracer:
 
     # ---- frames
     def handlers(self, program: Program) -> tuple[Handler, ...]:
-        return _handlers(program)
+        """How each operation of a program is done here and now."""
+        return self.looked_at(_handlers(program), program)
 
     def enter(self, frame: Frame) -> None:
         self.frames.append(frame)

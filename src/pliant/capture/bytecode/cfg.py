@@ -195,7 +195,7 @@ def sides(program: Program, jump: int) -> Sides | None:
     common = _always_met(program)[jump] & ~(1 << jump)
     inner = [index for index in range(end + 1) if common >> index & 1]
     meet = next((index for index in inner if _always_met(program)[index] & common == common), end)
-    between = tuple(_forward(program, start, meet, op) for start in (jump + 1, op.target))
+    between = tuple(forward(program, start, meet, op) for start in (jump + 1, op.target))
     if any(side is None for side in between):
         return None
     one, other = between
@@ -221,7 +221,7 @@ def _are_copies(one: Op, other: Op) -> bool:
     return one.arg is other.arg or (one.name != "LOAD_CONST" and one.arg == other.arg)  # 1 and True are equal, too
 
 
-def _forward(program: Program, start: int, meet: int, jump: Op) -> tuple[int, ...] | None:
+def forward(program: Program, start: int, meet: int, jump: Op) -> tuple[int, ...] | None:
     """The operations from one to another, in order; None if there is a way back among them."""
     pending, seen = [start], set[int]()
     while pending:

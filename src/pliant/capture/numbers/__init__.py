@@ -3,5 +3,5 @@
 Symbolic numbers:     number_domains (where arithmetic raises), tensor_index, varying_text (texts that show them).
 NumPy:                arrays, numpy_scalars.
 Elements of tensors:  elements, element_rules (as numbers), node_values (calls run while capturing), ranges (of drawn ones).
-Branches on them:     foreseen (one side, checked), selections (both sides).
+Branches on them:     foreseen (one side, checked), selections (both sides), marked_rows (loops over what is not zero).
 """

@@ -71,7 +71,7 @@ def can_be(frame: Frame, jump: Op, value: Any) -> bool:
 
 def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     """Take both sides of a jump on `value`, in place of the frame's current operation."""
-    t, before, found = frame.tracer, _State(frame), sides(frame.program, jump.index)
+    t, before, found = frame.tracer, Before(frame), sides(frame.program, jump.index)
     assert found is not None
     where = t.location()
     try:
@@ -117,7 +117,7 @@ def _condition(t: Tracer, value: FakeTensor) -> FakeTensor:
 
 
 # ---- one side
-class _State:
+class Before:
     """What a frame is before its current operation."""
 
     def __init__(self, frame: Frame) -> None:
@@ -142,13 +142,13 @@ class _End:
     locals: dict[str, Any]
 
 
-def _ends(frame: Frame, jump: Op, before: _State, meets: tuple[int | None, int | None]) -> tuple[_End, _End]:
+def _ends(frame: Frame, jump: Op, before: Before, meets: tuple[int | None, int | None]) -> tuple[_End, _End]:
     """Where the sides lead on which the value is true and false; `meets`: where they meet, of the next one and the target's."""
     one, other = (_side(frame, before, start, meet) for start, meet in zip((jump.index + 1, jump.target), meets))
     return (one, other) if "FALSE" in jump.name else (other, one)
 
 
-def _side(frame: Frame, before: _State, start: int | None, meet: int | None) -> _End:
+def _side(frame: Frame, before: Before, start: int | None, meet: int | None) -> _End:
     assert start is not None
     t = frame.tracer
     before.restore()
@@ -192,7 +192,7 @@ def _check_nodes(last: fx.Node) -> None:
     node = last.next
     while node.op != "root":
         value = node.meta.get("val")
-        name = _name(node)
+        name = name_of_call(node)
         if node.op not in ("call_function", "call_method") or not is_fake(value):
             raise _Refused("a side does more than compute tensors")
         if name not in _SELECTING:
@@ -200,7 +200,8 @@ def _check_nodes(last: fx.Node) -> None:
         node = node.next
 
 
-def _name(node: fx.Node) -> str:
+def name_of_call(node: fx.Node) -> str:
+    """What a node calls; of an operation its name without underscores."""
     name = name_of_target(node)
     return name[2:-2] if name.startswith("__") and name.endswith("__") else name
 
@@ -275,7 +276,7 @@ def _are_alike(one: FakeTensor, other: FakeTensor, condition: FakeTensor) -> boo
 def _lead_to_the_same(one: fx.Node, other: fx.Node, last: fx.Node) -> bool:
     """Whether gradients of both get to the same tensors, on ways that pass zeros on as zeros: a tensor that eager gives
     no gradient must not get zeros, and where a derivative is infinite, zeros come out as NaN."""
-    recorded = set(_behind(last))
+    recorded = set(nodes_behind(last))
     found = [_sources(node, recorded) for node in (one, other)]
     order = {node: k for k, node in enumerate(last.graph.nodes)}
     while differing := found[0] ^ found[1]:
@@ -292,10 +293,11 @@ def _lead_to_the_same(one: fx.Node, other: fx.Node, last: fx.Node) -> bool:
 def _passes_zeros(node: fx.Node) -> bool:
     """Whether zeros as the gradient of what the node gives are zeros for what it takes, whatever the numbers."""
     is_call = node.op in ("call_function", "call_method")
-    return is_call and _name(node) in _SELECTING | _LINEAR and not any(versions_of(_values(node)))
+    return is_call and name_of_call(node) in _SELECTING | _LINEAR and not any(versions_of(_values(node)))
 
 
-def _behind(last: fx.Node) -> Iterable[fx.Node]:
+def nodes_behind(last: fx.Node) -> Iterable[fx.Node]:
+    """What was recorded since."""
     node = last.next
     while node.op != "root":
         yield node

@@ -11,7 +11,7 @@ from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.iterators import carried, loops
 from pliant.capture.iterators.generators import own
-from pliant.capture.numbers import selections
+from pliant.capture.numbers import marked_rows, selections
 from pliant.capture.protocols import iteration, operators, spelled_out
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.value_kinds import concrete
@@ -58,6 +58,8 @@ def jump_or_pop(frame: Frame, op: Op) -> None:
 def get_iter(frame: Frame, op: Op) -> None:
     t = frame.tracer
     value = t.world.resolve(frame.stack[-1])
+    if marked_rows.take_turns(frame, value):
+        return
     loops.refuse_varying_rows(frame, value)
     if t.world.long_varies(value):
         value = t.world.adopt(value, looped=True)

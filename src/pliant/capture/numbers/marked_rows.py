@@ -1,0 +1,359 @@
+"""Loops over the places at which a small table has anything: all places take their turn in the graph.
+
+In:     `for place in hits`, `hits` being `nonzero` of what sums up the rows of a mask, as loops over the experts that
+        tokens are sent to (`expert_hit = (mask.sum((-1, -2)) > 0).nonzero()`).
+Out:    the frame behind the loop, or a break before it.
+Holds:  a turn of a place without hits must do nothing: it computes values that nobody sees and that cannot fail where
+        they have no rows, and adds rows to a tensor at places that `where` finds in that row of the mask: none.
+        Parameters get zeros where eager gives no gradient: so all turns lead to the same ones, and there is a hit.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.capture.bytecode.cfg import forward, live_locals
+from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.frame import HANDLERS, Frame, Handler
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
+from pliant.capture.numbers.selections import Before, name_of_call, nodes_behind
+from pliant.capture.recording.regions import tensors_of, without_effects
+from pliant.capture.signatures import Tracer
+from pliant.capture.structures import several
+from pliant.capture.trace import NULL
+from pliant.capture.value_kinds import ByKind, varying
+from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
+from pliant.graph.unbacked import is_unbacked, written
+from pliant.interruptions import pass_on
+from pliant.symbolic.expr import Expr
+from pliant.torch_adapter import C_OPERATORS
+
+_MOST_PLACES = 64
+# What a turn may do, and the functions that it calls: it changes nothing but locals. Calls and subscripts are looked at.
+_OPS = frozenset(
+    """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD LOAD_SUPER_ATTR LOAD_SUPER_METHOD PUSH_NULL
+    COPY_FREE_VARS STORE_FAST DELETE_FAST POP_TOP COPY SWAP BINARY_OP BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_TUPLE
+    BUILD_LIST UNPACK_SEQUENCE COMPARE_OP IS_OP UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE UNARY_NOT TO_BOOL CALL JUMP
+    POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP
+    CONVERT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC BUILD_STRING RETURN_VALUE""".split()
+)
+_PURE = frozenset((float, int, bool, str, abs, min, max, len, isinstance, hasattr, getattr))
+_HELD = (list, tuple, dict, torch.Size, types.MappingProxyType)
+# Calls that cannot fail where a tensor has no rows, and make values alone.
+_COMPUTING = frozenset(
+    """getitem tensor add radd sub rsub mul rmul div truediv rtruediv neg pow linear matmul mm addmm silu gelu relu sigmoid
+    tanh exp softmax clamp minimum maximum chunk split unbind to float half bfloat16 double type_as reshape view unsqueeze
+    squeeze transpose t permute contiguous where nonzero eq ne lt le gt ge size cat stack sqrt rsqrt square abs""".split()
+)
+_SAME_VALUES = frozenset("permute transpose t view reshape unsqueeze squeeze contiguous clone to long int float".split())
+_NEW_MEMORY = frozenset("zeros zeros_like new_zeros full full_like new_full ones ones_like new_ones".split())
+_ANY = frozenset("greater gt ne not_equal".split())
+
+
+class _Refused(Exception):
+    """The loop is left to a graph break."""
+
+
+def take_turns(frame: Frame, hits: Any) -> bool:
+    """Do the whole loop over `hits` that begins behind the frame's current operation; False if it is no such loop."""
+    t, loop = frame.tracer, frame.program.ops[frame.ip]
+    found = _table_of(t, hits)
+    if found is None or loop.name != "FOR_ITER" or frame.generator is not None or frame.noticed:
+        return False
+    if not _is_plain(frame.program, loop):
+        return False
+    before = Before(frame)
+    try:
+        _Loop(frame, loop, *found).run(hits)
+    except (_Refused, GraphBreak, Raised, CannotCapture, Stopped) as error:
+        pass_on(error)
+        if t.failure is not None:
+            raise
+        before.restore()
+        t.broken_frames, t.active = None, True
+        t.steps += 1  # what was recorded is to be left out: the break is not before the operation yet
+        told = f" ({error})" if isinstance(error, _Refused) else ""
+        raise GraphBreak("data-dependent", f"a loop over the places where a tensor is not zero{told}") from None
+    return True
+
+
+# ---- what is looped over
+def _table_of(t: Tracer, hits: Any) -> tuple[fx.Node, int] | None:
+    """The mask of whose rows these are the numbers of those that have any element set, and how many rows it has."""
+    if not is_fake(hits) or hits.dim() != 2 or not is_unbacked(hits.size_[0]) or t.recorder.region is not None:
+        return None
+    if not t.mode.allow_unbacked or (node := hits.node) is None or name_of_call(node) != "nonzero":
+        return None
+    found = _argument(node)
+    if len(node.args) != 1 or node.kwargs.get("as_tuple") or found is None:
+        return None
+    if name_of_call(found) in _ANY and found.args[1:] == (0,):
+        found = _argument(found)
+    table = None if found is None or name_of_call(found) not in ("sum", "any") else _argument(found)
+    if found is None or table is None or not _is_of_zeros_and_ones(table):
+        return None
+    known: FakeTensor = table.meta["val"]
+    rows = known.size_[0]
+    if type(rows) is not int or rows > _MOST_PLACES or not _by_rows(found, known.dim()):
+        return None
+    return table, rows
+
+
+def _argument(node: fx.Node, place: int = 0) -> fx.Node | None:
+    """An argument, if it is a tensor that nothing was stored into."""
+    found: Any = node.args[place] if len(node.args) > place else None
+    known = found.meta.get("val") if isinstance(found, fx.Node) else None
+    return found if is_fake(known) and not is_written(known) else None
+
+
+def _is_of_zeros_and_ones(table: fx.Node | None) -> bool:
+    """So that no elements of a row with a one add up to zero."""
+    if table is None or table.meta["val"].dtype_ is torch.bool:
+        return table is not None
+    name = name_of_call(table)
+    reinterpreted = name == "view" and torch.dtype in map(type, table.args)
+    if name == "mul":
+        return _is_of_zeros_and_ones(_argument(table)) and _is_of_zeros_and_ones(_argument(table, 1))
+    return name in _SAME_VALUES and not reinterpreted and _is_of_zeros_and_ones(_argument(table))
+
+
+def _by_rows(node: fx.Node, rank: int) -> bool:
+    """Whether a sum is over all dimensions but the first."""
+    dims: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    dims = (dims,) if type(dims) is int else dims
+    if type(dims) not in (tuple, list) or len(node.args) > 2 or not set(node.kwargs) <= {"dim"}:
+        return False
+    return sorted(d % rank for d in dims) == list(range(1, rank))
+
+
+# ---- the loop
+def _is_plain(program: Program, loop: Op) -> bool:
+    """Whether its body comes back to its head on all ways, and what it does may be looked at."""
+    body = forward(program, loop.index + 1, loop.index, loop)
+    if body is None or loop.target is None or loop.handler is not None:
+        return False
+    inside = all(loop.index < index < loop.target for index in body)
+    return inside and all(program.ops[index].name in _OPS - {"RETURN_VALUE"} for index in body)
+
+
+class _Loop:
+    """`table`: the mask. `rows`: how many turns there are."""
+
+    def __init__(self, frame: Frame, loop: Op, table: fx.Node, rows: int) -> None:
+        self.frame, self.loop, self.table, self.rows = frame, loop, table, rows
+        self.t: Tracer = frame.tracer
+        self.first = next(iter(reversed(self.t.graph.nodes)))
+        self.turn: _Turn
+        self.sources: list[set[fx.Node]] = []
+        self.targets: dict[fx.Node, bool] = {}  # whether it had a gradient before the loop
+
+    def run(self, hits: FakeTensor) -> None:
+        t, frame = self.t, self.frame
+        done = (t.draws.copy(), t.mode.draws)
+        with without_effects(t, "a loop over the places where a tensor is not zero"), _looked_at(self):
+            for row in range(self.rows):
+                self._turn(row, hits)
+        if done != (t.draws, t.mode.draws) or frame.noticed:
+            raise _Refused("a turn does more than compute")
+        if is_written(self.table.meta["val"]):
+            raise _Refused("a turn changes the mask")
+        self._check_gradients(hits)
+        frame.pop()
+        frame.ip = self.loop.target  # type: ignore[assignment]
+
+    def _turn(self, row: int, hits: FakeTensor) -> None:
+        t, frame = self.t, self.frame
+        stack, known = frame.stack.copy(), {**frame.locals}
+        last = next(iter(reversed(t.graph.nodes)))
+        item = t.call(torch.tensor, ([row],), {"device": hits.device_} if hits.device_.type != "cpu" else {})
+        self.turn = _Turn(self.table, row, item.node)
+        frame.push(item)
+        frame.ip = self.loop.index + 1
+        ended = frame.go_on(t.handlers(frame.program), self.loop.index)
+        if ended is not None or len(stack) != len(frame.stack) or any(a is not b for a, b in zip(stack, frame.stack)):
+            raise _Refused("a turn ends elsewhere")
+        for name in live_locals(frame.program, self.loop.index):
+            if frame.locals.get(name, NULL) is not known.get(name, NULL):
+                raise _Refused(f"`{name}` is another one behind a turn")
+        self.turn.look()
+        self._check_nodes(last)
+
+    def _check_nodes(self, last: fx.Node) -> None:
+        sources = set()
+        inside = set(nodes_behind(last))
+        for node in nodes_behind(last):
+            if name_of_call(node) == "index_add_":
+                self._check_added(node)
+            elif not _computes(node):
+                raise _Refused(f"`{name_of_call(node)}` in a turn without rows may do something")
+            sources |= {one for one in node.all_input_nodes if one not in inside and _has_gradient(one)}
+        self.sources.append(sources - set(self.targets))
+
+    def _check_added(self, node: fx.Node) -> None:
+        """Whether rows are added at places of the turn, to a tensor that the trace has made."""
+        target, _, places = (*node.args, None, None)[:3]
+        at = places.meta.get("val") if isinstance(places, fx.Node) else None
+        if len(node.args) != 4 or not isinstance(target, fx.Node) or name_of_call(target) not in _NEW_MEMORY:
+            raise _Refused("a turn writes a tensor that it has not made")
+        count = at.size_[0] if is_fake(at) and at.dim() == 1 else None
+        if not is_unbacked(count) or written(count) not in self.turn.none_if_unset:
+            raise _Refused("a turn writes at places that are not those of its row")
+        self.targets.setdefault(target, False)
+
+    def _check_gradients(self, hits: FakeTensor) -> None:
+        if not any(_has_gradient(target) for target in self.targets):
+            return
+        if any(sources != self.sources[0] for sources in self.sources):
+            raise _Refused("a turn gives gradients to tensors to which others give none")
+        if not self.t.recorder.assume(hits.size_[0] >= 1, f"some place of the loop at {self.frame.location()} is hit"):
+            raise _Refused("there is no place")
+
+
+class _Turn:
+    """`none_if_unset`: sizes that are zero where the row of the mask has no element set."""
+
+    def __init__(self, table: fx.Node, row: int, item: fx.Node) -> None:
+        self.table, self.row = table, row
+        self.numbers = {item}  # the row's number as a tensor
+        self.rows: set[fx.Node] = set()  # the row of the mask
+        self.none_if_unset: set[Expr] = set()
+        self.answers: dict[Expr, bool] = {}  # to questions whether there are any, where the row has an element set
+        self.last = item
+
+    def look(self) -> None:
+        """Note what was recorded since."""
+        for node in nodes_behind(self.last):
+            self.note(node)
+            self.last = node
+
+    def note(self, node: fx.Node) -> None:
+        read: Any = node.args[0] if node.args else None
+        at: Any = node.args[1] if len(node.args) > 1 else None
+        name = name_of_call(node)
+        if read in self.numbers and (name in ("squeeze", "long", "int") or name == "getitem" and type(at) is int):
+            self.numbers.add(node)
+        elif self._is_of_row(read, name, at):
+            self.rows.add(node)
+        elif read in self.rows and name in ("where", "nonzero") and len(node.args) == 1:
+            self._note_sizes([found.size_[0] for found in tensors_of(several(node.meta["val"]))])
+
+    def _is_of_row(self, read: Any, name: str, at: Any) -> bool:
+        """Whether it is the row of the mask, or its elements in another shape."""
+        if read is self.table and name == "getitem":
+            return type(at) is int and at == self.row or isinstance(at, fx.Node) and at in self.numbers
+        return read in self.rows and name in _SAME_VALUES
+
+    def _note_sizes(self, sizes: list[Any]) -> None:
+        for size in filter(is_unbacked, sizes):
+            self.none_if_unset.add(written(size))
+            self.answers |= {written(one): True for one in (size, size > 0, size >= 1, size != 0)}
+            self.answers |= {written(one): False for one in (size == 0, size <= 0, size < 1)}
+
+
+def _has_gradient(node: fx.Node) -> bool:
+    return any(tensor.requires_grad for tensor in tensors_of(several(node.meta.get("val"))))
+
+
+def _computes(node: fx.Node) -> bool:
+    """Whether a node makes a value and nothing else, and cannot fail for want of rows."""
+    known = node.meta.get("val")
+    if node.op in ("placeholder", "get_attr"):
+        return True
+    if node.op not in ("call_function", "call_method") or "out" in node.kwargs or node.kwargs.get("inplace"):
+        return False
+    if varying(known) is int:
+        return name_of_call(node) in ("size", "add", "mul", "sub")
+    name = name_of_call(node)
+    if name in ("view", "reshape") and any(_is_count_of_rows(one) for one in node.all_input_nodes[1:]):
+        return False  # of no rows, a size that is left open is any
+    return name in _COMPUTING and all(map(is_fake, several(known)))
+
+
+def _is_count_of_rows(node: fx.Node) -> bool:
+    return varying(node.meta.get("val")) is int and is_unbacked(node.meta["val"])
+
+
+# ---- what a turn runs
+@contextmanager
+def _looked_at(loop: _Loop) -> Iterator[None]:
+    """A block in which the interpreter refuses what does more than compute, and takes it that a turn has rows: if it has
+    none, it does nothing whatever it does."""
+    t = loop.t
+
+    def jump(frame: Frame, op: Op) -> None:
+        value = frame.stack[-1]
+        if varying(value) in (bool, int) and is_unbacked(value):
+            loop.turn.look()
+            frame.stack[-1] = loop.turn.answers.get(written(value), value)
+        HANDLERS[op.name](frame, op)
+
+    looking = {**_LOOKING, **dict.fromkeys(_JUMPS, jump)}
+
+    def looked_at(handlers: tuple[Handler, ...], program: Program) -> tuple[Handler, ...]:
+        pairs = zip(program.ops, handlers, strict=True)
+        return tuple([looking.get(op.name, handler) if op.name in _OPS else _refuse for op, handler in pairs])
+
+    before, t.looked_at = t.looked_at, looked_at
+    try:
+        yield
+    finally:
+        t.looked_at = before
+
+
+def _refuse(frame: Frame, op: Op) -> None:
+    raise _Refused(f"a turn does more than compute: {op.name}")
+
+
+def _call(frame: Frame, op: Op) -> None:
+    shape: Any = op.arg
+    high, low, *given = frame.stack[len(frame.stack) - shape.count - 2 :]
+    function = low if high is NULL else high
+    if not _IS_SAFE.of(function)(function) and not is_fake(getattr(function, "__self__", None)):
+        raise _Refused("a turn calls what may have effects")
+    if any(hasattr(type(one), "__next__") for one in given):
+        raise _Refused("a turn takes items of an iterator")
+    HANDLERS["CALL"](frame, op)
+
+
+def _subscript(frame: Frame, op: Op) -> None:
+    container = frame.stack[-2]
+    if not (is_fake(container) or type(container) in _HELD or isinstance(container, torch.nn.Module)):
+        raise _Refused("a turn reads what may change when it is read")
+    HANDLERS[op.name](frame, op)
+
+
+def _operate(frame: Frame, op: Op) -> None:
+    if str(op.arg).endswith("="):
+        raise _Refused("a turn changes a value in its place")
+    HANDLERS["BINARY_OP"](frame, op)
+
+
+def _unpack(frame: Frame, op: Op) -> None:
+    if not (is_fake(frame.stack[-1]) or type(frame.stack[-1]) in (tuple, list)):
+        raise _Refused("a turn takes items of an iterator")
+    HANDLERS["UNPACK_SEQUENCE"](frame, op)
+
+
+_JUMPS = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "TO_BOOL", "UNARY_NOT")
+_LOOKING: dict[str, Handler] = {
+    "CALL": _call, "BINARY_SUBSCR": _subscript, "BINARY_OP": _operate, "UNPACK_SEQUENCE": _unpack,
+}  # fmt: skip
+_IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
+    lambda function: isinstance(function, torch.nn.Module),
+    {
+        type: lambda function: function in _PURE,
+        types.FunctionType: lambda function: True,  # what it does is looked at in turn
+        types.MethodType: lambda method: isinstance(method.__func__, types.FunctionType),
+        types.BuiltinFunctionType: lambda function: function in _PURE or _is_operator(function),
+    },
+)
+
+
+def _is_operator(function: Any) -> bool:
+    return any(getattr(space, function.__name__, None) == function for space in C_OPERATORS)
