@@ -8,6 +8,7 @@ Source: the rules are ATen's (TensorIterator.cpp: fast setup, reorder_dimensions
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -25,9 +26,12 @@ from pliant.graph.tensor_spec import (
     is_row_major,
     key_of,
     keys_of,
+    known,
     row_major_strides,
     strides_in_order,
 )
+from pliant.symbolic.expr import ZERO
+from pliant.symbolic.rules.division import divide
 
 
 def elementwise_strides(out: Sizes, operands: Sequence[TensorSpec]) -> Sizes:
@@ -38,6 +42,8 @@ def elementwise_strides(out: Sizes, operands: Sequence[TensorSpec]) -> Sizes:
     if all(spec.stride_key == keys_of(row_major_strides(spec.size)) for spec in operands) and 0 not in out_key:
         return row_major_strides(out)
     if all(spec.size_key == out_key for spec in operands):
+        if all(map(_lies_in_order, operands)):
+            return row_major_strides(out)
         if all(is_row_major(spec) for spec in operands):
             return row_major_strides(out)
         if rank == 4 and all(is_channels_last(spec) for spec in operands):
@@ -46,6 +52,28 @@ def elementwise_strides(out: Sizes, operands: Sequence[TensorSpec]) -> Sizes:
         if all(spec.stride_key == first.stride_key for spec in operands) and dense_order(first) is not None:
             return first.stride
     return _iterated(out, operands)
+
+
+def _lies_in_order(spec: TensorSpec) -> bool:
+    """Whether a step along each dimension is known to lead over the rows of the next, or at least over one of their steps:
+    then it does not matter whether there are gaps."""
+    places = [*zip(spec.size, spec.stride)]
+    return bool(places) and all(
+        known(outer > inner) or _leads_over(outer, inner, extent)
+        for (_, outer), (extent, inner) in itertools.pairwise(places)
+    )
+
+
+def _leads_over(step: Dim, other: Dim, extent: Dim) -> bool:
+    """Whether a step is known to be no shorter than a row of others: without what both are multiples of."""
+    if type(step) is int or type(other) is int:
+        return known(step >= other * extent)
+    env = step.node.shape_env
+    common = env.expr_of(other)
+    if len(common.terms) != 1 or common.const or env.statically_known(common.ge(1)) is not True:
+        return False
+    (one, left), (two, more) = (divide(env.expr_of(e), common.terms[0][0]) for e in (step, other * extent))
+    return left is ZERO and more is ZERO and env.statically_known(one.ge(two)) is True
 
 
 def _iterated(out: Sizes, operands: Sequence[TensorSpec]) -> Sizes:

@@ -188,7 +188,8 @@ def packed_in_order(spec: TensorSpec, inner_to_outer: Sequence[int]) -> bool:
 
 
 def is_empty(spec: TensorSpec) -> bool:
-    return any(key == 0 for key in spec.size_key)
+    """Whether a size is 0; sizes made of others may be."""
+    return any(key == 0 if type(key) is int else certain(size == 0) for size, key in zip(spec.size, spec.size_key))
 
 
 def holds(condition: Any) -> bool:
@@ -206,6 +207,11 @@ def certain(condition: Any) -> bool:
         return condition
     node = condition.node
     return bool(node.shape_env.certain(node.expr))
+
+
+def known(condition: Any) -> bool:
+    """Whether it is true of all values, without a guard."""
+    return condition if type(condition) is bool else condition.node.shape_env.statically_known(condition.node.expr) is True
 
 
 def unlikely(condition: Any) -> bool:

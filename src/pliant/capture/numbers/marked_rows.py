@@ -272,6 +272,8 @@ def _computes(node: fx.Node) -> bool:
     name = name_of_call(node)
     if name in ("view", "reshape") and any(_is_count_of_rows(one) for one in node.all_input_nodes[1:]):
         return False  # of no rows, a size that is left open is any
+    if name == "dropout":
+        return (*node.args[2:3], node.kwargs.get("training"))[0] is False
     return name in _COMPUTING and all(map(is_fake, several(known)))
 
 

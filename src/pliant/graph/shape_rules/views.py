@@ -36,6 +36,8 @@ from pliant.graph.tensor_spec import (
     wrap_dims,
 )
 from pliant.graph.unsupported import UnsupportedOperator
+from pliant.symbolic.expr import ZERO
+from pliant.symbolic.rules.division import divide
 
 RULES = Rules()
 rule = RULES.rule
@@ -57,12 +59,21 @@ def infer_size(size: Sequence[Dim], numel: Dim) -> Sizes:
         raise RuntimeError("only one dimension can be inferred")
     at = unknown[0]
     rest = product([extent for d, extent in enumerate(size) if d != at])
-    if type(rest) is int and rest == 0:
+    if certain(rest == 0):
         raise RuntimeError("cannot reshape: the size of -1 is ambiguous")
-    found = numel if type(rest) is int and rest == 1 else numel // rest
+    found = numel if type(rest) is int and rest == 1 else _part(numel, rest)
     if key_of(found * rest) != key_of(numel):
         require(numel % rest == 0, f"shape {list(size)} is invalid for input of size {numel}")
     return (*size[:at], found, *size[at + 1 :])
+
+
+def _part(numel: Dim, rest: Dim) -> Dim:
+    """numel // rest, where rest is not 0: without what both are multiples of."""
+    if type(numel) is int or type(rest) is int:
+        return numel // rest
+    env = numel.node.shape_env
+    found, left = divide(env.expr_of(numel), env.expr_of(rest))
+    return env.wrap(found) if left is ZERO else numel // rest
 
 
 def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
@@ -72,6 +83,8 @@ def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
     """
     if x.size_key == keys_of(size):
         return x.stride
+    if x.stride_key != keys_of(row_major_strides(x.size)) and (found := _split(x, size)) is not None:
+        return found
     if is_row_major(x):
         return row_major_strides(size)
     if is_empty(x):
@@ -90,6 +103,27 @@ def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
             taken = taken * size[at]
             at -= 1
         if not same_dim(taken, run):
+            return None
+        if d > 0:
+            step, run, taken = x.stride[d - 1], 1, 1
+    return tuple(strides) if at == -1 else None
+
+
+def _split(x: TensorSpec, size: Sizes) -> Sizes | None:
+    """The same where it is seen without a question that each run is split by itself: then it does not matter whether it
+    lies densely in the next."""
+    strides: list[Dim] = [0] * len(size)
+    at = len(size) - 1
+    step, run, taken = x.stride[-1] if x.stride else 1, 1, 1
+    for d in range(x.ndim - 1, -1, -1):
+        run = run * x.size[d]
+        if d > 0 and (key_of(x.size[d - 1]) == 1 or x.stride_key[d - 1] == key_of(run * step)):
+            continue
+        while at >= 0 and (key_of(taken) != key_of(run) or key_of(size[at]) == 1):
+            strides[at] = taken * step
+            taken = taken * size[at]
+            at -= 1
+        if key_of(taken) != key_of(run):
             return None
         if d > 0:
             step, run, taken = x.stride[d - 1], 1, 1

@@ -1,0 +1,70 @@
+"""Tensors cut to a multiple of a number: one graph whether something was cut off or not, and what is left of few rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import pliant
+from pliant.debug import events
+
+
+def cut(x):
+    return x[:, : x.shape[1] // 4 * 4]
+
+
+def added(x):
+    return cut(x) + 1
+
+
+def in_windows(x):
+    return cut(x).view(x.shape[0], x.shape[1] // 4, 4, -1) + 1
+
+
+def in_named_windows(x):
+    return cut(x).view(x.shape[0], x.shape[1] // 4, 4, x.shape[2]).sum(2)
+
+
+def unflattened(x):
+    return cut(x).unflatten(1, (-1, 4)).amax(2)
+
+
+def outcome(function, x):
+    try:
+        result = function(x)
+    except RuntimeError as error:
+        return str(error)
+    return result.shape, result.stride(), result.tolist()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+@pytest.mark.parametrize("function", [added, in_windows, in_named_windows, unflattened], ids=lambda f: f.__name__)
+def test_whether_something_is_cut_off_does_not_matter(function, backend):
+    pliant.reset()
+    compiled = pliant.compile(function, backend=backend, dynamic=True, fullgraph=True)
+    with events.collect("graph", "fallback") as seen:
+        for rows, length in enumerate((18, 21, 24, 27, 32, 4, 5, 8), 2):
+            x = torch.randn(rows, length, 6)
+            assert outcome(compiled, x) == outcome(function, x)
+    assert [event.kind for event in seen] == ["graph"]
+
+
+def copied(x):
+    return cut(x).clone()
+
+
+def like(x):
+    return torch.zeros_like(cut(x))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+@pytest.mark.parametrize("function", [added, in_windows, unflattened, copied, like], ids=lambda f: f.__name__)
+def test_nothing_is_left(function, backend):
+    """Strides of a copy of nothing are those of what was copied, and a size of -1 has no meaning there."""
+    pliant.reset()
+    compiled = pliant.compile(function, backend=backend, dynamic=True)
+    with events.collect("fallback") as failed:
+        for rows, length in enumerate((9, 8, 3, 2, 3, 12), 2):
+            x = torch.randn(rows, length, 6)
+            assert outcome(compiled, x) == outcome(function, x)
+    assert not failed
