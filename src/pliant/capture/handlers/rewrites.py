@@ -22,6 +22,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.shape_rules.views import is_split
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
 from pliant.targets.registry import known_target
@@ -53,6 +54,18 @@ def _new(t: Tracer, tensor: Any, *data: Any) -> Any:
     """`tensor.new(size)`: to a graph a `torch.Size` is a tuple, and `new` takes the items of a tuple for data."""
     size = t.internalize(data[0]) if len(data) == 1 else None
     return (torch.Tensor.new_empty, (tensor, size)) if type(size) is torch.Size else None
+
+
+# ---- views that C++ would only see by asking whether memory has gaps
+_DIMS = frozenset((int, torch.SymInt))
+
+
+@instead(torch.reshape)
+@instead(torch.Tensor.reshape)
+def _reshape(t: Tracer, input: Any, *shape: Any) -> Any:
+    size = t.internalize(shape[0]) if len(shape) == 1 and type(shape[0]) in (list, tuple, torch.Size) else shape
+    plain = is_fake(input) and input.subclass_ is None and _DIMS.issuperset(map(type, size))
+    return (torch.Tensor.view, (input, *size)) if plain and is_split(input.spec, size) else None
 
 
 # ---- statistics whose weight of the past is a number from the graph

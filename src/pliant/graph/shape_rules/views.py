@@ -130,6 +130,16 @@ def _split(x: TensorSpec, size: Sizes) -> Sizes | None:
     return tuple(strides) if at == -1 else None
 
 
+def is_split(x: TensorSpec, size: Sequence[Dim]) -> bool:
+    """Whether it is seen without a question that `x`, which may have gaps, is shown in another size without a copy."""
+    if x.stride_key == keys_of(row_major_strides(x.size)) or all(type(stride) is int for stride in x.stride):
+        return False
+    try:
+        return _split(x, infer_size(size, product(x.size))) is not None
+    except RuntimeError:  # eager's error
+        return False
+
+
 def _fewer(taken: Dim, run: Dim) -> bool:
     return key_of(taken) != key_of(run) and not certain(taken == run)
 
