@@ -46,6 +46,12 @@ CASES = {
     "get-found": ([5, 3, 7, 3, 9, 11], lambda s: {3: 1}.get(s, 0) + 1, 3),
     "in-a-tuple": (INTS, lambda s: 2 if s in (3, 4) else 1, 2),
     "in-a-list": ([5, 3, 7, 4, 9, 3], lambda s: 2 if s in [3, 4] else 1, 4),
+    "zero-in-sizes": (INTS, lambda s: 2 if 0 in torch.ones(s, 2).shape else 1, 2),
+    "among-numbers": ([5, 6, 7, 4, 9, 3], lambda s: 2 if 4 in [s, s // 2, 100] else 1, 5),
+    "not-among-mixed": (INTS, lambda s: 2 if "a" not in (s, None, "b") else 1, 2),
+    "none-among": (INTS, lambda s: 2 if None in (s, None) else 1, 2),
+    "true-among": ([5, 7, 1, 9, 11, 14], lambda s: 2 if True in (s, s + 5) else 1, 3),
+    "among-floats": ([5, 7, 8, 9, 11, 14], lambda s: 2 if 8.0 in (s, 0.5) else 1, 4),
     "in-mixed": (INTS, lambda s: 2 if s in (None, "a", 3.0) else 1, 2),
 }
 

@@ -1,6 +1,4 @@
-"""Ordinary programs on sizes s0 and s1: every shape question is decided for all sizes, so nothing is guarded
-but what `GUARDED` names.
-"""
+"""Ordinary programs on sizes s0 and s1: every shape question is decided for all sizes, so nothing is guarded."""
 
 import pytest
 import torch
@@ -40,10 +38,6 @@ SHAPES = {
 }
 
 
-# Whether the result of a subtraction of equal sizes is dense asks if s1 - 1 is 1: one guard, `s1 != 2`.
-GUARDED = {"shifted": ["s1 != 2"]}
-
-
 @pytest.mark.parametrize("name", SHAPES)
 def test_shape_without_guards(name):
     env = ShapeEnv()
@@ -52,4 +46,4 @@ def test_shape_without_guards(name):
     with FakeMode(env):
         result = function(torch.empty(b, t, 64), b, t)
     assert " ".join(str(d).replace(" ", "") for d in result.shape) == expected
-    assert [str(guard.expr) for guard in env.guards] == GUARDED.get(name, [])
+    assert not env.guards

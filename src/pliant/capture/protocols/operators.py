@@ -307,6 +307,8 @@ def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
     if is_symbolic(item) and type(items) in (list, tuple) and _TOLD_APART.issuperset(map(type, items)):
         return _has_number(t, items, item)
+    if type(items) in (list, tuple) and _are_whole(item, *items):
+        return _has_whole(t, items, item)
     in_c = type(items) in (list, tuple) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
     return bool(t.native(operator.contains, items, item)) if in_c else items
 
@@ -315,7 +317,25 @@ _COMPARED_IN_C = frozenset((int, float, bool, complex, str, bytes, type(None), t
 
 
 _TOLD_APART = frozenset((int, float, bool, str, bytes, type(None)))  # from a number, by what they are
+_WHOLE = frozenset((torch.SymInt, torch.SymBool))
 _FEW_KEYS = 32
+
+
+def _are_whole(*values: Any) -> bool:
+    """Whether there are a few sizes among plain values: one and the same number equals itself, so `==` tells all."""
+    kinds = set(map(type, values))
+    return len(values) <= _FEW_KEYS and not kinds.isdisjoint(_WHOLE) and kinds <= _TOLD_APART | _WHOLE
+
+
+def _has_whole(t: Tracer, items: Any, item: Any) -> bool:
+    """Whether a number, or another plain value, is among sizes and other plain values."""
+    for one in items:
+        if is_symbolic(one) or is_symbolic(item):
+            if is_number(one) and is_number(item) and concrete(truth(t, compare(t, "==", one, item))):
+                return True
+        elif t.native(operator.contains, (one,), item):
+            return True
+    return False
 
 
 def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
