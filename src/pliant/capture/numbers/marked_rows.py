@@ -27,14 +27,14 @@ from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, varying
+from pliant.capture.value_kinds import ByKind, module_of, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.graph.unbacked import is_unbacked, written
 from pliant.interruptions import pass_on
 from pliant.symbolic.expr import Expr
 from pliant.torch_adapter import C_OPERATORS
 
-_MOST_PLACES = 64
+_MOST_PLACES = 32
 # What a turn may do, and the functions that it calls: it changes nothing but locals. Calls and subscripts are looked at.
 _OPS = frozenset(
     """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD LOAD_SUPER_ATTR LOAD_SUPER_METHOD PUSH_NULL
@@ -86,9 +86,11 @@ def take_turns(frame: Frame, hits: Any) -> bool:
 # ---- what is looped over
 def _table_of(t: Tracer, hits: Any) -> tuple[fx.Node, int] | None:
     """The mask of whose rows these are the numbers of those that have any element set, and how many rows it has."""
-    if not is_fake(hits) or hits.dim() != 2 or not is_unbacked(hits.size_[0]) or t.recorder.region is not None:
+    if not is_fake(hits) or hits.dim() != 2 or not is_unbacked(hits.size_[0]) or is_written(hits):
         return None
-    if not t.mode.allow_unbacked or (node := hits.node) is None or name_of_call(node) != "nonzero":
+    if t.recorder.region is not None or not t.mode.allow_unbacked:
+        return None
+    if (node := hits.node) is None or name_of_call(node) != "nonzero":
         return None
     found = _argument(node)
     if len(node.args) != 1 or node.kwargs.get("as_tuple") or found is None:
@@ -161,8 +163,6 @@ class _Loop:
                 self._turn(row, hits)
         if done != (t.draws, t.mode.draws) or frame.noticed:
             raise _Refused("a turn does more than compute")
-        if is_written(self.table.meta["val"]):
-            raise _Refused("a turn changes the mask")
         self._check_gradients(hits)
         frame.pop()
         frame.ip = self.loop.target  # type: ignore[assignment]
@@ -171,7 +171,7 @@ class _Loop:
         t, frame = self.t, self.frame
         stack, known = frame.stack.copy(), {**frame.locals}
         last = next(iter(reversed(t.graph.nodes)))
-        item = t.call(torch.tensor, ([row],), {"device": hits.device_} if hits.device_.type != "cpu" else {})
+        item = t.call(torch.tensor, ([row],), {"device": hits.device_})
         self.turn = _Turn(self.table, row, item.node)
         frame.push(item)
         frame.ip = self.loop.index + 1
@@ -316,7 +316,7 @@ def _call(frame: Frame, op: Op) -> None:
     shape: Any = op.arg
     high, low, *given = frame.stack[len(frame.stack) - shape.count - 2 :]
     function = low if high is NULL else high
-    if not _IS_SAFE.of(function)(function) and not is_fake(getattr(function, "__self__", None)):
+    if not _is_safe(function):
         raise _Refused("a turn calls what may have effects")
     if any(hasattr(type(one), "__next__") for one in given):
         raise _Refused("a turn takes items of an iterator")
@@ -346,12 +346,29 @@ _JUMPS = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "TO_BOOL", "UNARY_NOT")
 _LOOKING: dict[str, Handler] = {
     "CALL": _call, "BINARY_SUBSCR": _subscript, "BINARY_OP": _operate, "UNPACK_SEQUENCE": _unpack,
 }  # fmt: skip
+
+
+def _is_safe(function: Any) -> bool:
+    """Whether a call does nothing beside what nodes show, and what the interpreter looks at in turn."""
+    if is_fake(getattr(function, "__self__", None)):
+        name = function.__name__
+        return name in _METHODS or name.strip("_") in _COMPUTING
+    return _IS_SAFE.of(function)(function)
+
+
+def _is_looked_at(function: types.FunctionType) -> bool:
+    """Whether a Python function is the program's, or one of PyTorch's that computes."""
+    module = module_of(function)
+    return not module.startswith("torch") or module.startswith(("torch.nn.functional", "torch.nn.modules"))
+
+
+_METHODS = ("item", "numel", "dim", "index_add_")
 _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
     lambda function: isinstance(function, torch.nn.Module),
     {
         type: lambda function: function in _PURE,
-        types.FunctionType: lambda function: True,  # what it does is looked at in turn
-        types.MethodType: lambda method: isinstance(method.__func__, types.FunctionType),
+        types.FunctionType: lambda function: _is_looked_at(function),
+        types.MethodType: lambda method: isinstance(method.__func__, types.FunctionType) and _is_looked_at(method.__func__),
         types.BuiltinFunctionType: lambda function: function in _PURE or _is_operator(function),
     },
 )
