@@ -119,3 +119,26 @@ def test_tensors_on_arrays_count_their_own_writes_and_are_of_the_mode_of_their_m
             return list(map(described, function(x)))
 
     assert run(pliant.compile(program, backend=backend)) == run(program)
+
+
+MADE_BY_SIZE = {
+    "ones": lambda n: np.ones((n, n)),
+    "full": lambda n: np.full((n,), 2.5),
+    "eye": lambda n: np.eye(n),
+    "tril": lambda n: np.tril(np.ones((n, n + 1))),
+    "indices": lambda n: np.indices((n, 2)),
+    "zeros": lambda n: np.zeros((n, 3)),
+    "arange": lambda n: np.arange(1, n + 1),
+    "linspace": lambda n: np.linspace(0, 1, n),
+}
+
+
+@pytest.mark.parametrize("made", MADE_BY_SIZE.values(), ids=MADE_BY_SIZE)
+def test_arrays_made_of_sizes_are_of_the_sizes_of_the_call(made):
+    def program(x):
+        return torch.from_numpy(made(x.shape[0])) + x.sum()
+
+    compiled = pliant.compile(program, dynamic=True)
+    for n in (4, 5, 7):
+        x = torch.arange(float(n))
+        torch.testing.assert_close(compiled(x), program(x))

@@ -36,7 +36,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
-from pliant.capture.numbers.arrays import is_array
+from pliant.capture.numbers.arrays import is_array, makes_array
 from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, of_numbers, root_of_number
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
 from pliant.capture.trace import DELETED
@@ -95,6 +95,8 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return number
     if (root := root_of_number(t, function, args, kwargs)) is not NotImplemented:
         return root
+    if makes_array(t, function, args, kwargs):  # of sizes that need not be fixed
+        return NotImplemented
     values = [_plain(t, a) for a in args]
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):

@@ -166,11 +166,37 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
     if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
         return _from_data(t, *map(t.internalize, args), **kwargs)
+    if makes_array(t, function, args, kwargs):
+        return _made_by_size(t, namesake, function, args, kwargs)
     result = _call(t, namesake, function, args, kwargs)
     if name in _VIEWS and is_array(result):
         return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))
     turned = name == "ascontiguousarray" and is_array(args[0]) and _is_turned(t, args[0])
     return _copied(t, result) if (name in _COPIES or turned) and is_array(result) and not is_scalar(result) else result
+
+
+def makes_array(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
+    """Whether NumPy makes an array of numbers alone, some of which are symbols."""
+    given = [*leaves(args, kwargs)]
+    if not any(map(is_symbolic, given)) or any(is_array(one) or is_fake(one) for one in given):
+        return False
+    if not (getattr(function, "__module__", None) or "").startswith("numpy"):
+        return False
+    dummies, named = mapped((list(args), dict(kwargs)), lambda value: _stand_in(t, value))
+    try:
+        return isinstance(function(*dummies, **named), sys.modules["numpy"].ndarray)
+    except Exception as error:  # which the call itself will meet
+        pass_on(error)
+        return False
+
+
+def _made_by_size(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> Any:
+    """An array of as many elements as symbols say; of these very numbers, if tensors cannot be made so."""
+    try:
+        return _call(t, function, real, args, kwargs)
+    except (GraphBreak, DataDependentError):
+        fixed, named = t.concrete_tree((tuple(args), dict(kwargs)))
+        return constant_array(t, t.native(real, *fixed, **named))
 
 
 # Where NumPy and its namesake for tensors differ in whether the result is the argument's memory.
@@ -255,12 +281,17 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     except Exception as error:
         pass_on(error)
         raise GraphBreak("tensor-error", f"numpy.{name}: {type(error).__name__}: {error}") from error
-    if isinstance(expected, sys.modules["numpy"].ndarray) and not any(map(is_array, leaves(args, named))):
+    if isinstance(expected, sys.modules["numpy"].ndarray) and all(map(_is_known, leaves(args, named))):
         return constant_array(t, expected)
     for dummy, argument in zip(dummies, args):
         if expected is dummy and is_array(argument):
             return argument
     return _reconciled(result, expected, name)
+
+
+def _is_known(value: Any) -> bool:
+    """Whether an argument is the same in each call that the graph serves."""
+    return not is_array(value) and not is_symbolic(value)
 
 
 def _stand_in(t: Tracer, value: Any) -> Any:
