@@ -61,6 +61,19 @@ def written_through_data(x):
     return (y,)
 
 
+class SetsRowsUnseen(torch.autograd.Function):
+    """What is written through `data` counts nowhere, inside an own function as outside of one."""
+
+    @staticmethod
+    def forward(ctx, table, row):
+        table.data[0] = row
+        return table
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, gradient[0]
+
+
 def transposed(x):
     y = x.clone()
     return (y.t_(), y.add_(1).unsqueeze_(0))
@@ -119,6 +132,14 @@ def test_of_a_result_that_the_backward_reads():
     with torch.no_grad():
         result = pliant.compile(program)(x)
         assert result._version == 2
+
+
+def test_an_input_that_own_functions_write_through_data():
+    table, x = torch.zeros(2, 4), torch.ones(4, requires_grad=True)
+    result = pliant.compile(lambda table, x: SetsRowsUnseen.apply(table, x.sin()))(table, x)
+    assert table._version == 0
+    (gradient,) = torch.autograd.grad(result.sum(), x)  # of a view, which eager looks at only if it was not written
+    assert torch.allclose(gradient, x.detach().cos())
 
 
 def test_a_result_written_outside_is_noticed():

@@ -104,6 +104,10 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
                 meta["recompute"] = self.origin.meta["recompute"]
         return node
 
+    def note_data(self, alone: Any) -> None:
+        if type(alone) is FakeTensor:  # not so in transforms
+            alias_of(alone).count_alone()
+
     def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
         given = [g for g in gradients if g is not None]
         if all(type(g) is FakeTensor for g in given):  # not so in transforms

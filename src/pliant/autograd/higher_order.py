@@ -141,7 +141,7 @@ class GradientProgram:
             with torch_adapter.without_saved_tensor_hooks():  # those around the backward see what it saves alone
                 outputs = among(casts, _run, module, given)
             for position, value in zip(late, values[count + len(tangents) :]):
-                _set_unseen(given[position], value)
+                given[position].data.copy_(value)  # which autograd does not know of
             roots = [ends[number].find(outputs, given) for number in asked]
             wanted = [values[i] for i in needed]
             given_to_roots = [values[count + number] for number in asked]
@@ -163,16 +163,6 @@ def _run(module: Any, given: list[Any]) -> tuple[Any, ...]:
     if mode is None:
         return tuple(module.forward(*given))
     return run_module(module, given, lambda node: None, mode.constant)
-
-
-def _set_unseen(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """Give a tensor a value that autograd does not know of."""
-    from pliant.graph.fake_tensor import FakeTensor
-
-    data = tensor.data
-    if type(data) is FakeTensor:
-        data.node.count_alone()
-    data.copy_(value)
 
 
 def _apart(value: Any) -> Any:

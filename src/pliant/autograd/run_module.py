@@ -70,10 +70,7 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     if (numbers := numbering(target)) is not None:
         return call_numbering(numbers, mode_of(args, kwargs), args, kwargs)
     if node.op == "call_function":
-        value = call_on_fakes(target, args, kwargs)
-        if target is getattr and args[1] == "data":
-            value.node.count_alone()
-        return value
+        return call_on_fakes(target, args, kwargs)
     if node.op == "call_module":
         return module.get_submodule(target)(*args, **kwargs)
     if target == "detach_" and any(args[0] is given for given in inputs):  # an error on views, which fakes are not

@@ -39,6 +39,7 @@ _make_wrapper = make_wrapper_subclass
 _aten = torch.ops.aten
 _TO_COPY, _FULL = _aten._to_copy.default, _aten.full.default
 _DETACH = _aten.detach.default
+_DATA: Any = torch.Tensor.data
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 
 
@@ -87,6 +88,16 @@ class FakeTensor(torch.Tensor):
     @property
     def device_(self) -> torch.device:
         return self.spec.device
+
+    @property
+    def data(self) -> torch.Tensor:
+        alone: torch.Tensor = _DATA.__get__(self)
+        self.fake_mode.note_data(alone)
+        return alone
+
+    @data.setter
+    def data(self, other: torch.Tensor) -> None:
+        _DATA.__set__(self, other)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -280,6 +291,9 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for fake in filter(is_fake, outputs if isinstance(outputs, (list, tuple)) else (outputs,)):
                 fake.viewed = args[0]
         return self.record(func, args, kwargs, outputs)
+
+    def note_data(self, alone: Any) -> None:
+        """Told of each `tensor.data`: on the same memory, but its writes do not count as the tensor's."""
 
     def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
         """A custom function was given these gradients, and has kept the tensor for then: it may read it or not."""
