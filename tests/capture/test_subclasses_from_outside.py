@@ -327,3 +327,29 @@ def test_a_factory_of_a_class_makes_items_behind_a_read_of_all():
         ours, eagers = Lists(list, a=[x]), Lists(list, a=[x])
         assert compiled(ours, x) == grow(eagers, x)
         assert ours == eagers and list(ours) == list(eagers)
+
+
+class Uncounted(tuple):
+    """What has items, but no length that the program may ask for."""
+
+    __slots__ = ()
+
+    def __len__(self):
+        raise NotImplementedError
+
+
+def test_a_tuple_whose_own_length_says_nothing():
+    held = {"sizes": Uncounted((2, 3))}
+
+    def program(x):
+        first, second = held["sizes"]
+        return x * first + second
+
+    compiled = pliant.compile(program, fullgraph=True)
+    x = torch.ones(3)
+    assert torch.equal(compiled(x), program(x))
+    held["sizes"] = Uncounted((2, 4))
+    assert torch.equal(compiled(x), program(x))
+    held["sizes"] = Uncounted((2, 4, 5))
+    with pytest.raises(ValueError, match="too many"):
+        compiled(x)

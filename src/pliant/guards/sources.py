@@ -314,9 +314,15 @@ class TableSource(ChainedSource):
 
 @source_class
 class LengthSource(ChainedSource):
-    """len(parent) of a list."""
+    """len(parent) of a list, or how many items it has by a base class, whatever `__len__` of its own says."""
 
-    text = "len({parent})"
+    via: str | None = None  # "tuple" for subclasses
+
+    def code(self, hold: Namer) -> str:
+        return f"{f'{self.via}.__len__' if self.via else 'len'}({self.parent.code(hold)})"
+
+    def describe(self) -> str:
+        return f"len({self.parent.describe()})"
 
 
 @source_class

@@ -32,7 +32,7 @@ from pliant.capture.value_kinds import (
     tuple_of,
 )
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import ArrayTensorSource, AttributeSource, ItemSource, MethodSource, Source
+from pliant.guards.sources import ArrayTensorSource, AttributeSource, ItemSource, LengthSource, MethodSource, Source
 from pliant.guards.standard import IDENTITY_TYPES
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
@@ -142,7 +142,10 @@ def _array(world: World, value: Any, source: Source) -> Any:
 
 def _tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
     world.guard(source, Kind.TYPE, type(value))
-    world.guard(source, Kind.LENGTH, len(value))
+    if type(value).__len__ is tuple.__len__:
+        world.guard(source, Kind.LENGTH, len(value))
+    else:  # one of the program's, which may do anything
+        world.guard(LengthSource(source, "tuple"), Kind.EQUALS, tuple.__len__(value))
     via = None if type(value) is tuple else "tuple"
     items = bring_items(world, tuple(tuple.__iter__(value)), source, lambda i: ItemSource(source, i, via))
     if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
