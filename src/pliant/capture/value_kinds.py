@@ -52,6 +52,10 @@ LOCKS: dict[type, LockKind] = {
 # Dicts whose copies and joins are of the object's own class.
 MADE_ANEW: tuple[type, ...] = (collections.OrderedDict, collections.defaultdict, collections.Counter)
 DICT_TYPES: frozenset[type] = frozenset((dict, *MADE_ANEW))
+_DICTS: tuple[dict[Any, Any], ...] = ({}, collections.OrderedDict())
+DICT_VIEWS: dict[type, str] = {
+    type(getattr(made, name)()): name for made in _DICTS for name in ("keys", "values", "items")
+}
 # What values of the trace stand for; `varying_text` adds a row.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 

@@ -109,13 +109,21 @@ def _sorted(t: Tracer, items: Any, /, **kwargs: Any) -> Any:
 def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
     """sorted(values, **kwargs)"""
     key = kwargs.get("key")
-    keys = values if key is None else [t.call(key, (value,), {}) for value in values]
+    keys = _deciding(values if key is None else [t.call(key, (value,), {}) for value in values])
     if any(operators.python_method(t, k, name) for k in keys for name in ("__lt__", "__gt__")):
         keys = [_Ordered(t, k) for k in keys]
     else:
         t.refuse_opaque(*keys)
     places = t.native(sorted, range(len(keys)), key=keys.__getitem__, reverse=concrete(kwargs.get("reverse", False)))
     return [values[place] for place in places]
+
+
+def _deciding(keys: list[Any]) -> list[Any]:
+    """What is compared of the keys: of tuples that begin with names, all different, as items of a dict do, the names."""
+    if not all(type(key) is tuple and key and type(key[0]) is str for key in keys):
+        return keys
+    names = [key[0] for key in keys]
+    return names if len({*names}) == len(names) else keys
 
 
 class _Ordered:

@@ -20,6 +20,7 @@ import importlib.util
 import io
 import linecache
 import logging
+import pickle
 import random
 import re
 import struct
@@ -39,6 +40,7 @@ from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.arrays import is_array, makes_array
 from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, of_numbers, root_of_number
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
+from pliant.capture.structures import leaves
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource
@@ -243,6 +245,27 @@ def _make_class(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 ROWS.each((collections.namedtuple, dataclasses.make_dataclass), _make_class)
+
+
+@handles(pickle.dumps)
+def _pickled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """The text of plain values, as caches make keys of them. It tells equal texts that are one object from two."""
+    values = [_plain(t, one) for one in (*args, *kwargs.values())]
+    parts = [*leaves(values)] + [key for one in values if type(one) is dict for key in one]
+    texts = [one for one in parts if type(one) in (str, bytes)]
+    plain = len(args) == 1 and _PICKLED.issuperset(map(type, parts)) and not _is_nested(values[0])
+    if not plain or len({*texts}) < len(texts):
+        raise GraphBreak("unknown-call", "pickle.dumps of more than a few plain values")
+    return t.native(pickle.dumps, values[0], **dict(zip(kwargs, values[1:])))
+
+
+_PICKLED = frozenset((type(None), bool, int, float, str, bytes))
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether containers stand in it, which may be one object or several."""
+    items = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    return type(value) in (set, frozenset) or any(type(one) in _CONTAINERS for one in items)
 
 
 @handles(functools.total_ordering)

@@ -32,6 +32,7 @@ from pliant.capture.recording import stand_ins
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import (
     DICT_TYPES,
+    DICT_VIEWS,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
@@ -482,5 +483,5 @@ def _length_outside(t: Tracer, value: Any) -> Any:
     return len(value) + (added or 0)
 
 
-_COUNTED = (list, dict, set, collections.deque, tuple, str, types.MappingProxyType)
+_COUNTED: tuple[Any, ...] = (list, dict, set, collections.deque, tuple, str, types.MappingProxyType, *DICT_VIEWS)
 

@@ -41,7 +41,7 @@ from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied, is_live
-from pliant.capture.value_kinds import LOCKS, SYMBOLIC_TYPES, times_held
+from pliant.capture.value_kinds import DICT_VIEWS, LOCKS, SYMBOLIC_TYPES, times_held
 
 
 def atom(b: Statements, obj: Any) -> str:
@@ -293,8 +293,8 @@ RECIPES: dict[type, Recipe] = {
     modes.InferenceBlock: modes.real_block,
     warning_filters.Block: warning_filters.real_block,
     **{
-        type(getattr({}, name)()): expression(lambda b, obj, name=name: f"{_one_behind(b, obj)}.{name}()", "view")  # type: ignore[misc]
-        for name in ("keys", "values", "items")
+        cls: expression(lambda b, obj, name=name: f"{_one_behind(b, obj)}.{name}()", "view")  # type: ignore[misc]
+        for cls, name in DICT_VIEWS.items()
     },
     **dict.fromkeys(_ITERATORS, _reduced),
     **dict.fromkeys(OF_LISTS, _over_list),
