@@ -82,3 +82,22 @@ def test_equal_and_other_sizes(form, combine, backend):
     for function in (program, compiled):
         with pytest.raises(RuntimeError, match="must match"):
             gradient(function, *args)
+
+
+def test_a_size_from_before_a_cut_is_checked_where_it_is_made():
+    def program(x, counts):
+        ids = torch.repeat_interleave(torch.arange(3), counts)
+        y = x * 2
+        z = y.exp()  # of what the caller gets, too
+        return y, z, ids == torch.arange(9)
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    x = torch.ones(3, 4, requires_grad=True)
+    for counts in ([3, 3, 3], [1, 2, 6]):
+        found, expected = (one(x, torch.tensor(counts)) for one in (compiled, program))
+        assert torch.equal(found[2], expected[2])
+        assert torch.allclose(*(torch.autograd.grad(one[0].sum() + one[1].sum(), x)[0] for one in (found, expected)))
+    assert not pliant.stats()["assumptions"]
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        compiled(x, torch.tensor([3, 3, 2]))

@@ -30,6 +30,7 @@ from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.late_module import LateModule
 from pliant.graph.passes.purity import binds_symbols
+from pliant.graph.unbacked import assume, written
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 
@@ -197,6 +198,7 @@ def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
         raise UnsupportedAliasing(f"{what} that the caller gets", kind="returned-intermediate")
     nodes = list(captured.module.graph.nodes)
     number_of = _segment_numbers(nodes, cuts)
+    _check_where_made(nodes, number_of)
     concerned = _concerned_by_writes(captured)
     needed: list[dict[fx.Node, None]] = [{} for _ in range(len(cuts.before) + 1)]  # what each takes
     for node in nodes:
@@ -211,6 +213,17 @@ def split(captured: CapturedGraph, cuts: Cuts) -> list[Segment]:
     _need_symbols(nodes, number_of, needed)
     hooks = {number_of[nodes[position]] for position in cuts.hooks}
     return [_make_segment(nodes, number_of, needed, n, n in hooks) for n in range(len(needed))]
+
+
+def _check_where_made(nodes: list[fx.Node], number_of: dict[fx.Node, int]) -> None:
+    """Let assumptions be checked by the segments that make what they are about: later ones know a size by what it is
+    assumed to equal."""
+    made: dict[Symbol, fx.Node] = {}
+    for node in nodes:
+        made.update({one.symbol: node for one in node.meta.get("binds", ())})
+        if node.target is assume:
+            homes = [number_of[made[symbol]] for symbol in written(node.meta["check"][0]).free if symbol in made]
+            number_of[node] = max(homes, default=number_of[node])
 
 
 def _check_written(
