@@ -1,6 +1,6 @@
 """Load damaged and made-up files: an error, or the right result, and never a crash.
 
-    python -m tests.exporting.fuzz_files --count 100000 --seed 1
+    python -m tests.exporting.fuzz_files --count 100000 --seed 1 [--loops]
 
 Bytes of a file are changed, cut or added (the result must be right if there is one), or values in its program (whatever
 loads may then be another program). A process of its own does 2,000 at a time, so that a crash is seen and the rest goes on.
@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import random
+import signal
 import struct
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from pathlib import Path
 import torch
 
 import pliant
+from exporting import loops
 from pliant.errors import PliantError
 from pliant.exporting.form import PROGRAM, TENSORS
 
@@ -43,13 +45,30 @@ class Model(torch.nn.Module):
         return {"all": found, "positive": found[found > 0], "size": x.shape[0], "x": x.t()}
 
 
+class Loops(torch.nn.Module):
+    """With programs inside the program, which is `--loops`."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.LSTM(6, 4, batch_first=True)
+
+    def forward(self, x, ids):
+        slow, rows = x.cumsum(0), x.shape[0]
+        run, steps = loops.scan(lambda so_far, one: (so_far * 0.5 + one * rows, so_far.sin() + slow[0]), x[0] * 0, x)
+        pairs = loops.associative_scan(lambda a, b: (a[0] * b[0], a[1] + b[1] * a[0]), (x, slow), dim=0, combine_mode="generic")
+        part = loops.cond(x.sum() > 0, lambda a, b: a.view(-1, 6)[:, :3] + b.sum(), lambda a, b: a[:, 3:] * b.shape[0], (steps, ids))
+        count, halved = loops.while_loop(lambda n, a: a.abs().sum() > 1, lambda n, a: (n + 1, a / 2), (ids.sum() * 0, run))
+        return {"all": part, "positive": halved + count, "size": rows, "x": self.layer(pairs[1][None])[0]}
+
+
 def arguments(size=5):
     return torch.arange(size * 6, dtype=torch.float32).view(size, 6).sin(), torch.arange(size * 3).view(size, 3) % 10
 
 
-def program():
+def program(model=Model):
     batch = pliant.Dim("batch", max=100)
-    return pliant.export(Model().eval(), arguments(), dynamic_shapes=({0: batch}, {0: batch}))
+    return pliant.export(model().eval(), arguments(), dynamic_shapes=({0: batch}, {0: batch}))
 
 
 def result(of):
@@ -85,6 +104,7 @@ VALUES = (
     "s0**9", "((((", [], {}, [[]], {"node": "x"}, {"size": "s0"}, {"size": "-1"}, {"constant": ["float", "nan"]},
     {"constant": ["torch", "float16"]}, "aten.view.default", "aten.as_strided.default", "aten.empty.memory_format",
     "aten.index.Tensor", "aten.resize_.default", "item", "assume", "float64", "int64", "cuda", "meta", {"result": 0}, {"input": 0},
+    "branch", "while", "scan", "associative_scan", "recurrent", [[0], [0]], [[0, 1], [0, 2, 1]],
 )  # fmt: skip
 
 
@@ -135,6 +155,10 @@ def rewritten(path, program, target):
         new.writestr(PROGRAM, json.dumps(program))
 
 
+def _too_long(*_):
+    raise TimeoutError
+
+
 def attempt(path, wanted):
     """What became of a file: "error", "right", "other", or why it is wrong."""
     try:
@@ -143,19 +167,23 @@ def attempt(path, wanted):
         return "error"
     except Exception as error:
         return f"wrong: load raised {type(error).__name__}: {error}"
+    signal.alarm(20)  # a changed loop may go on
     try:
         return "right" if same(result(loaded), wanted) else "other"
     except Exception:
         return "error at the call"
+    finally:
+        signal.alarm(0)
 
 
 class Files:
     """A good file, and files made of it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, model=Model):
+        signal.signal(signal.SIGALRM, _too_long)
         torch.manual_seed(0)
         self.path, self.target = Path(folder) / "good", Path(folder) / "bad"
-        made = program()
+        made = program(model)
         made.save(self.path)
         self.wanted = result(made)
         assert same(result(pliant.load(self.path)), self.wanted)
@@ -179,9 +207,9 @@ class Files:
         return outcome
 
 
-def share(count, seed, folder):
+def share(count, seed, folder, model=Model):
     """How often each outcome came, in this process."""
-    files = Files(folder)
+    files = Files(folder, model)
     return Counter(files.outcome(seed, number) for number in range(count))
 
 
@@ -219,10 +247,11 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first file")
+    parser.add_argument("--loops", action="store_true", help="a program with branches, loops and a recurrent layer")
     options = parser.parse_args()
     total, number, end = Counter(), options.first, options.first + options.count
     with tempfile.TemporaryDirectory() as folder:
-        files = Files(folder)
+        files = Files(folder, Loops if options.loops else Model)
         while number < end:
             outcomes, passed, status = survived(files, options.seed, number, min(number + 2000, end))
             total.update(outcomes)

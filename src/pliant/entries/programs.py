@@ -15,7 +15,7 @@ import importlib
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,9 +62,11 @@ def _named(table: dict[str, str], name: str) -> Any:
 
 class ProgramWriter:
     """Writes what runs a graph, and keeps none of it alive. `backwards`: those of the graph that live, which are compiled when
-    they are first asked for, each with its row, which `fill` makes up to date."""
+    they are first asked for, each with its row, which `fill` makes up to date. `known`: operators that say themselves what they
+    do, to whoever reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Collection[OpOverload[..., Any]] = ()) -> None:
+        self.known = known
         self._backwards: list[tuple[weakref.ref[Backwards], list[Json]]] = []
         self.operators: dict[str, str] = {}  # the program's own, with digests
         self.code: dict[str, types.CodeType] = {}  # of the texts that are part of it
@@ -126,7 +128,7 @@ class ProgramWriter:
         if (writes := _written_by(operator)) is not None:
             self.note(writes)
             return ["pure form", *parts_of(name_of(writes))]
-        if operator.namespace not in ("aten", "prims") and not _is_ours(operator):
+        if operator.namespace not in ("aten", "prims") and operator not in self.known and not _is_ours(operator):
             self.note(operator)
         return ["operator", *parts_of(name_of(operator))]
 

@@ -14,7 +14,9 @@ exported.py     `Exported`: the program with what can be done with it
 checking.py     the check of a call's arguments
 running.py      a call: by operators, or compiled
 written_back.py the graph that writes mutated inputs
+nested.py       bodies of branches and loops as graphs
 values.py       values of a graph as JSON
+control_form.py  branches, loops and recurrent layers as JSON
 form.py         the form of files: names, versions, upgrades
 writing.py      a program to a file
 reading.py      a program from a file

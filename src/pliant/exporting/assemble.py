@@ -26,6 +26,7 @@ from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
 from pliant.exporting.dims import leaves_of
 from pliant.exporting.example import Example
+from pliant.exporting.nested import nest
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
 from pliant.exporting.symbols import Sizes
 from pliant.graph.fake_tensor import FakeTensor
@@ -291,6 +292,7 @@ class _Assembly:
             node.meta["stage"] = "forward"
             if isinstance(where, SourceLocation):
                 node.meta["where"] = where
+        nest(self.graph, self.captured.shape_env)
 
     def _form(self, tree: pytree.TreeSpec) -> CallForm:
         constants = {i: leaf for i, leaf in enumerate(self.example.leaves) if not isinstance(leaf, torch.Tensor)}

@@ -11,7 +11,8 @@ from typing import Any
 
 from pliant.errors import FileError
 
-FORMAT, OPERATORS = 1, 1
+FORMAT, OPERATORS = 2, 1
+PLAIN = 1  # the format of programs without branches and loops
 TENSORS, PROGRAM, PACKAGE = "tensors", "program.json", "package.json"
 ALIGNED = 64
 LARGEST_PROGRAM = 1 << 28  # bytes of `program.json`
@@ -19,7 +20,7 @@ LARGEST_PROGRAM = 1 << 28  # bytes of `program.json`
 Json = Any
 Upgrade = Callable[[dict[str, Json]], dict[str, Json]]
 # version -> what makes a program of that version one of the next
-FORMAT_STEPS: dict[int, Upgrade] = {}
+FORMAT_STEPS: dict[int, Upgrade] = {1: lambda program: program}
 OPERATOR_STEPS: dict[int, Upgrade] = {}
 
 

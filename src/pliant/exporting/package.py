@@ -26,6 +26,7 @@ from pliant.entries.content import NotKept
 from pliant.entries.objects import NotFound
 from pliant.entries.programs import ProgramReader, ProgramWriter
 from pliant.errors import ExportError, FallbackWarning, FileError, PliantWarning
+from pliant.exporting.control_form import control_of
 from pliant.exporting.exported import Exported
 from pliant.exporting.form import PACKAGE
 from pliant.exporting.running import Caller
@@ -48,7 +49,7 @@ def aot_compile(program: Exported, path: Any, options: Mapping[str, object]) -> 
     with config.use(config.get().with_options({**options, "cache": True, "keep_entries": True, "cuda_graphs": "never"})):
         run = compile_graph(writing_graph(program, optimized=True)).call
         try:
-            form = ProgramWriter().written(run)
+            form = ProgramWriter({n.target for n in program.graph.nodes if control_of(n) and "kept" not in n.meta}).written(run)
         except NotKept as refused:
             raise ExportError(
                 f"the compiled program cannot be packaged: {refused}", kind="unsaved", why="a file has no form for it",

@@ -15,7 +15,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,10 +24,13 @@ from torch import fx
 
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError, PliantError, Unsupported
+from pliant.exporting.control_form import control_operator, read_control
 from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program, described
 from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, whole
-from pliant.exporting.writing import written_program
+from pliant.exporting.writing import numbered, written_program
+from pliant.graph.body_graph import BodyGraph
+from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeMode, FakeTensor
 from pliant.graph.unbacked import CHECKS, bindings_of
 from pliant.symbolic.expr import Bool, Symbol
@@ -213,6 +216,9 @@ class _Program:
         return node
 
     def _node(self, said: Json) -> None:
+        if "control" in said:
+            self._control(said)
+            return
         target = self.reader.operator(said["operator"])
         args = tuple(self.reader.value(list(said["args"])))
         kwargs = {text(name): self.reader.value(value) for name, value in said.get("kwargs", {}).items()}
@@ -243,6 +249,48 @@ class _Program:
             return whole_[whole(index)]
         with torch.no_grad():
             return self.mode.compute(target, fakes, named)
+
+    # ---- programs inside the program
+    def _control(self, said: Json) -> None:
+        """A branch, a loop or a recurrent layer."""
+        values = list(self.reader.value(list(said["args"])))
+        fakes = list(map(described, values))
+        with self.mode.shape_only():
+            program = read_control(said["control"], fakes, self._body)
+        tensors = [one for one in values if isinstance(one, fx.Node)]
+        numbers = [one for one in values if not isinstance(one, fx.Node)]
+        if any(type(one) is not int and not isinstance(one, torch.SymInt) for one in numbers):
+            raise ValueError("a branch or loop of what is no number")
+        at, count = iter(range(len(tensors))), iter(range(len(numbers)))
+        places = [next(at) if isinstance(one, fx.Node) else -1 - next(count) for one in values]
+        operator = control_operator(program)
+        made = self.mode.compute(operator, [program.number, list(map(described, tensors)), numbers, places], {})
+        node = self._append("call_function", operator, said["name"], (program.number, tensors, numbers, places), {})
+        node.meta["val"] = made
+        if "where" in said:
+            node.meta["where"] = text(said["where"])
+        numbered(node, program)
+
+    def _body(self, said: Json, given: Sequence[Any]) -> BodyGraph:
+        """A body, which knows its own nodes alone. Facts and sizes that its elements tell would be known outside, too."""
+        outer = self.graph, self.reader.nodes
+        self.graph, self.reader.nodes = fx.Graph(), {}
+        try:
+            for name, one in zip(said["inputs"], given, strict=True):
+                node = self._append("placeholder", name, name, (), {})
+                fake = isinstance(one, FakeTensor)
+                node.meta["val"] = self.mode.new(one.size_, one.stride_, one.dtype_, one.device_, False, one.offset_) if fake else one
+            for one in said["nodes"]:
+                if one.get("makes") or one.get("operator") in ("check", "assume"):
+                    raise ValueError("a body that makes or checks sizes")
+                self._node(one)
+            results = self.reader.value(list(said["results"]))
+            if not all(isinstance(one, fx.Node) for one in results):
+                raise ValueError("a body that returns what is no tensor")
+            self.graph.output(tuple(results))
+            return BodyGraph(AtenGraph(self.graph, self.env, "body"))
+        finally:
+            self.graph, self.reader.nodes = outer
 
     def _check(self, target: Any, args: tuple[Any, ...]) -> None:
         """What the graph checks is known behind it."""

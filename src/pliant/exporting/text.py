@@ -16,7 +16,9 @@ from torch import fx
 
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
 from pliant.exporting.checking import facts_of, homes_of
+from pliant.exporting.control_form import control_of
 from pliant.exporting.program import Program
+from pliant.graph.body_graph import BodyGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
 from pliant.graph.unbacked import CHECKS, unlearnt
@@ -62,6 +64,7 @@ class _Writer:
             yield f"    {self.name(symbol)} = {nodes[place].name}.size({dim})"
         for node in program.graph.nodes:
             if node.op == "call_function":
+                yield from (f"    {line}" for line in self.control(node))
                 yield f"    {self.statement(node)}"
                 yield from self.bindings(node)
         yield f"    return {self.returned()}"
@@ -86,6 +89,25 @@ class _Writer:
             told += f"    {str(where).splitlines()[0]}"
             self.where = where
         return f"{node.name} = {call}{told}"
+
+    def control(self, node: fx.Node) -> Iterator[str]:
+        """What a branch, a loop or a recurrent layer runs: its bodies as functions."""
+        program = control_of(node)
+        if program is None:
+            return
+        fields = [f"{name} {getattr(program, name)}" for name in program.FIELDS]
+        yield f"# {node.name} runs: {', '.join([type(program).__name__.lower(), *fields])}"
+        for place, body in enumerate(body.module for body in program.bodies):
+            if isinstance(body, BodyGraph):
+                yield from self.body(f"{node.name}_body_{place}", body)
+
+    def body(self, name: str, body: BodyGraph) -> Iterator[str]:
+        yield f"def {name}({', '.join(node.name for node in body.graph.find_nodes(op='placeholder'))}):"
+        for node in body.graph.nodes:
+            if node.op == "call_function":
+                yield from (f"    {line}" for line in self.control(node))
+                yield f"    {self.statement(node)}"
+        yield f"    return ({''.join(f'{self.value(one)}, ' for one in body.results).rstrip(' ')})"
 
     def bindings(self, node: fx.Node) -> Iterator[str]:
         for one in node.meta.get("binds", ()):

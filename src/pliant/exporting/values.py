@@ -58,13 +58,13 @@ def written_value(value: Any) -> Json:
     if isinstance(value, _PLAIN) or type(value) is float and value - value == 0:
         return value
     if not constants.is_constant(value):
-        raise _unsaved(f"a {type(value).__qualname__} among the arguments of an operator")
+        raise unsaved(f"a {type(value).__qualname__} among the arguments of an operator")
     return {"constant": constants.spelled(value)}
 
 
 def written_expr(e: Expr) -> str:
     if not can_be_read(e):
-        raise _unsaved(f"the number `{to_python(e)}`")
+        raise unsaved(f"the number `{to_python(e)}`")
     return to_python(e)
 
 
@@ -72,7 +72,7 @@ def written_operator(target: Any) -> str:
     if isinstance(target, OpOverload) and target.namespace not in OURS:
         return str(target)
     if target not in _NAMES:
-        raise _unsaved(f"`{getattr(target, '__qualname__', target)}`, which is no operator of PyTorch")
+        raise unsaved(f"`{getattr(target, '__qualname__', target)}`, which is no operator of PyTorch")
     return _NAMES[target]
 
 
@@ -86,7 +86,7 @@ def written_output(output: Output) -> Json:
             return {"constant": constants.spelled(value)}
         case ViewOf(source, steps):
             return {"view": written_output(source), "by": [_written_step(step) for step in steps]}
-    raise _unsaved(f"a result that is a {type(output).__name__}")
+    raise unsaved(f"a result that is a {type(output).__name__}")
 
 
 def _written_step(step: ViewStep) -> Json:
@@ -130,13 +130,14 @@ def registered_parts(value: Any) -> tuple[list[Any], Json, str]:
     known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type(value))
     named = known is not None and type(known.serialized_type_name) is str and known.serialized_type_name != _UNNAMED
     if node is None or known is None or not named:
-        raise _unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
+        raise unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
     children, context = node.flatten_fn(value)
     dumped = known.to_dumpable_context(context) if known.to_dumpable_context else context
     return list(children), dumped, known.serialized_type_name
 
 
-def _unsaved(what: str) -> ExportError:
+def unsaved(what: str) -> ExportError:
+    """That a file has no form for something of a program."""
     return ExportError(f"the program cannot be saved: it has {what}", kind="unsaved", why="a file has no form for it")
 
 

@@ -27,16 +27,20 @@ from torch import fx
 from pliant.entries import constants
 from pliant.entries.objects import version_of
 from pliant.errors import ExportError
-from pliant.exporting.form import ALIGNED, FORMAT, OPERATORS, PROGRAM, TENSORS
+from pliant.exporting.control_form import control_of, control_operator, values_of, written_control
+from pliant.exporting.form import ALIGNED, FORMAT, OPERATORS, PLAIN, PROGRAM, TENSORS
 from pliant.exporting.program import Program
 from pliant.exporting.values import (
     Json,
+    unsaved,
     written_expr,
     written_operator,
     written_output,
     written_tree,
     written_value,
 )
+from pliant.graph.control_flow import Program as ControlProgram
+from pliant.graph.control_flow import name_by_content
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
 from pliant.symbolic.expr import Symbol, lit
@@ -133,8 +137,10 @@ def written_program(program: Program) -> dict[str, Json]:
     """Everything but the state."""
     env = program.shape_env
     values = {node: node.meta["val"] for node in program.placeholders}
+    nodes = [written_node(node) for node in program.graph.nodes if node.op == "call_function"]
     return {
-        "format": FORMAT, "operators": OPERATORS, "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
+        "format": FORMAT if any("control" in node for node in nodes) else PLAIN, "operators": OPERATORS,
+        "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
         "name": program.name,
         "symbols": [_symbol(program, one) for one in (*env.hints, *_unbacked(program)) if one in env.declared or one.kind is bool],
         "facts": [written_expr(guard.expr) for guard in env.final_guards()],
@@ -144,7 +150,7 @@ def written_program(program: Program) -> dict[str, Json]:
              **_described(values[node])}
             for one, node in zip(program.inputs, program.placeholders, strict=True)
         ],
-        "nodes": [_node(node) for node in program.graph.nodes if node.op == "call_function"],
+        "nodes": nodes,
         "results": [written_value(one) for one in program.results],
         "new_values": [written_value(one) for one in program.new_values],
         "outputs": [written_output(one) for one in program.outputs],
@@ -181,12 +187,41 @@ def _described(fake: FakeTensor) -> dict[str, Json]:
     return {"size": sizes, "stride": strides, "dtype": dtype, "device": str(fake.device_)}
 
 
-def _node(node: fx.Node) -> Json:
+def written_node(node: fx.Node) -> Json:
+    """One call. Of a branch or loop its values and what it runs are told apart: numbers of programs are a process's own."""
+    program = control_of(node)
+    if program is not None:
+        return _control(node, program)
     found: dict[str, Json] = {"name": node.name, "operator": written_operator(node.target), "args": written_value(list(node.args))}
     if node.kwargs:
         found["kwargs"] = {name: written_value(value) for name, value in node.kwargs.items()}
     if binds := node.meta.get("binds"):
         found["makes"] = [[one.symbol.name, one.item, one.dim] for one in binds]
-    if (where := node.meta.get("where")) is not None:
-        found["where"] = str(where).splitlines()[0]
-    return found
+    return {**found, **_where(node)}
+
+
+def _control(node: fx.Node, program: ControlProgram) -> Json:
+    if "kept" in node.meta:
+        raise unsaved(node.meta["kept"])
+    control = written_control(program, written_node)
+    return {"name": node.name, "control": control, "args": written_value(values_of(node)), **_where(node)}
+
+
+def _where(node: fx.Node) -> dict[str, Json]:
+    where = node.meta.get("where")
+    return {} if where is None else {"where": str(where).splitlines()[0]}
+
+
+def numbered(node: fx.Node, program: ControlProgram) -> None:
+    """Have the node run the program, under a number that tells what it does."""
+    said = [written_control(program, written_node), [_layout(value) for value in values_of(node)]]
+    name_by_content(program, json.dumps(said))
+    node.target, node.args = control_operator(program), (program.number, *node.args[1:])
+
+
+def _layout(value: Any) -> Json:
+    """How the value is described, by which bodies lay it out."""
+    fake = value.meta["val"] if isinstance(value, fx.Node) else value
+    if not isinstance(fake, FakeTensor):
+        return written_value(value)
+    return [str(fake.dtype_), *([str(n) for n in keys_of(of)] for of in (fake.size_, fake.stride_))]

@@ -10,10 +10,11 @@ Holds:  what an operator returns shares no memory with what it is given. Gradien
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx
@@ -21,6 +22,9 @@ from torch import fx
 from pliant import background, torch_adapter
 from pliant.graph.contracts import name_of_target
 from pliant.graph.passes.purity import is_random
+
+if TYPE_CHECKING:
+    from pliant.graph.body_graph import BodyGraph
 
 Values = Sequence[Any]
 Tensors = tuple[torch.Tensor, ...]
@@ -31,12 +35,14 @@ class Body:
     """A graph that a program calls, as it is on fakes and wrappers of transforms. On real tensors it is compiled: with
     gradients recorded and without as two functions, which do not recompile for one another."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule | BodyGraph) -> None:
         self.module = module
         self.compiled: dict[bool, Callable[..., Any]] = {}
 
     def compile(self, way: Compile) -> None:
-        self.compiled = {recorded: way(self.module) for recorded in (False, True)}
+        module = self.module
+        if isinstance(module, fx.GraphModule):
+            self.compiled = {recorded: way(module) for recorded in (False, True)}
 
     def __call__(self, *values: Any) -> Any:
         if not self.compiled or any(map(_is_no_data, values)):
@@ -58,14 +64,34 @@ def _is_no_data(value: Any) -> bool:
 
 
 class Program:
-    """What the operator runs. `compute(values)` may be differentiated; `described(fakes)` is fakes of its results."""
+    """What the operator runs. `compute(values)` may be differentiated; `described(fakes)` is fakes of its results.
+
+    `FIELDS`: what, beside its bodies, says all of it, where it is of a kind that files may hold.
+    """
+
+    FIELDS: tuple[str, ...] = ()
 
     def __init__(self, *bodies: fx.GraphModule) -> None:
+        self._take(bodies)
+
+    def _take(self, bodies: Sequence[fx.GraphModule | BodyGraph]) -> None:
         self.number = next(_numbers)
         self.bodies = [Body(module) for module in bodies]
         self.random = any(map(_draws, bodies))
         self.gradients: dict[Any, Program] = {}
         _programs[self.number] = self
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any], bodies: Callable[[Any], Sequence[BodyGraph]]) -> Any:
+        """The program of this kind with these `FIELDS`. `bodies`: made of the program, which has none yet."""
+        made = cls.__new__(cls)
+        vars(made).update(fields)
+        made._take(bodies(made))
+        return made
+
+    def first_given(self, values: Values) -> list[Values]:
+        """What each body takes, at its first step."""
+        return []
 
     def compute(self, values: Values) -> Tensors:
         raise NotImplementedError
@@ -80,10 +106,25 @@ class Program:
 
 _numbers = itertools.count()
 _programs: dict[int, Program] = {}
+_contents: dict[int, str] = {}
+_OF_CONTENT = 1 << 62  # numbers that count programs stay below
+
+
+def name_by_content(program: Program, content: str) -> None:
+    """Give the program a number that is the same in every process. `content`: all that it does, as text."""
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    number = _OF_CONTENT | int(digest[:15], 16)
+    if _contents.setdefault(number, digest) != digest:
+        raise ValueError("two programs have one number")
+    _programs.pop(program.number, None)
+    program.number = number
+    _programs[number] = program
 
 
 class Branch(Program):
     """values: a predicate, then those of both branches. `reads`: which of them each body takes."""
+
+    FIELDS = ("reads",)
 
     def __init__(self, bodies: tuple[fx.GraphModule, fx.GraphModule], reads: tuple[list[int], list[int]]) -> None:
         super().__init__(*bodies)
@@ -94,6 +135,9 @@ class Branch(Program):
 
     def described(self, values: Values) -> Tensors:
         return self._branch(0, values[1:])
+
+    def first_given(self, values: Values) -> list[Values]:
+        return [[values[1 + i] for i in reads] for reads in self.reads]
 
     def mapped(self, values: Values, in_dims: Sequence[int | None]) -> Values:
         """Where the predicate may hold for some and not for others: both branches, as eager has it."""
@@ -109,6 +153,8 @@ class Branch(Program):
 class While(Program):
     """values: `count` carried ones, then those that the condition and the body close over."""
 
+    FIELDS = ("count", "reads")
+
     def __init__(
         self, condition: fx.GraphModule, body: fx.GraphModule, count: int, reads: tuple[list[int], list[int]]
     ) -> None:
@@ -116,8 +162,8 @@ class While(Program):
         self.count, self.reads = count, reads
 
     def compute(self, values: Values) -> Tensors:
-        carried, closed = tuple(values[: self.count]), values[self.count :]
-        for_condition, for_body = ([closed[i] for i in reads] for reads in self.reads)
+        carried = tuple(values[: self.count])
+        for_condition, for_body = self._closed(values)
         condition, body = self.bodies
 
         def goes_on() -> bool:
@@ -128,6 +174,12 @@ class While(Program):
             carried = tuple(body(*carried, *for_body))
         return carried
 
+    def _closed(self, values: Values) -> list[Values]:
+        return [[values[self.count + i] for i in reads] for reads in self.reads]
+
+    def first_given(self, values: Values) -> list[Values]:
+        return [[*values[: self.count], *closed] for closed in self._closed(values)]
+
     def described(self, values: Values) -> Tensors:
         return tuple(torch.empty_like(v) for v in values[: self.count])
 
@@ -135,13 +187,18 @@ class While(Program):
 class Scan(Program):
     """values: the carried ones, the scanned ones, then what the body closes over: (carried..., stacked results...)"""
 
+    FIELDS = ("n_carried", "n_scanned", "dim", "reverse")
+
     def __init__(
         self, body: fx.GraphModule, n_carried: int, n_scanned: int, dim: int = 0, reverse: bool = False
     ) -> None:
         super().__init__(body)
-        (self.body,) = self.bodies
         self.n_carried, self.n_scanned = n_carried, n_scanned
         self.dim, self.reverse = dim, reverse
+
+    @property
+    def body(self) -> Body:
+        return self.bodies[0]
 
     def parts(self, values: Values) -> tuple[Values, Values, Values]:
         first, second = self.n_carried, self.n_carried + self.n_scanned
@@ -166,9 +223,17 @@ class Scan(Program):
     def steps(self, length: int) -> Sequence[int]:
         return range(length - 1, -1, -1) if self.reverse else range(length)
 
-    def described(self, values: Values) -> Tensors:
+    def first_slices(self, scanned: Values) -> list[Any]:
+        """Fakes that lie as slices do."""
+        return [x.new_empty([n for d, n in enumerate(x.shape) if d != self.dim]) for x in scanned]
+
+    def first_given(self, values: Values) -> list[Values]:
         carried, scanned, closed = self.parts(values)
-        results = self.body(*carried, *[x.select(self.dim, 0) for x in scanned], *closed)
+        return [[*carried, *self.first_slices(scanned), *closed]]
+
+    def described(self, values: Values) -> Tensors:
+        _, scanned, _ = self.parts(values)
+        results = self.body(*self.first_given(values)[0])
         length = scanned[0].shape[self.dim]
         stacked = [r.new_empty((length, *r.shape)) for r in results[self.n_carried :]]
         return (*[torch.empty_like(c) for c in results[: self.n_carried]], *stacked)
@@ -188,6 +253,10 @@ class AssociativeScan(Scan):
         if self.reverse:
             made.reverse()
         return tuple(torch.stack(column, self.dim) for column in zip(*made, strict=True))
+
+    def first_given(self, values: Values) -> list[Values]:
+        _, scanned, closed = self.parts(values)
+        return [[*self.first_slices(scanned), *self.first_slices(scanned), *closed]]
 
     def described(self, values: Values) -> Tensors:
         return tuple(torch.empty_like(x) for x in self.parts(values)[1])
@@ -291,7 +360,7 @@ def _described(number: int, tensors: Sequence[Any], numbers: Sequence[Any], plac
 _SCHEMA = "(int program, Tensor[] tensors, SymInt[] numbers, int[] places) -> Tensor[]"
 
 
-def _operators() -> Any:
+def operators() -> Any:
     """The operators, defined at first use: describing one resolves the files of all modules that are loaded."""
     with _defining:
         return _defined()
@@ -321,7 +390,7 @@ def _call(program: Program, values: Values) -> list[Any]:
     position = {id(v): i for i, v in enumerate(tensors)}
     count = itertools.count()
     places = [position[id(v)] if isinstance(v, torch.Tensor) else -1 - next(count) for v in values]
-    operator = _operators().run_random if program.random else _operators().run
+    operator = operators().run_random if program.random else operators().run
     return list(operator.default(program.number, tensors, numbers, places))
 
 
@@ -377,7 +446,7 @@ class ControlFlow(torch.nn.Module):
         super().__init__()
         self.program = program
         for number, body in enumerate(program.bodies):
-            self.add_module(f"body_{number}", body.module)
+            self.add_module(f"body_{number}", cast(fx.GraphModule, body.module))
 
     def forward(self, *values: Any) -> tuple[Any, ...]:
         return run(self.program, values)
@@ -399,7 +468,7 @@ def compile_bodies(module: fx.GraphModule, way: Compile) -> None:
                 body.compile(way)
 
 
-def _draws(body: fx.GraphModule) -> bool:
+def _draws(body: fx.GraphModule | BodyGraph) -> bool:
     """Whether a body may draw random numbers: it holds a call that some operators of its name do."""
     return any(_is_random_call(node) for node in body.graph.nodes if node.op not in ("placeholder", "output"))
 
@@ -407,6 +476,8 @@ def _draws(body: fx.GraphModule) -> bool:
 def _is_random_call(node: fx.Node) -> bool:
     if node.op == "call_module":
         return True  # not looked into: to keep the state of the generator is right for any
+    if isinstance(node.target, torch_adapter.OpOverload):
+        return is_random(node.target)
     name = name_of_target(node)
     if name.endswith(("dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "attention", "rrelu")):
         return True

@@ -79,14 +79,14 @@ class _InModes(fx.Interpreter):
             return super().run_node(n)
 
 
-def eager(aten: AtenGraph) -> Runnable:
-    """The backend that compiles nothing: an `AtenCompiler`."""
+def eager(aten: AtenGraph, lays_out: bool = False) -> Runnable:
+    """The backend that compiles nothing: an `AtenCompiler`. `lays_out`: inputs may lie otherwise than they are described."""
     last_uses = _last_uses(aten.graph)
 
     def call(inputs: list[Any]) -> list[Any]:
         given = list(inputs)
         inputs.clear()
-        return _Run(aten, last_uses).all(given)
+        return _Run(aten, last_uses, lays_out).all(given)
 
     return call
 
@@ -103,10 +103,12 @@ def _dense_order(size: Any, strides: list[int]) -> list[int] | None:
 
 
 class _Run:
-    """One execution."""
+    """One execution. `lays_out`: inputs may lie otherwise than they are described."""
 
-    def __init__(self, aten: AtenGraph, last_uses: dict[fx.Node, list[fx.Node]] | None = None) -> None:
-        self.graph = aten.graph
+    def __init__(
+        self, aten: AtenGraph, last_uses: dict[fx.Node, list[fx.Node]] | None = None, lays_out: bool = False
+    ) -> None:
+        self.graph, self.lays_out = aten.graph, lays_out
         self.last_uses = _last_uses(aten.graph) if last_uses is None else last_uses
         self.nodes: dict[fx.Node, Any] = {}
         self.symbols: Values = {}
@@ -120,6 +122,8 @@ class _Run:
                     return [self.laid_out(a) for a in node.args[0]]
                 self.nodes[node] = inputs.pop() if node.op == "placeholder" else self.call(node)
                 self.note(node)
+                if self.lays_out and node.op == "placeholder" and node in self.nodes:
+                    self.nodes[node] = self.laid_out(node)
         raise AssertionError("a graph without an output node")
 
     def call(self, node: fx.Node) -> Any:

@@ -23,6 +23,7 @@ from pliant.graph.unsupported import UnsupportedOperator
 
 _KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
 NAMES = {function: name for name, function in _KINDS.items()}
+LAYERS = frozenset(_KINDS)
 
 
 _PADDED = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
@@ -68,7 +69,7 @@ def _cast(tensor: Any) -> torch.dtype | None:
 
 
 def _with_dropout(
-    layer: _Layer, values: list[Any], states: list[Any], weights: Any, layers: int, dropout: float, batch_first: bool
+    layer: Layer, values: list[Any], states: list[Any], weights: Any, layers: int, dropout: float, batch_first: bool
 ) -> tuple[Any, ...]:
     """The layers one by one, each over what a dropout leaves of the one before: it draws where eager's does."""
     steps, *packed = values
@@ -88,16 +89,21 @@ def _parts(weights: Any, layers: int) -> list[list[Any]]:
     return [list(weights[i * count : (i + 1) * count]) for i in range(layers)]
 
 
-class _Layer(Program):
+class Layer(Program):
     """values: the input, the batch sizes if it is packed, the hidden states, the weights. cast: the dtype of autocast on a
     GPU."""
+
+    FIELDS = ("kind", "packed", "options", "batch_first", "cast")
 
     def __init__(
         self, kind: str, packed: bool, options: tuple[Any, ...], batch_first: bool, cast: torch.dtype | None
     ) -> None:
         super().__init__()
         self.kind, self.packed, self.options, self.batch_first, self.cast = kind, packed, options, batch_first, cast
-        self.first_weight = 1 + packed + (2 if kind == "lstm" else 1)
+
+    @property
+    def first_weight(self) -> int:
+        return 1 + self.packed + (2 if self.kind == "lstm" else 1)
 
     def _hidden(self, values: Values) -> Values:
         return values[1 + self.packed : self.first_weight]
@@ -120,11 +126,11 @@ class _Layer(Program):
         return (output, *(state.new_empty(state.shape, dtype=dtype) for state in hidden))
 
 
-_layer = functools.cache(_Layer)
+_layer = functools.cache(Layer)
 
 
 def layer_of(node: fx.Node) -> Callable[..., Tensors] | None:
     """What computes the results of an operator that is a recurrent layer, by PyTorch's own function: of the operator's
     tensors, numbers and places. None of other nodes."""
     program = program_of(node)
-    return (lambda tensors, _, places: program.compute([tensors[p] for p in places])) if isinstance(program, _Layer) else None
+    return (lambda tensors, _, places: program.compute([tensors[p] for p in places])) if isinstance(program, Layer) else None

@@ -21,6 +21,7 @@ from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameA
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.program import Program
 from pliant.exporting.written_back import writing_graph
+from pliant.graph.effects import TORCH
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
 from pliant.graph.unbacked import check
@@ -112,6 +113,8 @@ class ProgramText:
         if node.target is check:
             yield f"p_fact(f, {_number(_expr(node.args[0]))}, {json.dumps(str(node.args[2]))});"
         elif isinstance(node.target, OpOverload):
+            if node.target.namespace not in TORCH:
+                raise NoForm(f"`{node.target}`, which is no operator of PyTorch itself")
             if node.meta.get("binds"):
                 raise NoForm(f"`{node.target}` makes sizes that only its run tells")
             number = self.operators.setdefault(node.target, len(self.operators))
