@@ -10,6 +10,7 @@ from pliant.errors import ConstraintError
 BATCH, N = pliant.Dim("batch"), pliant.Dim("n")
 SIZES = ((3, 6), (1, 6), (1, 1), (2, 1), (1, 2), (2, 8))
 WEIGHT, TOKEN = torch.randn(4, 8), torch.randn(1, 1, 8)
+SIDES = torch.eye(4) + torch.ones(4, 4).triu(1) * 0.1
 
 
 def exported(fn):
@@ -23,6 +24,11 @@ def turned(x):
 COPIES = {
     "contiguous": lambda x: turned(x).contiguous(),
     "reshape": lambda x: turned(x).reshape(x.shape[0], -1),
+    "in order of rows": lambda x: (x * 2).view(x.shape[0], 2, 4, -1).transpose(0, 1).to(
+        torch.float32, memory_format=torch.contiguous_format) * 2,
+    "in order of rows from columns": lambda x: torch.linalg.solve_triangular(
+        SIDES, (x[:, None] * 2).view(x.shape[0], 2, 4, -1).transpose(-1, -2), upper=True, left=False
+    ).transpose(1, 2).to(torch.float32, memory_format=torch.contiguous_format) * 2,
     "flatten": lambda x: turned(x).flatten(0, 1),
     "a token for each": lambda x: torch.cat([(TOKEN * 2).expand(x.shape[0], -1, -1).reshape(x.shape[0], 2, 4), x[:, :2, :1].expand(-1, 2, 4)], 1),
     "a layer": lambda x: F.linear(x.transpose(1, 2), WEIGHT, torch.ones(4)),

@@ -77,7 +77,7 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
         raise UnsupportedMutation("`detach_` of an input", kind="metadata-mutation")
     if target in _VIEW_IN_PLACE:
         return _view_in_place(node, args, kwargs, values, inputs)
-    return call_on_fakes(getattr(args[0], target), args[1:], kwargs)
+    return call_on_fakes(getattr(type(args[0]), target), args, kwargs)  # by the name that tables have it
 
 
 def _view_in_place(

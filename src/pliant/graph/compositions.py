@@ -7,6 +7,7 @@ Holds:  the formulas are PyTorch's own, so results have its values, dtypes and l
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pliant.graph.tensor_spec import is_channels_last
+from pliant.graph.tensor_spec import DENSE_ORDERS, is_channels_last
+from pliant.symbolic.expr import lit
 
 _FACTORY = frozenset(("dtype", "device"))
 
@@ -239,6 +241,31 @@ def _is_channels_last(x: Any) -> bool:
     return wanted and is_channels_last(spec)
 
 
+def _lies_like_channels_last(spec: Any) -> bool | None:
+    """What C++ says of its strides, if that is the same for all sizes: dimensions lie around one another in that order."""
+    env = next(n.node.shape_env for n in spec.size if isinstance(n, torch.SymInt))
+    order = DENSE_ORDERS.get(spec.ndim)
+    if order is None:
+        return False
+    steps, sizes = ([lit(of[d]) for d in order] for of in (spec.stride_key, spec.size_key))
+    if any(env.statically_known(one.gt(other)) for one, other in itertools.pairwise(steps)):
+        return False
+    around = (env.statically_known((one * size).le(other)) for (one, size), other in zip(zip(steps, sizes), steps[1:]))
+    return True if all((*around, env.statically_known(steps[0].gt(0)), env.statically_known(steps[-2].gt(steps[0])))) else None
+
+
+def _to(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """In order of rows it is the tensor itself, if nothing else is to change and it does not lie with channels last."""
+    spec: Any = getattr(x, "spec", None)  # of a fake
+    given = dict(kwargs)
+    if given.pop("memory_format", None) is not torch.contiguous_format or spec is None:
+        return NotImplemented
+    varies = any(isinstance(n, torch.SymInt) and n.node.shape_env.takes_copies for n in spec.size)
+    same = all(one is x.dtype or one is False or one is None for one in (*args, *given.values()))
+    last = _lies_like_channels_last(spec) if varies and same else None
+    return NotImplemented if last is None else x.clone(memory_format=torch.contiguous_format) if last else x.to(*args, **given)
+
+
 def _group_norm(x: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     if not _is_channels_last(x) or type(num_groups) is not int:
         return NotImplemented
@@ -287,6 +314,7 @@ def _mean_of_row(x: Tensor, output_size: Any) -> Any:
 
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     F.group_norm: _group_norm,
+    torch.Tensor.to: _to,
     F.scaled_dot_product_attention: _attention,
     F.adaptive_avg_pool2d: _mean_of_image,
     torch.adaptive_avg_pool1d: _mean_of_row,
