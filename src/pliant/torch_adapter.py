@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import FunctionType
@@ -291,6 +292,20 @@ def append_node(
     graph._find_nodes_lookup_table.insert(node)
     graph._len += 1
     return node
+
+
+def append_call(graph: torch.fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.fx.Node:
+    """The same, under the name that `create_node` gives a call of the target."""
+    name = _node_names.get(target) if isinstance(target, _NAMED) else None
+    if name is None:
+        name = graph._target_to_str(target)
+        if isinstance(target, _NAMED):
+            _node_names[target] = name
+    return append_node(graph, op, target, args, kwargs, name)
+
+
+_NAMED = (str, types.BuiltinFunctionType)  # which live as long as PyTorch
+_node_names: dict[Any, str] = {}
 
 
 def opaque_to_the_peer(function: Function) -> Function:

@@ -26,6 +26,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import assume, bindings_of, written
 from pliant.source import SourceLocation
 from pliant.symbolic.shape_env import RuntimeAssert
+from pliant.torch_adapter import append_call
 
 if TYPE_CHECKING:
     from pliant.capture.recording.regions import Region
@@ -55,9 +56,9 @@ class Nodes:
         name: str | None = getattr(func, "__name__", "")
         name = name if getattr(Tensor, name or "", None) is func else _RENAMED.get(func)
         if name is not None:
-            node = self.graph.call_method(name, node_args, node_kwargs)
+            node = append_call(self.graph, "call_method", name, node_args, node_kwargs)
         else:
-            node = self.graph.call_function(func, node_args, node_kwargs)
+            node = append_call(self.graph, "call_function", func, node_args, node_kwargs)
         return self.append(node, result)
 
     def append(self, node: fx.Node, result: Any) -> Any:
