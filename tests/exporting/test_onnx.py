@@ -81,6 +81,19 @@ FUNCTIONS = {
     "quotients": lambda x: (torch.div(x, 0.3, rounding_mode="floor"), (x * 9).int() // -4, torch.div((x * 9).int(), 4, rounding_mode="trunc")),
     "norms": lambda x: (x.norm(dim=1), torch.linalg.vector_norm(x, 1, 0, keepdim=True), F.normalize(x, dim=-1)),
     "numbers of elements": lambda x: (x * int(torch.arange(6)[4]), x.narrow(1, 0, int((x > -9).sum(1)[0])) + 0),
+    "near 0": lambda x: (torch.expm1(x * 1e-6) * 1e6, torch.log1p(x.abs() * 1e-6) * 1e6, torch.expm1(x), torch.log1p(x.abs() * 1e4)),
+    "logarithms": lambda x: (x.abs().log2(), x.abs().log10(), x.asinh(), (x.abs() + 1).acosh(), (x / 9).atanh(), (x * 3).trunc()),
+    "slopes": lambda x: (F.leaky_relu(x, 0.3), F.elu(x, 1.5), F.selu(x), F.celu(x, 0.5), torch.logical_xor(x > 0, x.int() == 1)),
+    "remainders": lambda x: (x % 0.7, x.fmod(-0.7), (x * 9).int() % -4, (x * 9).int().fmod(4), x.clamp(x[:1], x[:1] + 1), (1 / x.int()).isinf()),
+    "truths": lambda x: ((x > 2).any(), (x > 0).all(1), (x > 0).any(-1, keepdim=True), x.argmax(), x.argmin(1), x.argmax(0, keepdim=True)),
+    "spread": lambda x: (x.var(1), x.var((0, 1), correction=0), x.std(-1, keepdim=True), x.prod(1), x.prod()),
+    "distances": lambda x: (F.mse_loss(x, x * 2), F.mse_loss(x, x + 1, reduction="none"), F.smooth_l1_loss(x, x * 3, beta=0.5), F.huber_loss(x, x * 4, delta=2.0)),
+    "added by place": lambda x: (x.scatter_add(1, (x > 0).long(), x * 2), x.index_add(1, torch.tensor([1, 1, 0]), x[:, :3]),
+        x.index_put((torch.tensor([1, 0]),), x[:2] * 3),
+        x.index_put((torch.tensor([1, 1]), torch.tensor([0, 0])), x[0, :2], accumulate=True), x.masked_scatter(x > 0, x * 7)),
+    "reduced by place": lambda x: [x.scatter_reduce(1, (x > 0).long(), x * 2, kind, include_self=own)
+        for kind in ("sum", "prod", "mean", "amax", "amin") for own in (True, False)],
+    "one row": lambda x: (x.select_scatter(x[0] * 2, 0, -1), x.select_scatter(x[:, 0], 1, 2), x.flip(0), x.flip((0, 1)) + 1),
     "indices": lambda x: (x[:, torch.tensor([2, 0])], x[torch.tensor([0, -1]), torch.tensor([1, 2])], x[torch.tensor([-1])]),
 }
 
@@ -115,6 +128,10 @@ POOLS = {
     "columns": lambda x: (F.unfold(x, 3, 2, 1, (1, 2)), F.unfold(x, (2, 1))),
     "windows": lambda x: (x.unfold(2, 3, 2) + 1, x.unfold(-1, 2, 1) * 2, x[:, :, 0].unfold(1, 3, 3) - 1),
     "largest with places": lambda x: (x.max(1), x.min(-1, keepdim=True), (x * 2).int().max(2)),
+    "from columns": lambda x: (F.fold(F.unfold(x, 3, 2, 1, 2), x.shape[2:], 3, 2, 1, 2), F.fold(F.unfold(x, 2), x.shape[2:], 2)),
+    "borders": lambda x: (F.pad(x, (1, 2, 0, 3), "reflect"), F.pad(x, (3, 1, 2, 2), "replicate"), F.pad(x[:, 0], (2, 1), "reflect")),
+    "samples": lambda x: [F.grid_sample(x, x[:, :2].movedim(1, -1), mode, border, corners) for mode in ("bilinear", "nearest")
+        for border in ("zeros", "border", "reflection") for corners in (True, False)],
     "clipped": lambda x: (F.hardtanh(x), F.relu6(x * 9), F.softplus(x * 30), F.softplus(x, 2, 0.5)),
     "masked": lambda x: (torch.ops.aten.masked_fill(x, x > 0, 2), torch.ops.aten.masked_fill(x, x > 0, x.sum())),
     "products": lambda x: (
