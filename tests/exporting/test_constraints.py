@@ -5,6 +5,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import pliant
+from exporting.more_programs import MORE
 from exporting.programs import ROWS
 from pliant.errors import ConstraintError
 
@@ -20,7 +21,7 @@ def advised(error):
     return scope["dynamic_shapes"]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*ROWS, *MORE], ids=lambda row: row.name)
 def test_what_is_said_or_advised_works(row):
     said = row.said
     if row.message:

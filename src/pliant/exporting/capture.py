@@ -27,7 +27,7 @@ from pliant.exporting.constraints import Judgement, advice, advice_text, fixed_p
 from pliant.exporting.dims import STATIC, TensorSizes
 from pliant.exporting.example import Example, example_of
 from pliant.exporting.exported import Exported
-from pliant.exporting.symbols import Sizes, hints_of, places_of, values_of
+from pliant.exporting.symbols import Place, Sizes, hints_of, larger_hints, places_of, small_sizes, values_of
 from pliant.exporting.training import training_step
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph
@@ -100,20 +100,35 @@ class _Attempt:
 
 
 def _attempt(example: Example, said: Said) -> _Attempt:
-    """A capture; with the example's own sizes where the program cannot have others than 0 or 1."""
+    """A capture; with the example's own sizes where the program cannot have others than 0 or 1. Sizes that the program makes of
+    a Dim may be 0 or 1 in the example, too: then a larger Dim, if the program so made is right for the example."""
     places = places_of(example.tensors, said)
     values = values_of(places)
     taken = {n for tensor in example.tensors for n in tensor.shape} | set(values.values())
-    hints = hints_of(values, places, taken)
-    if hints == values:
-        return _captured(example, Sizes(places, values))
+    try:
+        found = _captured_at(example, places, hints_of(values, places, taken))
+    except (GraphBreakError, ExportError):
+        return _captured_at(example, places, values)
+    larger = larger_hints(found.sizes)
+    if larger is None:
+        return found
+    try:
+        again = _captured_at(example, places, larger)
+    except (GraphBreakError, ExportError):
+        return found
+    better = again.sizes.takes(values) and len(list(small_sizes(again.sizes))) < len(list(small_sizes(found.sizes)))
+    kept, other = (again, found) if better else (found, again)
+    other.traced.forget()
+    return kept
+
+
+def _captured_at(example: Example, places: Sequence[Place], hints: Mapping[str, int]) -> _Attempt:
+    """A capture with these values of Dims."""
+    if hints == values_of(places):
+        return _captured(example, Sizes(places, hints))
     resized = example.resized(places, hints)
     ids = {id(old): id(new) for old, new in zip(example.leaves, resized.leaves, strict=True)}
-    moved = [dataclasses.replace(place, tensor=ids[place.tensor]) for place in places]
-    try:
-        return _captured(resized, Sizes(moved, hints))
-    except (GraphBreakError, ExportError):
-        return _captured(example, Sizes(places, values))
+    return _captured(resized, Sizes([dataclasses.replace(place, tensor=ids[place.tensor]) for place in places], hints))
 
 
 def _captured(example: Example, sizes: Sizes) -> _Attempt:

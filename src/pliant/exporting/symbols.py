@@ -20,11 +20,13 @@ from pliant.exporting.dims import AUTO, STATIC, Derived, Dim, Size, TensorSizes,
 from pliant.exporting.residues import plainer
 from pliant.guards.sources import ArgSource, SizeSource, Source
 from pliant.records import dataclass
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.expr import Eq, Expr, FloorDiv, Symbol
 from pliant.symbolic.facts import Facts
 from pliant.symbolic.final_guards import ShapeGuard, minimal_guards
 from pliant.symbolic.shape_env import ShapeEnv
+from pliant.symbolic.traverse import evaluate
 
+_FARTHEST = 512  # above the example's size, that is captured with
 _OTHERS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)  # sizes to capture with, in place of 0 and 1
 
 
@@ -200,7 +202,42 @@ class Sizes(DynamicPolicy):
             for fact in plainer(guard.expr, known):
                 yield ShapeGuard(fact, guard.origin)
 
+    def takes(self, values: Mapping[str, int]) -> bool:
+        """Whether the program is right for these values of Dims, as far as they tell."""
+        known = _known(self, values)
+        return all(evaluate(guard.expr, known) for guard in self.guards())
+
     def needed(self) -> Iterator[ShapeGuard]:
         """Those that do not follow from what is said."""
         known = self.said()
         return (one for one in minimal_guards(self.guards()) if not known.prove_fully(one.expr))
+
+
+def small_sizes(sizes: Sizes) -> Iterator[Expr]:
+    """For each size that the program makes by division and was captured with as 0 or 1: what is 0 as long as it is that."""
+    for guard in sizes.env.final_guards() if sizes.env is not None else ():
+        if type(guard.expr) is Eq:
+            (difference,) = guard.expr.args
+            if difference.const in (0, -1) and type(difference - difference.const) is FloorDiv:
+                yield difference
+
+
+def larger_hints(sizes: Sizes) -> dict[str, int] | None:
+    """Values of Dims at which these are 2 and more, with the same rests; None if there are none."""
+    found = dict(sizes.hints)
+    dims = {root.name: root for place in sizes.places if (root := root_of(place.said)) is not None}
+    for difference in small_sizes(sizes):
+        rest = (difference - difference.const).args[0] % (difference - difference.const).args[1]
+        wanted = evaluate(rest, _known(sizes, sizes.hints))
+        for name in {root.name for s in difference.free if (root := root_of(sizes.symbols[s].said)) is not None}:
+            lo, hi = _bounds(dims[name])
+            for value in range(max(found[name], int(lo)), int(min(hi, found[name] + _FARTHEST)) + 1):
+                known = _known(sizes, {**found, name: value})
+                if evaluate(difference, known) > 0 and evaluate(rest, known) == wanted:
+                    found[name] = value
+                    break
+    return found if found != sizes.hints else None
+
+
+def _known(sizes: Sizes, hints: Mapping[str, int]) -> dict[Symbol, int]:
+    return {symbol: size_at(place, hints) for symbol, place in sizes.symbols.items()}
