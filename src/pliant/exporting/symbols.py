@@ -111,10 +111,10 @@ def hints_of(values: Mapping[str, int], places: Sequence[Place], taken: set[int]
 
 
 def size_at(place: Place, hints: Mapping[str, int]) -> int:
-    """The size to capture with."""
+    """The size to capture with. `hints`: by the name of a Dim, or the text of a place that is AUTO."""
     root = root_of(place.said)
     if root is None:
-        return place.now
+        return hints.get(str(place), place.now)
     factor, offset = _of_root(place.said)
     return factor * hints[root.name] + offset
 
@@ -225,18 +225,32 @@ def small_sizes(sizes: Sizes) -> Iterator[Expr]:
 def larger_hints(sizes: Sizes) -> dict[str, int] | None:
     """Values of Dims at which these are 2 and more, with the same rests; None if there are none."""
     found = dict(sizes.hints)
-    dims = {root.name: root for place in sizes.places if (root := root_of(place.said)) is not None}
     for difference in small_sizes(sizes):
         rest = (difference - difference.const).args[0] % (difference - difference.const).args[1]
         wanted = evaluate(rest, _known(sizes, sizes.hints))
-        for name in {root.name for s in difference.free if (root := root_of(sizes.symbols[s].said)) is not None}:
-            lo, hi = _bounds(dims[name])
-            for value in range(max(found[name], int(lo)), int(min(hi, found[name] + _FARTHEST)) + 1):
-                known = _known(sizes, {**found, name: value})
+        for symbol in sorted(difference.free, key=str):
+            now = size_at(sizes.symbols[symbol], found)
+            for more in range(_FARTHEST):
+                larger = {**found, **_with(sizes, symbol, now + more)}
+                known = _known(sizes, larger)
                 if evaluate(difference, known) > 0 and evaluate(rest, known) == wanted:
-                    found[name] = value
+                    found = larger
                     break
     return found if found != sizes.hints else None
+
+
+def _with(sizes: Sizes, symbol: Symbol, size: int) -> dict[str, int]:
+    """The hints that give a symbol's place, and all that are to be as large, this size; none where a Dim has no such value."""
+    place = sizes.symbols[symbol]
+    root = root_of(place.said)
+    if root is None:
+        assert sizes.env is not None
+        alike = (one for one in sizes.places if sizes.env.simplify(sizes.exprs[one.tensor, one.dim]) is symbol)
+        return {str(one): size for one in alike if root_of(one.said) is None}
+    factor, offset = _of_root(place.said)
+    value, rest = divmod(size - offset, factor)
+    lo, hi = _bounds(root)
+    return {root.name: value} if not rest and lo <= value <= hi else {}
 
 
 def _known(sizes: Sizes, hints: Mapping[str, int]) -> dict[Symbol, int]:
