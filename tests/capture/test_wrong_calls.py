@@ -172,3 +172,24 @@ def test_numbers_beyond_64_bits():
 def test_classmethod_of_a_property():
     compiled = pliant.compile(lambda x: (x + 1, OfClasses.name, OfClasses().name), backend="eager")
     assert compiled(torch.ones(1))[1:] == ("OfClasses", "OfClasses")
+
+
+@pytest.mark.parametrize(
+    "program",
+    (
+        lambda x: x.transpose(0, 1).reshape(2, 0, -1),
+        lambda x: torch.Tensor.transpose(x, 0, 1).sum((0, 3)),
+        lambda x: torch.Tensor.view(x, 5),
+    ),
+    ids=["reshape", "sum", "a method of the class"],
+)
+def test_methods_of_tensors_fail_as_in_eager(program):
+    """A method named by its class has no module, and is PyTorch's nevertheless."""
+    pliant.reset()
+    compiled, x = pliant.compile(program, backend="eager"), torch.ones(0, 2, 3)
+    with pytest.raises((RuntimeError, IndexError)) as wanted:
+        program(x)
+    with pytest.raises(wanted.type) as found:
+        compiled(x)
+    assert str(found.value) == str(wanted.value)
+    assert not pliant.stats()["graph_breaks"]
