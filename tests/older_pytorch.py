@@ -48,7 +48,7 @@ MISSING: dict[str, str] = {
     ),
     **dict.fromkeys(
         [
-            "tests/exporting/test_constraints.py::test_what_is_said_or_advised_works[attention]",
+            "tests/exporting/test_constraints.py::test_what_is_said_or_advised_works[attention with padding]",
             "tests/exporting/test_models.py::test_models_in_a_new_process_are_as_eager",
             "tests/exporting/test_sizes_of_one.py::test_copies_of_what_may_be_laid_out_in_order[a layer]",
             "tests/exporting/test_sizes_of_one.py::test_copies_of_what_may_be_laid_out_in_order[a product]",
@@ -58,7 +58,6 @@ MISSING: dict[str, str] = {
             ],
             "tests/exporting/test_standalone.py::test_a_library_computes_what_the_model_does",
             "tests/exporting/test_torch_form.py::test_bert",
-            "tests/exporting/test_torch_form.py::test_programs_with_constraints[attention]",
         ],
         _OF_ONE,
     ),

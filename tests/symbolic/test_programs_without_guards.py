@@ -47,3 +47,12 @@ def test_shape_without_guards(name):
         result = function(torch.empty(b, t, 64), b, t)
     assert " ".join(str(d).replace(" ", "") for d in result.shape) == expected
     assert not env.guards
+
+
+def test_sizes_of_1_are_not_guarded_where_python_broadcasts_for_programs_of_all_sizes():
+    """PyTorch's code in Python: of `torch.broadcast_shapes`, and of what calls it."""
+    env = ShapeEnv(specialize_zero_one=False)
+    env.takes_fallbacks = True
+    b, t = [env.wrap(env.create_symbol(hint, "x", lo=1)) for hint in (8, 128)]
+    assert str(torch.broadcast_shapes((b, t), (t,), (b, t))) == "torch.Size([s0, s1])"
+    assert not env.guards

@@ -11,7 +11,9 @@ Reads on: `facts.py` (reasoning), `sym_node.py` (what torch calls).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Collection, Sequence
+from types import FrameType
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -34,6 +36,8 @@ SymNumber: TypeAlias = "int | float | bool | torch.SymInt | torch.SymFloat | tor
 _UNBACKED_PREFIX: dict[Any, str] = {int: "u", float: "f", bool: "b"}
 _LIKELY_SIZE = 64  # of what only running tells
 _LIKELY_PART = 2  # the same beside sizes that are known: padding, say
+_BROADCAST = ("torch/_refs/__init__.py", "_broadcast_shapes")
+_HELPERS = 4  # functions of PyTorch's between one that asks and `evaluate_sym_node`
 _BACKED_PREFIX: dict[Any, str] = {int: "s", float: "z", bool: "q"}
 
 
@@ -561,6 +565,8 @@ class ShapeEnv:
     def evaluate_sym_node(
         self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
     ) -> Number:
+        if fallback_value is False and self.takes_fallbacks and _broadcasts():
+            return self.certain(node.expr)
         return self.evaluate(node.expr, fallback=fallback_value, size_oblivious=size_oblivious)
 
     def evaluate_expr(
@@ -579,6 +585,17 @@ class ShapeEnv:
             return self.statically_known(expr)
         simple = self.simplify(expr)
         return simple.value if isinstance(simple, x.Constant) else None
+
+
+def _broadcasts() -> bool:
+    """Whether PyTorch's Python code that broadcasts sizes asks: told that a size is not certainly 1, it requires it to be as
+    the others are, which is right for every size."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_HELPERS):
+        if frame is None or frame.f_code.co_name == _BROADCAST[1]:
+            break
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == _BROADCAST[1] and frame.f_code.co_filename.endswith(_BROADCAST[0])
 
 
 def _holds(e: Expr, value: Number) -> Expr:
