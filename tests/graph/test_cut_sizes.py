@@ -81,3 +81,31 @@ def test_nothing_is_left(function, backend):
             x = torch.randn(rows, length, 6)
             assert outcome(compiled, x) == outcome(function, x)
     assert not failed
+
+
+def in_two_parts(x):
+    return x.sum().expand(x.shape[1] // 4, 6).reshape(x.shape[1] // 4, 2, 3)
+
+
+def in_columns(x):
+    return x.transpose(1, 2).contiguous()[:, :, : x.shape[1] // 4 * 4].view(x.shape[0], 6, x.shape[1] // 4, 4).transpose(1, 2) + 1
+
+
+def written_in_pairs(x):
+    copy = x.clone()
+    copy.transpose(0, 1).reshape(x.shape[1], x.shape[0], 2, 3).mul_(2)
+    return copy
+
+
+def of_columns(x):
+    return cut(x[:, :, :4]).reshape(x.shape[0], x.shape[1] // 4, 4, 4) + 1
+
+
+@pytest.mark.parametrize("function", [in_two_parts, in_columns, written_in_pairs, of_columns], ids=lambda f: f.__name__)
+def test_views_of_nothing_lie_in_order(function):
+    """Split or not: where there are no elements, a view in another size has the strides of rows, as in eager."""
+    pliant.reset()
+    compiled = pliant.compile(function, backend="aot_eager", dynamic=True)
+    for rows, length in ((3, 8), (2, 3), (0, 4), (2, 0), (3, 1), (1, 2), (1, 4)):
+        x = torch.randn(rows, length, 6)
+        assert outcome(compiled, x) == outcome(function, x)

@@ -83,11 +83,11 @@ def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
     """
     if x.size_key == keys_of(size):
         return x.stride
-    if x.stride_key != keys_of(row_major_strides(x.size)) and (found := _split(x, size)) is not None:
+    if x.stride_key == keys_of(row_major_strides(x.size)) or is_empty(x):
+        return row_major_strides(size)
+    if (found := _split(x, size)) is not None:
         return found
     if is_row_major(x):
-        return row_major_strides(size)
-    if is_empty(x):
         return row_major_strides(size)
     strides: list[Dim] = [0] * len(size)
     at = len(size) - 1
