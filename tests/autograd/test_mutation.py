@@ -170,6 +170,20 @@ def test_random_fill():
     check(lambda x: (torch.empty(4).normal_() + x, torch.empty(4).uniform_(1, 2), torch.rand(4)), [torch.randn(4)])
 
 
+@pytest.mark.parametrize("draw", [torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.bernoulli_, torch.rand_like])
+@pytest.mark.parametrize("seen", [lambda y: y, lambda y: y.view_as(y), torch.Tensor.detach, lambda y: y[:, 1:]])
+def test_random_numbers_come_in_the_order_of_memory(seen, draw):
+    """Also where a write through a view has made a value that lies otherwise."""
+
+    def f(x, source):
+        y = x.t() + 1
+        view = seen(y)
+        view.masked_scatter_(view > 0.6, source)
+        return y, draw(view).clone()
+
+    check(f, [torch.rand(6, 5), torch.rand(5, 6)])
+
+
 def test_shape_changed_in_place_is_refused():
     with pytest.raises(Unsupported):
         compiled(lambda x: (x.resize_(2),), [torch.randn(4)])

@@ -227,7 +227,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             self.in_doubt.note_write(base)
         base.node = self._restrided(base, value)
         base.version += 1
-        alias.node, alias.version = (base.node if whole else own), base.version
+        if whole or same_known(own.meta["val"].stride_, target.stride_):  # else it is seen anew, with its strides
+            alias.node, alias.version = (base.node if whole else own), base.version
 
     def _fitted(self, target: FakeTensor, value: fx.Node) -> fx.Node:
         """The value in the target's dtype; a different shape is the error that eager raises."""
