@@ -1,8 +1,13 @@
 """Python's object model in compiled functions, against eager: identity, NaN, namespaces of class statements, exception
 groups across breaks, what cached functions and properties refer to, attributes of tensors."""
 
+import collections
+import dataclasses
+import enum
 import functools
+import typing
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.utils import parametrize
@@ -90,6 +95,54 @@ def test_locals_of_a_class_statement():
         return Made.seen, Made.two, Made.there, "names" in dir(Made)
 
     agree(f, (X,))
+
+
+def named_tuple(x, n):
+    class Pair(typing.NamedTuple):
+        left: int
+        right: int = n
+
+    return x, tuple(Pair(1)), Pair(1)._replace(left=2).right
+
+
+def named_tuple_of_fields(x, n):
+    Pair = collections.namedtuple("Pair", "left right", defaults=(n,))
+    return x, tuple(Pair(1))
+
+
+def data_class(x, n):
+    @dataclasses.dataclass(order=True)
+    class Pair:
+        left: int
+        right: int = n
+
+        def total(self, more=n):
+            return self.left + self.right + more
+
+    return x, Pair(1).right, Pair(1).total(), Pair(1) < Pair(2), repr(Pair(1))
+
+
+def data_class_of_fields(x, n):
+    return x, dataclasses.make_dataclass("Pair", [("right", int, dataclasses.field(default=n))])().right
+
+
+def enumeration(x, n):
+    class Mode(enum.Enum):
+        ONE = n
+        TWO = "two"
+
+        def more(self, by=n):
+            return by
+
+    return x, Mode.ONE.value, Mode("two").name, Mode.TWO.more(), Mode.TWO.more(3)
+
+
+@pytest.mark.parametrize("make", [int, lambda n: n + 1000, float, np.int64, np.float32])
+@pytest.mark.parametrize("fn", [named_tuple, named_tuple_of_fields, data_class, data_class_of_fields, enumeration])
+def test_classes_hold_values_of_the_call(fn, make):
+    """In methods that the standard library writes, and in members."""
+    agree(fn, *[(X, make(n)) for n in (3, 3, 4, 5, 3)])
+    assert pliant.stats()["fallbacks"] == 0
 
 
 def test_what_cannot_be_unpacked():

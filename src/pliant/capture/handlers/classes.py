@@ -353,9 +353,7 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """Color(1): the member. Enum("Color", "RED GREEN"): a class."""
     if not cls.__members__:
         kwargs = {"module": t.frames[-1].globals.get("__name__"), **kwargs}
-        made = _construct_plain(t, cls, args, kwargs)
-        t.world.made[id(made)] = made
-        return made
+        return t.world.note_made_class(_construct_plain(t, cls, args, kwargs))
     values = [concrete(a) for a in args]
     missing = t.world.type_lookup(cls, "_missing_")
     if isinstance(missing, classmethod) and missing.__func__.__module__ != "enum" and not _has_member(cls, *values):

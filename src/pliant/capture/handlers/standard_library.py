@@ -239,7 +239,7 @@ def _make_class(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     module = t.frames[-1].globals.get("__name__")
     if function is collections.namedtuple:
         named.setdefault("module", module)
-    made = _made(t, t.native(function, *values, **named))
+    made = t.world.note_made_class(t.native(function, *values, **named))
     made.__module__ = module
     return made
 
@@ -285,7 +285,7 @@ def _dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     defaults = [getattr(value, "default", value) for value in vars(args[0]).values()]
     if any(is_array(default) and not is_scalar(default) for default in defaults):
         raise GraphBreak("unknown-object", "an array as the default of a dataclass, which complains of its class")
-    return _made(t, t.native(dataclasses.dataclass, *args, **kwargs))
+    return t.world.note_made_class(t.native(dataclasses.dataclass, *args, **kwargs))
 
 
 # ---- single functions

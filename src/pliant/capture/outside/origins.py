@@ -8,6 +8,7 @@ Holds:  a guard is added once; what the entry holds itself needs none for which 
 from __future__ import annotations
 
 import abc
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -158,6 +159,18 @@ class Origins(abc.ABC):
         """Whether the trace itself defined the function or class."""
         return id(value) in self.made or id(value) in self.functions
 
+    def note_made_class(self, made: Any) -> Any:
+        """The class, which the trace made, and with it the methods that C code wrote for it and the members of an
+        enumeration: what these hold is the trace's as it is, and is not read from outside.
+        """
+        self.made[id(made)] = made
+        inherited = {id(_function_in(value)) for base in made.__mro__[1:] for value in vars(base).values()}
+        for value in map(_function_in, vars(made).values()):
+            own = isinstance(value, types.FunctionType) or type(value) is made
+            if own and id(value) not in inherited and not self.is_foreign(value):
+                self.made[id(value)] = value
+        return made
+
     def is_of_module(self, source: Source) -> bool:
         """Whether a module, or what it holds, leads there."""
         while source.base is not None:
@@ -180,3 +193,7 @@ class Origins(abc.ABC):
             return value
         self.set_origin(twin, source)
         return twin
+
+
+def _function_in(value: Any) -> Any:
+    return value.__func__ if type(value) in (staticmethod, classmethod) else value

@@ -60,7 +60,7 @@ def new_class(t: Tracer, meta: type, make: Any, args: tuple[Any, ...], keywords:
     for key in named:
         del namespace[key]
     made = _create(t, make, name, tuple(t.sequence(bases)), namespace, keywords)
-    t.world.made[id(made)] = made
+    t.world.note_made_class(made)
     for key, value in named.items():
         type.__setattr__(made, key, value)
     for key, value in named.items():
