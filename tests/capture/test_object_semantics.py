@@ -41,6 +41,71 @@ def test_a_nan_is_found_by_which_object_it_is():
     agree(f, *[(X, *call) for call in calls])
 
 
+MANY = [float(i) for i in range(80)]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, v, w: (v,) == (w,),
+        lambda x, v, w: {v: 1}.get(w, 2),
+        lambda x, v, w: len({v, w}),
+        lambda x, v, w: complex(v) in [complex(w)],
+        lambda x, v, w: v in x[0],
+        lambda x, v, w: v in x[1],
+        lambda x, v, w: x[2].get(v),
+        lambda x, v, w: v in x[3],
+        lambda x, v, w: v in x[4],
+    ],
+)
+def test_a_nan_among_others(fn):
+    """In what the program makes, in short and long lists, dicts, sets and frozensets that it is given."""
+    one, other = float("nan"), float("nan")
+    pairs = [(one, one), (one, other), (other, one), (other, other)]
+    agree(fn, *[(([w], [*MANY, w], {w: 1}, {w}, frozenset([w])), v, w) for v, w in pairs])
+
+
+@pytest.mark.parametrize("fn", [lambda x, v, w: x.masked_fill(x > 1, v) + w, lambda x, v, w: (x * 2, v != v, {"both": [v, w]})])
+def test_which_nans_are_one_object_is_asked_where_it_decides(fn):
+    pliant.reset()
+    compiled = pliant.compile(fn, backend="eager")
+    one = float("nan")
+    for pair in ((one, one), (float("nan"), float("nan")), (one, one)):
+        assert repr(compiled(X, *pair)) == repr(fn(X, *pair))
+    assert pliant.stats()["graphs"] == 1
+
+
+def equal(value):
+    """Another object that is equal, where there are several."""
+    if type(value) in (tuple, torch.Size):
+        return type(value)(map(equal, value))
+    return eval(repr(value), {"device": torch.device, "torch": torch})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a b" * 3, b"a b", 3, 1000, 0.5, 1.5j, None, torch.float32, torch.device("cpu"), (1000, "a b", 0.5), torch.Size((1000, 2))],
+)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, v, w: x + (v == w),
+        lambda x, v, w: x + (v in (w, "other")) + [w, "other"].index(v),
+        lambda x, v, w: x + ((v, 1) == (w, 1)) + [w].count(v),
+        lambda x, v, w: x + {v: 1, "other": 2}[w],
+        lambda x, v, w: x + (v in (object, w)) + ((v, object) == (w, object)) + [object, w].index(v),
+        lambda x, v, w: (x + 1, v, {"both": [v, w]}),
+    ],
+)
+def test_equal_constants_are_one_graph_whichever_objects_they_are(fn, value):
+    pliant.reset()
+    compiled = pliant.compile(fn, backend="eager")
+    for one, other in [(value, value), (value, equal(value)), (equal(value), equal(value))] * 2:
+        assert repr(compiled(X, one, other)) == repr(fn(X, one, other))
+    stats = pliant.stats()
+    assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (1, 0, 0)
+
+
 @pytest.mark.parametrize("make", [lambda: (1000, 2000), lambda: frozenset([1]), lambda: "a b" * 3, lambda: range(3), lambda: 10**9])
 def test_whether_equal_arguments_are_one_object(make):
     one, other = make(), eval(repr(make()))
@@ -141,6 +206,7 @@ def enumeration(x, n):
 @pytest.mark.parametrize("fn", [named_tuple, named_tuple_of_fields, data_class, data_class_of_fields, enumeration])
 def test_classes_hold_values_of_the_call(fn, make):
     """In methods that the standard library writes, and in members."""
+    pliant.reset()
     agree(fn, *[(X, make(n)) for n in (3, 3, 4, 5, 3)])
     assert pliant.stats()["fallbacks"] == 0
 

@@ -97,6 +97,11 @@ class ByKind(Generic[Rule]):
         return self._default
 
 
+def is_nan(value: Any) -> bool:
+    """Whether it is a NaN of Python's own."""
+    return type(value) in (float, complex) and value != value
+
+
 def is_hashed_by_identity(value: Any) -> bool:
     cls: Any = type(value)
     return cls.__hash__ is object.__hash__

@@ -445,5 +445,6 @@ TABLE |= {
     operator.truth: spread(steps_of(operators.truth)),
     operator.not_: spread(operators.negation),
     operator.is_: spread(operators.identical),
+    spelled_out.is_one: spread(operators.found_by_identity),
     operator.is_not: spread(lambda t, left, right: not operators.identical(t, left, right)),
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.suspended import Carried
 from pliant.capture.numbers.arrays import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
@@ -28,6 +29,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     ByKind,
     concrete,
+    is_nan,
     is_numpy_scalar,
     tuple_of,
 )
@@ -170,6 +172,8 @@ def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[A
 
 
 def _frozenset(world: World, value: frozenset[Any], source: Source) -> frozenset[Any]:
+    if any(map(is_nan, value)):
+        raise GraphBreak("unknown-object", "a NaN is in a frozenset from outside")
     world.guard(source, Kind.KEYS, tuple(value))
     return value
 

@@ -87,7 +87,6 @@ class Inputs(InputMemory):
         self._by_tensor: dict[int, tuple[torch.Tensor, list[FakeTensor]]] = {}
         self._examples: dict[int, torch.Tensor] = {}
         self._whole: list[GraphInput] = []
-        self._nans: list[tuple[float, Source]] = []
         self._as_given: dict[int, FakeTensor] = {}  # inputs that the program moves to other memory
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
@@ -347,20 +346,9 @@ class Inputs(InputMemory):
         """A number read from outside: itself under an equality guard, or symbolic."""
         if not self.number_varies(value, source):
             self.world.guard(source, Kind.EQUALS, value)
-            if value != value:
-                self._guard_which(value, source)
             return value
         self.world.guard(source, Kind.NUMBER_TYPE, type(value))
         return self.symbolic(value, source)
-
-    def _guard_which(self, nan: float, source: Source) -> None:
-        """A NaN is found in containers by which object it is: which of those from outside are one object."""
-        for other, place in self._nans:
-            if other is nan:
-                self.world.guard(source, Kind.SAME_AS, place)
-                return
-            self.world.guard(source, Kind.DISTINCT, ((source, place), ()))
-        self._nans.append((nan, source))
 
     def number_varies(self, value: int | float, source: Source) -> bool:
         fits = -(2**62) <= value <= 2**62 if isinstance(value, int) else math.isfinite(value)

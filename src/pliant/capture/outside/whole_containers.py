@@ -20,7 +20,7 @@ from pliant.capture.outside import set_orders
 from pliant.capture.outside.constant_items import bring_items
 from pliant.capture.signatures import World
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES
+from pliant.capture.value_kinds import DICT_TYPES, is_nan
 from pliant.cpython import table_of
 from pliant.guards.facts import Itself
 from pliant.guards.kinds import Kind
@@ -118,10 +118,17 @@ _PLAIN_KEYS = (
 )  # fmt: skip
 
 
+def no_nan(key: Any) -> Any:
+    """The key of a container from outside. A guard compares keys by value, and a NaN is found by which object it is."""
+    if is_nan(key):
+        raise GraphBreak("unknown-object", "a NaN is a key of a container from outside")
+    return key
+
+
 def plain_key(key: Any) -> Any:
     """The key as a guard compares it."""
     if isinstance(key, _PLAIN_KEYS):
-        return key
+        return no_nan(key)
     if isinstance(key, tuple):
         return tuple(map(plain_key, key))
     if _is_itself(key):

@@ -23,7 +23,7 @@ from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.fields import Fields
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.outside.snapshots import frozen, unowned_copy
-from pliant.capture.outside.whole_containers import base_in_c, copy_in, plain_key, refuse_own_reads
+from pliant.capture.outside.whole_containers import base_in_c, copy_in, no_nan, plain_key, refuse_own_reads
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
@@ -31,6 +31,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     concrete,
     is_hashed_by_identity,
+    is_nan,
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -87,6 +88,7 @@ class World(Fields):
         self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
         self._ways: dict[int, tuple[Any, list[Source]]] = {}  # to what is told by its value
+        self._nans: list[Any] = []  # of which it matters which ones they are
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -118,6 +120,18 @@ class World(Fields):
             return
         for way in mine[1:]:
             self.guard(way, Kind.SAME_AS, mine[0])
+
+    def note_nan(self, value: Any) -> None:
+        """C code is about to find the value in a container, which it does for a NaN by which object it is: it is told
+        from the other NaNs of which that was asked.
+        """
+        if not is_nan(value) or id(value) not in self._ways:
+            return
+        self.guard_which(value, value)
+        for other in self._nans:
+            self.guard_which(value, other)
+        if not any(other is value for other in self._nans):
+            self._nans.append(value)
 
     def give_arguments_back(self) -> None:
         """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""
@@ -450,6 +464,7 @@ _REAL_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
         FakeTensor: World._real_tensor,
         TracedId: World._real_id,
         **dict.fromkeys(SYMBOLIC_TYPES, lambda world, key: concrete(key)),
+        **dict.fromkeys((float, complex), lambda world, key: no_nan(key)),
     },
 )
 

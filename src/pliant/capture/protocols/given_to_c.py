@@ -52,6 +52,7 @@ def _tensor_as_key(t: Tracer, key: FakeTensor) -> FakeTensor:
 
 def _pinned(t: Tracer, key: Any) -> Any:
     _refuse_own_hash(t, key)
+    t.world.note_nan(key)
     t.world.pin(key)
     return key
 
@@ -118,9 +119,12 @@ def plain(t: Tracer, value: Any) -> Any:
 def refuse_opaque(t: Tracer, *values: Any, within: frozenset[int] = frozenset(), compared: bool = False) -> None:
     """Break if C code would look into an object from outside, or run a method written in Python. `compared`: all that
     it does is to compare objects."""
+    inside = bool(within) or any(type(value) in _LOOKED_INTO for value in values)
     for value in values:
         if id(value) in within or is_numpy_scalar(value):
             continue
+        if inside:
+            t.world.note_nan(value)
         if isinstance(value, _SAFE_IN_C):
             _refuse_own_order(t, value)
             continue

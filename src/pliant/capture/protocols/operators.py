@@ -37,6 +37,7 @@ from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
+    is_nan,
     is_number,
     is_symbolic,
     is_text,
@@ -286,6 +287,17 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
     return False
 
 
+def found_by_identity(t: Tracer, left: Any, right: Any) -> bool:
+    """`left is right`, asked before `left == right`, which says the same of what is told by its value."""
+    return not (_by_value(left) and _by_value(right)) and identical(t, left, right)
+
+
+def _by_value(value: Any) -> bool:
+    if type(value) in (tuple, torch.Size):
+        return all(map(_by_value, value))
+    return (type(value) in _COMPARED_IN_C or type(value) in _WHOLE) and not is_nan(value)
+
+
 @ending
 def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
     """`item in container`, or `not in`"""
@@ -311,6 +323,9 @@ def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     if type(items) in (list, tuple) and _are_whole(item, *items):
         return _has_whole(t, items, item)
     in_c = type(items) in (list, tuple) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
+    if in_c and is_nan(item):
+        for one in (item, *items):
+            t.world.note_nan(one)
     return bool(t.native(operator.contains, items, item)) if in_c else items
 
 

@@ -121,9 +121,14 @@ def contained(method: Method, container: Any, item: Any, wanted: bool) -> bool:
 def contained_by_iteration(container: Any, item: Any, wanted: bool) -> bool:
     """`in` where there is no `__contains__`."""
     for each in container:
-        if each is item or each == item:
+        if is_one(each, item) or each == item:
             return wanted
     return not wanted
+
+
+def is_one(each: Any, item: Any) -> bool:
+    """Asked before `==`."""
+    return each is item
 
 
 # ---- operators
