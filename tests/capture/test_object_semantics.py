@@ -77,14 +77,14 @@ def test_which_nans_are_one_object_is_asked_where_it_decides(fn):
 
 def equal(value):
     """Another object that is equal, where there are several."""
-    if type(value) in (tuple, torch.Size):
+    if type(value) in (tuple, torch.Size, frozenset):
         return type(value)(map(equal, value))
     return eval(repr(value), {"device": torch.device, "torch": torch})
 
 
 @pytest.mark.parametrize(
     "value",
-    ["a b" * 3, b"a b", 3, 1000, 0.5, 1.5j, None, torch.float32, torch.device("cpu"), (1000, "a b", 0.5), torch.Size((1000, 2))],
+    ["a b" * 3, b"a b", 3, 1000, 0.5, 1.5j, None, torch.float32, torch.device("cpu"), (1000, "a b", 0.5), torch.Size((1000, 2)), frozenset([1000]), range(1000)],
 )
 @pytest.mark.parametrize(
     "fn",
@@ -110,6 +110,15 @@ def test_equal_constants_are_one_graph_whichever_objects_they_are(fn, value):
 def test_whether_equal_arguments_are_one_object(make):
     one, other = make(), eval(repr(make()))
     agree(lambda x, v, w: v is w, (X, one, one), (X, one, other), (X, other, other), (X, other, one))
+
+
+@pytest.mark.parametrize("make", [lambda: (torch.ones(2), 3), lambda: ((torch.ones(2),), "a"), lambda: slice(0, 1000), lambda: ([1], 2)])
+def test_whether_arguments_that_are_made_again_are_one_object(make):
+    pliant.reset()
+    one, other = make(), make()
+    agree(lambda x, v, w: (v is w, [v][0] is not w), *[(X, *pair) for pair in ((one, one), (other, other), (one, other), (other, one))])
+    agree(lambda x, v, w: v[0] is w[0], *[(X, (a, 1), (b, 2)) for a, b in ((one, one), (one, other), (other, other))])
+    assert pliant.stats()["graphs"] <= 4 and pliant.stats()["fallbacks"] == 0
 
 
 @pytest.mark.parametrize("make", [lambda: (1000, []), lambda: frozenset([1]), lambda: "a b" * 3, lambda: range(3), lambda: 10**9])

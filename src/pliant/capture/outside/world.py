@@ -87,7 +87,7 @@ class World(Fields):
         self._changed: dict[int, Changed] = {}
         self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
-        self._ways: dict[int, tuple[Any, list[Source]]] = {}  # to what is told by its value
+        self._ways: dict[int, tuple[Any, Any, list[Source]]] = {}  # to what is told by its value: made, real
         self._nans: list[Any] = []  # of which it matters which ones they are
 
     def forget(self) -> None:
@@ -106,20 +106,26 @@ class World(Fields):
             return self._memo[source]
         result = traced_form(self, value, source)
         if type(result) in _BY_VALUE or isinstance(result, tuple):
-            self._ways.setdefault(id(result), (result, []))[1].append(source)
+            self._ways.setdefault(id(result), (result, value, []))[2].append(source)
         if type(value) is not Carried:  # a generator of the program ends when the loop drops it
             self._memo[source] = result
         return result
 
-    def guard_which(self, left: Any, right: Any) -> None:
-        """Two values that guards tell by what they are were found to be one object, or two."""
-        mine, others = (self._ways.get(id(one), (None, []))[1] for one in (left, right))
-        if left is not right:
-            for one, other in zip(mine[:1], others[:1]):
-                self.guard(one, Kind.DISTINCT, ((one, other), ()))
-            return
-        for way in mine[1:]:
-            self.guard(way, Kind.SAME_AS, mine[0])
+    def guard_which(self, left: Any, right: Any) -> bool:
+        """Two values that guards tell by what they are were found to be one object, or two. Whether it is one: outside,
+        where the trace may have made a tuple of each way to it.
+        """
+        found = [known for one in (left, right) if (known := self._ways.get(id(one))) is not None]
+        if len(found) < 2:
+            return left is right
+        (_, mine, ways), (_, other, others) = found
+        if mine is not other:
+            self.guard(ways[0], Kind.DISTINCT, ((ways[0], others[0]), ()))
+            return False
+        for way in [*ways[1:], *others]:
+            if way != ways[0]:
+                self.guard(way, Kind.SAME_AS, ways[0])
+        return True
 
     def note_nan(self, value: Any) -> None:
         """C code is about to find the value in a container, which it does for a NaN by which object it is: it is told
@@ -135,7 +141,7 @@ class World(Fields):
 
     def give_arguments_back(self) -> None:
         """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""
-        for key, (value, ways) in self._ways.items():
+        for key, (value, _, ways) in self._ways.items():
             spelled = root_of(ways[0]).is_held and type(value) not in _MADE_BY_CALLS
             if not (spelled or isinstance(value, tuple) or _is_everywhere(value)):
                 self.origins.setdefault(key, (value, ways[0]))

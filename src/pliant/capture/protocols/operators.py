@@ -270,8 +270,7 @@ def _differs(t: Tracer, obj: Any) -> Any:
 def identical(t: Tracer, left: Any, right: Any) -> bool:
     """`left is right`; a container from outside and its adopted copy are one object, and so are a bound method's makers."""
     left, right = t.world.resolve(left), t.world.resolve(right)
-    t.world.guard_which(left, right)
-    if left is right:
+    if t.world.guard_which(left, right):
         return True
     if plain_class(left) is plain_class(right):  # else numbers that vary are not what it is
         left, right = concrete(left), concrete(right)
@@ -293,9 +292,11 @@ def found_by_identity(t: Tracer, left: Any, right: Any) -> bool:
 
 
 def _by_value(value: Any) -> bool:
-    if type(value) in (tuple, torch.Size):
+    if type(value) in (tuple, torch.Size, frozenset):
         return all(map(_by_value, value))
-    return (type(value) in _COMPARED_IN_C or type(value) in _WHOLE) and not is_nan(value)
+    if type(value) is slice:
+        return all(map(_by_value, (value.start, value.stop, value.step)))
+    return type(value) in (range, *_COMPARED_IN_C, *_WHOLE) and not is_nan(value)
 
 
 @ending
