@@ -102,6 +102,18 @@ def is_nan(value: Any) -> bool:
     return type(value) in (float, complex) and value != value
 
 
+COMPARED_IN_C = frozenset((int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device))
+
+
+def is_told_by_value(value: Any) -> bool:
+    """Whether `==` finds it equal to itself, and to nothing that it must be told from: no NaN, nothing of the program's."""
+    if type(value) in (tuple, torch.Size, frozenset):
+        return all(map(is_told_by_value, value))
+    if type(value) is slice:
+        return all(map(is_told_by_value, (value.start, value.stop, value.step)))
+    return type(value) in (range, torch.SymInt, torch.SymBool, *COMPARED_IN_C) and not is_nan(value)
+
+
 def is_hashed_by_identity(value: Any) -> bool:
     cls: Any = type(value)
     return cls.__hash__ is object.__hash__

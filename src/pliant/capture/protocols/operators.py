@@ -31,6 +31,7 @@ from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
     DICT_TYPES,
     DICT_VIEWS,
     MUTABLE_CONTAINERS,
@@ -41,6 +42,7 @@ from pliant.capture.value_kinds import (
     is_number,
     is_symbolic,
     is_text,
+    is_told_by_value,
     plain_class,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -288,15 +290,7 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
 
 def found_by_identity(t: Tracer, left: Any, right: Any) -> bool:
     """`left is right`, asked before `left == right`, which says the same of what is told by its value."""
-    return not (_by_value(left) and _by_value(right)) and identical(t, left, right)
-
-
-def _by_value(value: Any) -> bool:
-    if type(value) in (tuple, torch.Size, frozenset):
-        return all(map(_by_value, value))
-    if type(value) is slice:
-        return all(map(_by_value, (value.start, value.stop, value.step)))
-    return type(value) in (range, *_COMPARED_IN_C, *_WHOLE) and not is_nan(value)
+    return not (is_told_by_value(left) and is_told_by_value(right)) and identical(t, left, right)
 
 
 @ending
@@ -323,14 +317,11 @@ def _among_items(t: Tracer, container: Any, item: Any) -> Any:
         return _has_number(t, items, item)
     if type(items) in (list, tuple) and _are_whole(item, *items):
         return _has_whole(t, items, item)
-    in_c = type(items) in (list, tuple) and _COMPARED_IN_C.issuperset(map(type, (item, *items)))
+    in_c = type(items) in (list, tuple) and COMPARED_IN_C.issuperset(map(type, (item, *items)))
     if in_c and is_nan(item):
         for one in (item, *items):
             t.world.note_nan(one)
     return bool(t.native(operator.contains, items, item)) if in_c else items
-
-
-_COMPARED_IN_C = frozenset((int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device))
 
 
 _TOLD_APART = frozenset((int, float, bool, str, bytes, type(None)))  # from a number, by what they are
