@@ -321,3 +321,23 @@ def test_turns_that_do_more_break_the_graph(function):
                 results.append((called(x.clone(), mask_of(chosen), seen), seen))
         torch.testing.assert_close(results[1][0], results[0][0])
         assert sorted(map(int, results[1][1])) == sorted(map(int, results[0][1]))
+
+
+def divides_weights(x, chosen, weights, table):
+    final = torch.zeros_like(x)
+    mask = mask_of(chosen)
+    for row in hits_of(mask):
+        place, token = torch.where(mask[row[0]])
+        scale = table[row[0], 0, 0]  # zero for an expert that is not hit
+        final.index_add_(0, token, x[token] @ (table[row[0]] / scale))
+    return final
+
+
+def test_weights_that_are_not_hit_have_no_gradient_of_zero_times_infinity():
+    compiled = [pliant.compile(divides_weights, backend="eager", dynamic=True, fullgraph=whole) for whole in (True, False)]
+    x, chosen, weights, table = given(6, 2, 1)
+    table[2:, 0, 0] = 0
+    assert_as_eager(divides_weights, compiled[0], (x, chosen, weights, table), grad=False)
+    assert_as_eager(divides_weights, compiled[1], (x, chosen, weights, table), grad=True)
+    with pytest.raises(pliant.errors.GraphBreakError, match="may be no zero"):
+        outcome(compiled[0], (x, chosen, weights, table), grad=True)

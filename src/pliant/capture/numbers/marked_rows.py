@@ -5,7 +5,8 @@ In:     `for place in hits`, `hits` being `nonzero` of what sums up the rows of 
 Out:    the frame behind the loop, or a break before it.
 Holds:  a turn of a place without hits must do nothing: it computes values that nobody sees and that cannot fail where
         they have no rows, and adds rows to a tensor at places that `where` finds in that row of the mask: none.
-        Parameters get zeros where eager gives no gradient: so all turns lead to the same ones, and there is a hit.
+        Parameters get zeros where eager gives no gradient: so all turns lead to the same ones, and there is a hit. That
+        they are zeros, not 0 * inf, needs products with rows: what a turn computes of weights alone has no gradient.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ _COMPUTING = frozenset(
     """getitem tensor add radd sub rsub mul rmul div truediv rtruediv neg pow linear matmul mm addmm silu gelu relu sigmoid
     tanh exp softmax clamp minimum maximum chunk split unbind to float half bfloat16 double type_as reshape view unsqueeze
     squeeze transpose t permute contiguous where nonzero eq ne lt le gt ge size cat stack sqrt rsqrt square abs""".split()
+)
+# Those whose gradients are what comes in, elsewhere: zeros stay zeros.
+_MOVING = frozenset(
+    """getitem add radd sub rsub neg chunk split unbind to float half bfloat16 double type_as reshape view unsqueeze squeeze
+    transpose t permute contiguous cat stack""".split()
 )
 _SAME_VALUES = frozenset("permute transpose t view reshape unsqueeze squeeze contiguous clone to long int float".split())
 _NEW_MEMORY = frozenset("zeros zeros_like new_zeros full full_like new_full ones ones_like new_ones".split())
@@ -192,6 +198,8 @@ class _Loop:
                 self._check_added(node)
             elif not _computes(node):
                 raise _Refused(f"`{name_of_call(node)}` in a turn without rows may do something")
+            elif _has_gradient(node) and name_of_call(node) not in _MOVING and not self.turn.has_rows(node):
+                raise _Refused(f"the gradient of `{name_of_call(node)}` in a turn without rows may be no zero")
             sources |= {one for one in node.all_input_nodes if one not in inside and _has_gradient(one)}
         self.sources.append(sources - set(self.targets))
 
@@ -248,6 +256,11 @@ class _Turn:
         if read is self.table and name == "getitem":
             return type(at) is int and at == self.row or isinstance(at, fx.Node) and at in self.numbers
         return read in self.rows and name in _SAME_VALUES
+
+    def has_rows(self, node: fx.Node) -> bool:
+        """Whether a value has no elements where the row of the mask has none set."""
+        tensors = tensors_of(several(node.meta["val"]))
+        return all(any(is_unbacked(n) and written(n) in self.none_if_unset for n in one.size_) for one in tensors)
 
     def _note_sizes(self, sizes: list[Any]) -> None:
         for size in filter(is_unbacked, sizes):
