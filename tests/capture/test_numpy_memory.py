@@ -142,3 +142,8 @@ def test_arrays_made_of_sizes_are_of_the_sizes_of_the_call(made):
     for n in (4, 5, 7):
         x = torch.arange(float(n))
         torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_an_empty_array_has_all_its_sizes():
+    compiled = pliant.compile(lambda x: np.zeros((x.shape[0], 3, 2)).shape, backend="eager", dynamic=False)
+    assert compiled(torch.ones(0)) == (0, 3, 2)

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -120,3 +121,22 @@ def test_a_number_in_a_tensor_is_formatted_without_its_tensor(grad):
         compiled = pliant.compile(formatted, backend="eager", options=given)
         x = torch.arange(3.0).requires_grad_(grad)
         assert compiled(x)[0] == formatted(x)[0]
+
+
+ARRAYS = {
+    "str": lambda x: str(x.numpy()),
+    "repr": lambda x: repr(x.numpy()),
+    "f-string": lambda x: f"{x.numpy()} and {x.sum().numpy()!r}",
+    "percent": lambda x: "%s" % x.numpy(),
+    "in a list": lambda x: str([x.numpy()]),
+    "method": lambda x: x.numpy().__str__(),
+    "row": lambda x: str(x.numpy()[-1:]),
+    "made of sizes": lambda x: str(np.arange(x.shape[0])),
+}
+
+
+@pytest.mark.parametrize("text", ARRAYS.values(), ids=ARRAYS)
+def test_text_of_an_array_is_numpys(text):
+    compiled = pliant.compile(lambda x: (text(x), x + 1), backend="eager")
+    for x in (torch.ones(2, 3), torch.ones(4, 3), torch.ones(0, 3)):
+        assert compiled(x)[0] == text(x)

@@ -23,7 +23,7 @@ from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.numbers.number_domains import floor_quotient, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
-from pliant.capture.numbers.varying_text import Text, join, text_of, text_of_tensor
+from pliant.capture.numbers.varying_text import ARRAY_TEXTS, Text, join, text_of, text_of_tensor
 from pliant.capture.protocols import operators, spelled_out, subscripts
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
@@ -44,8 +44,10 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if not args:
         return ""
     value = args[0]
+    if is_scalar(value):
+        value = shown_number(value) if function is str else fixed(value)
     if is_array(value):
-        value = _as_shown(value, function is str)
+        return _tensor_text(t, value.tensor, f"{function.__name__}() of an array", ARRAY_TEXTS[function])
     if is_fake(value):
         return _tensor_text(t, value, f"{function.__name__}() of a tensor")
     if (marked := in_message(t, value, "")) is not None:
@@ -111,13 +113,6 @@ def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, shown: Any = str, spe
     if tensor.__class__ is not torch.Tensor or tensor.requires_grad or spec or t.recorder.region is not None:
         raise GraphBreak("data-dependent", what)
     return text_of_tensor(t.native(torch.clone, tensor), shown)
-
-
-def _as_shown(array: Any, plainly: bool) -> Any:
-    """What has the text of an array, or of a scalar of NumPy that varies."""
-    if not is_scalar(array):
-        return array.tensor
-    return shown_number(array) if plainly else fixed(array)
 
 
 SIMPLE = frozenset((int, str, float, bool, type(None)))
@@ -250,8 +245,12 @@ def _ascii(t: Tracer, value: Any) -> str:
 def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
     if (marked := in_message(t, value, spec)) is not None:
         return marked
+    if is_scalar(value):
+        value = shown_number(value)
     if is_array(value):
-        value = _as_shown(value, plainly=True)
+        if value.tensor.dim() or not t.mode.allow_unbacked:
+            return _tensor_text(t, value.tensor, "formatting an array", ARRAY_TEXTS[format], spec)
+        value = value.tensor
     if is_numpy_scalar(value):
         return t.native(format, value, concrete(spec))
     if is_fake(value):

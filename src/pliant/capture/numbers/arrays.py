@@ -126,11 +126,16 @@ def find(function: types.FunctionType) -> Any:
     return _call_method
 
 
+_TEXTS = {"__str__": str, "__repr__": repr}
+
+
 def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A method of an array."""
     name = function.__name__
     if not args or not is_array(args[0]):
         raise GraphBreak("unknown-call", f"numpy.{name}")
+    if name in _TEXTS and len(args) == 1:
+        return t.call(_TEXTS[name], args, kwargs)
     if name == "__getitem__" and _has_negative_step(args[1]):
         return _turned(t, args[0], args[1])
     if name == "__iter__" and args[0].ndim == 0:
@@ -250,7 +255,10 @@ def constant_array(t: Tracer, real: Any) -> Any:
     """An array whose elements are known."""
     if real.dtype.kind not in "biufc" or real.size > _MANY:
         raise GraphBreak("unknown-call", f"an array of {real.size} constants of type {real.dtype}")
-    return wrap(t.call(torch.tensor, (real.tolist(),), {"dtype": getattr(torch, real.dtype.name)}))
+    dtype = getattr(torch, real.dtype.name)
+    if not real.size:  # a list of nothing does not say all sizes
+        return wrap(t.call(torch.empty, (real.shape,), {"dtype": dtype}))
+    return wrap(t.call(torch.tensor, (real.tolist(),), {"dtype": dtype}))
 
 
 _MANY = 1024

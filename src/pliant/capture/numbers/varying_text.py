@@ -58,6 +58,22 @@ class ShownTensor:
         return f"{hold(self.shown)}({tensor})"
 
 
+def array_str(tensor: torch.Tensor) -> str:
+    return str(tensor.numpy())
+
+
+def array_repr(tensor: torch.Tensor) -> str:
+    return repr(tensor.numpy())
+
+
+def array_format(tensor: torch.Tensor) -> str:
+    return format(tensor.numpy())
+
+
+# How NumPy's array over a tensor is shown.
+ARRAY_TEXTS: dict[Any, Callable[[torch.Tensor], str]] = {str: array_str, repr: array_repr, format: array_format}
+
+
 class Unread:
     """A text that the call is given, of which nobody has asked what it says. `guard` fixes that."""
 
