@@ -28,6 +28,7 @@ from pliant.autograd.tangent_layouts import (
     LAYOUTS,
     Layout,
     OtherLayouts,
+    apart,
     laid_out,
     layout_of_tangent,
     lies_as_traced,
@@ -254,12 +255,13 @@ class Halves:
             return self._placed(dict(zip(needed, self._by_the_program(ctx, asked, tangents, needed))))
         others = self._given_otherwise(given, tangents) if not missing and not observer else []
         strides = self.other_layouts.strides(self.backwards.as_made, [*arguments, *others], others) if others else None
+        copied = not observer and any(one is not given[position] for position, one in zip(self.tangents, tangents) if one is not None)
         arguments += tangents
         tangents.clear()
         if self._is_freed(ctx):
             ctx.inputs = ()
         assert run is not None
-        values: Any = run(arguments)
+        values: Any = apart(run(arguments)) if copied else run(arguments)
         if strides is not None:
             values = list(map(lying, values, strides))
         if unreached:

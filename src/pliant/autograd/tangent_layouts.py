@@ -108,3 +108,16 @@ def lying(gradient: Any, stride: Any) -> Any:
     if stride is None or gradient is None or gradient.stride() == stride or 0 in stride or gradient.is_contiguous():
         return gradient
     return torch.empty_strided(gradient.shape, stride, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+
+
+def apart(gradients: Any) -> list[Any]:
+    """Gradients of tangents that were copied, none in the memory of another: of views of tangents that are expanded eager
+    puts copies into `.grad`. What is one tensor stays so."""
+    known: dict[int, Any] = {}  # memory -> the gradient that has it
+    found: dict[int, Any] = {}
+    for one in gradients:
+        if one is not None and id(one) not in found:
+            dense = type(one) is torch.Tensor and one.layout is torch.strided
+            alone = not dense or known.setdefault(one.untyped_storage().data_ptr(), one) is one
+            found[id(one)] = one if alone else one.clone()
+    return [None if one is None else found[id(one)] for one in gradients]

@@ -86,3 +86,11 @@ def test_gradients_computed_twice_are_written_apart():
     before = b.grad.clone()
     a.grad.zero_()
     assert torch.equal(b.grad, before)
+
+
+def test_views_of_an_expanded_tangent_are_added_to_apart():
+    compiled = pliant.compile(lambda a, b: a.view(16) + b.view(16))
+    a, b = (torch.ones(4, 4, requires_grad=True) for _ in range(2))
+    for _ in range(2):
+        compiled(a, b).sum().backward()
+    assert a.grad.unique().tolist() == b.grad.unique().tolist() == [2.0]
