@@ -227,8 +227,9 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             self.in_doubt.note_write(base)
         base.node = self._restrided(base, value)
         base.version += 1
-        if whole or same_known(own.meta["val"].stride_, target.stride_):  # else it is seen anew, with its strides
+        if whole or _order(own.meta["val"]) == _order(target):
             alias.node, alias.version = (base.node if whole else own), base.version
+        # else it is seen anew: random numbers come in the order of memory
 
     def _fitted(self, target: FakeTensor, value: fx.Node) -> fx.Node:
         """The value in the target's dtype; a different shape is the error that eager raises."""
@@ -254,7 +255,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         """The value with the strides of `like`: a dense copy in the order of its dimensions, else written into a
         template.
         """
-        order = sorted(range(len(like.size_)), key=lambda d: _hint(like.stride_[d]), reverse=True)
+        order = _order(like)
         expected: Any = 1
         for dim in reversed(order):
             if not same_known((like.stride_[dim],), (expected,)):
@@ -279,6 +280,11 @@ def _settled(env: ShapeEnv, func: Any, args: Sequence[Any]) -> Sequence[Any]:
         return env.settle(args)
     env.settle()
     return args
+
+
+def _order(fake: FakeTensor) -> list[int]:
+    """Dimensions from the one with the largest stride inwards."""
+    return sorted(range(len(fake.size_)), key=lambda d: _hint(fake.stride_[d]), reverse=True)
 
 
 def _hint(number: Any) -> int:
