@@ -73,6 +73,7 @@ def test_code_that_cannot_be_built_beside_is_built_again(monkeypatch):
         got = results(pliant.compile(step, dynamic=True, fullgraph=True), x, w)
     torch.testing.assert_close(got, results(step, x, w))
     assert calls and not fallbacks
+    assert pliant.stats()["graphs"] == 1
 
 
 def test_guards_are_written_while_kernels_are_built(monkeypatch):

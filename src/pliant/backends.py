@@ -20,6 +20,7 @@ from pliant.debug import events
 from pliant.errors import BackendError, ConfigError, WantsNumbers
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.late_module import with_code
+from pliant.together import at_end
 
 # What a user may pass as backend: gets the graph and its inputs, returns what runs it.
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -169,7 +170,8 @@ def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
             compiled = compile_graph(captured)
         if config.get().general.verify == "first":
             compiled = checked(captured, compiled)
-        events.record("graph", name=captured.name, nodes=len(operators), seconds=time.perf_counter() - timer.start)
+        name, nodes = captured.name, len(operators)
+        at_end(lambda: events.record("graph", name=name, nodes=nodes, seconds=time.perf_counter() - timer.start))
         return compiled
 
     return compile_it

@@ -1,7 +1,8 @@
 """Code that is built while the compiler goes on with the next graph of a program.
 
 In:     inside `with together():`, how code is built, and what is to be done once it is.
-Out:    `later(build, then)`: whether it is put off. The block ends when all is built and done. `beside(make)`: `make()`, whose
+Out:    `later(build, then)`: whether it is put off. The block ends when all is built and done; `at_end(then)`: what is done
+        then, too. `beside(make)`: `make()`, whose
         code is built in the block that is open, or in one of its own.
 Holds:  builds run in threads beside the program, `then` in the thread that opened the block, in order. What fails so ends
         the block with `LateFailure`: whoever opened it does all of it again at once, so that each failure is met where it
@@ -57,21 +58,21 @@ class _Work:
         self.then()
 
 
-_open: ContextVar[list[_Work] | None] = ContextVar("pliant_together", default=None)
+_open: ContextVar[list[Callable[[], None]] | None] = ContextVar("pliant_together", default=None)
 
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
     """Put off, inside the block, what `later` is given."""
-    works: list[_Work] = []
+    works: list[Callable[[], None]] = []
     before = _open.set(works)
     try:
         yield
     finally:
         _open.reset(before)
     try:
-        for work in works:
-            work.finish()
+        for finish in works:
+            finish()
     except Warning:  # which the program wants as an error; it is given once
         raise
     except Exception as error:
@@ -97,5 +98,14 @@ def later(build: Callable[[], object], then: Callable[[], None]) -> bool:
     works = _open.get()
     if works is None:
         return False
-    works.append(_Work(build, then))
+    works.append(_Work(build, then).finish)
     return True
+
+
+def at_end(then: Callable[[], None]) -> None:
+    """Do this when all that was put off so far is built and loaded: at once outside such a block."""
+    works = _open.get()
+    if works is None:
+        then()
+    else:
+        works.append(then)
