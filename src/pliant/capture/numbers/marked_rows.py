@@ -22,8 +22,7 @@ from torch import fx
 from pliant.capture.bytecode.cfg import forward, live_locals
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.frame import HANDLERS, Frame, Handler
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
-from pliant.capture.numbers.selections import Before, name_of_call, nodes_behind
+from pliant.capture.numbers.selections import STOPS, Before, Refused, name_of_call, nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
@@ -31,7 +30,6 @@ from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import ByKind, module_of, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
 from pliant.graph.unbacked import is_unbacked, written
-from pliant.interruptions import pass_on
 from pliant.symbolic.expr import Expr
 from pliant.torch_adapter import C_OPERATORS
 
@@ -62,10 +60,6 @@ _NEW_MEMORY = frozenset("zeros zeros_like new_zeros full full_like new_full ones
 _ANY = frozenset("greater gt ne not_equal".split())
 
 
-class _Refused(Exception):
-    """The loop is left to a graph break."""
-
-
 def take_turns(frame: Frame, hits: Any) -> bool:
     """Do the whole loop over `hits` that begins behind the frame's current operation; False if it is no such loop."""
     t, loop = frame.tracer, frame.program.ops[frame.ip]
@@ -77,15 +71,8 @@ def take_turns(frame: Frame, hits: Any) -> bool:
     before = Before(frame)
     try:
         _Loop(frame, loop, *found).run(hits)
-    except (_Refused, GraphBreak, Raised, CannotCapture, Stopped) as error:
-        pass_on(error)
-        if t.failure is not None:
-            raise
-        before.restore()
-        t.broken_frames, t.active = None, True
-        t.steps += 1  # what was recorded is to be left out: the break is not before the operation yet
-        told = f" ({error})" if isinstance(error, _Refused) else ""
-        raise GraphBreak("data-dependent", f"a loop over the places where a tensor is not zero{told}") from None
+    except STOPS as error:
+        raise before.left(error, "a loop over the places where a tensor is not zero") from None
     return True
 
 
@@ -168,7 +155,7 @@ class _Loop:
             for row in range(self.rows):
                 self._turn(row, hits)
         if done != (t.draws, t.mode.draws) or frame.noticed:
-            raise _Refused("a turn does more than compute")
+            raise Refused("a turn does more than compute")
         self._check_gradients(hits)
         frame.pop()
         frame.ip = self.loop.target  # type: ignore[assignment]
@@ -183,10 +170,10 @@ class _Loop:
         frame.ip = self.loop.index + 1
         ended = frame.go_on(t.handlers(frame.program), self.loop.index)
         if ended is not None or len(stack) != len(frame.stack) or any(a is not b for a, b in zip(stack, frame.stack)):
-            raise _Refused("a turn ends elsewhere")
+            raise Refused("a turn ends elsewhere")
         for name in live_locals(frame.program, self.loop.index):
             if frame.locals.get(name, NULL) is not known.get(name, NULL):
-                raise _Refused(f"`{name}` is another one behind a turn")
+                raise Refused(f"`{name}` is another one behind a turn")
         self.turn.look()
         self._check_nodes(last)
 
@@ -197,9 +184,9 @@ class _Loop:
             if name_of_call(node) == "index_add_":
                 self._check_added(node)
             elif not _computes(node):
-                raise _Refused(f"`{name_of_call(node)}` in a turn without rows may do something")
+                raise Refused(f"`{name_of_call(node)}` in a turn without rows may do something")
             elif _has_gradient(node) and name_of_call(node) not in _MOVING and not self.turn.has_rows(node):
-                raise _Refused(f"the gradient of `{name_of_call(node)}` in a turn without rows may be no zero")
+                raise Refused(f"the gradient of `{name_of_call(node)}` in a turn without rows may be no zero")
             sources |= {one for one in node.all_input_nodes if one not in inside and _has_gradient(one)}
         self.sources.append(sources - set(self.targets))
 
@@ -208,19 +195,19 @@ class _Loop:
         target, _, places = (*node.args, None, None)[:3]
         at = places.meta.get("val") if isinstance(places, fx.Node) else None
         if len(node.args) != 4 or not isinstance(target, fx.Node) or name_of_call(target) not in _NEW_MEMORY:
-            raise _Refused("a turn writes a tensor that it has not made")
+            raise Refused("a turn writes a tensor that it has not made")
         count = at.size_[0] if is_fake(at) and at.dim() == 1 else None
         if not is_unbacked(count) or written(count) not in self.turn.none_if_unset:
-            raise _Refused("a turn writes at places that are not those of its row")
+            raise Refused("a turn writes at places that are not those of its row")
         self.targets.setdefault(target, False)
 
     def _check_gradients(self, hits: FakeTensor) -> None:
         if not any(_has_gradient(target) for target in self.targets):
             return
         if any(sources != self.sources[0] for sources in self.sources):
-            raise _Refused("a turn gives gradients to tensors to which others give none")
+            raise Refused("a turn gives gradients to tensors to which others give none")
         if not self.t.recorder.assume(hits.size_[0] >= 1, f"some place of the loop at {self.frame.location()} is hit"):
-            raise _Refused("there is no place")
+            raise Refused("there is no place")
 
 
 class _Turn:
@@ -322,7 +309,7 @@ def _looked_at(loop: _Loop) -> Iterator[None]:
 
 
 def _refuse(frame: Frame, op: Op) -> None:
-    raise _Refused(f"a turn does more than compute: {op.name}")
+    raise Refused(f"a turn does more than compute: {op.name}")
 
 
 def _call(frame: Frame, op: Op) -> None:
@@ -330,28 +317,28 @@ def _call(frame: Frame, op: Op) -> None:
     high, low, *given = frame.stack[len(frame.stack) - shape.count - 2 :]
     function = low if high is NULL else high
     if not _is_safe(function):
-        raise _Refused("a turn calls what may have effects")
+        raise Refused("a turn calls what may have effects")
     if any(hasattr(type(one), "__next__") for one in given):
-        raise _Refused("a turn takes items of an iterator")
+        raise Refused("a turn takes items of an iterator")
     HANDLERS["CALL"](frame, op)
 
 
 def _subscript(frame: Frame, op: Op) -> None:
     container = frame.stack[-2]
     if not (is_fake(container) or type(container) in _HELD or isinstance(container, torch.nn.Module)):
-        raise _Refused("a turn reads what may change when it is read")
+        raise Refused("a turn reads what may change when it is read")
     HANDLERS[op.name](frame, op)
 
 
 def _operate(frame: Frame, op: Op) -> None:
     if str(op.arg).endswith("="):
-        raise _Refused("a turn changes a value in its place")
+        raise Refused("a turn changes a value in its place")
     HANDLERS["BINARY_OP"](frame, op)
 
 
 def _unpack(frame: Frame, op: Op) -> None:
     if not (is_fake(frame.stack[-1]) or type(frame.stack[-1]) in (tuple, list)):
-        raise _Refused("a turn takes items of an iterator")
+        raise Refused("a turn takes items of an iterator")
     HANDLERS["UNPACK_SEQUENCE"](frame, op)
 
 

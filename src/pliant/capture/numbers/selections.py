@@ -56,8 +56,11 @@ _SHOWN = "a branch on the value of a tensor, and later it matters which tensor i
 _CONSTANTS = (int, bool, str, type(None))
 
 
-class _Refused(Exception):
-    """The branch is left to a graph break."""
+class Refused(Exception):
+    """What would be done in the graph, a branch or a loop, is left to a graph break."""
+
+
+STOPS = (Refused, GraphBreak, Raised, CannotCapture, Stopped)  # with which such an attempt ends
 
 
 def can_be(frame: Frame, jump: Op, value: Any) -> bool:
@@ -80,19 +83,12 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
         meeting = _Meeting(frame, _Taking(t, before.step, where, condition, last))
         try:
             return meeting.of(*_ends(frame, jump, before, (found.meet, found.meet)), found.meet)
-        except _Refused:
+        except Refused:
             if found.copies is None:
                 raise
             return meeting.of(*_ends(frame, jump, before, found.copies), found.copies[0])
-    except (_Refused, GraphBreak, Raised, CannotCapture, Stopped) as error:
-        pass_on(error)
-        if t.failure is not None:
-            raise
-        before.restore()
-        t.broken_frames, t.active = None, True
-        t.steps += 1  # what was recorded is to be left out: the break is not before the operation yet
-        told = f" ({error})" if isinstance(error, _Refused) else ""
-        raise GraphBreak("data-dependent", f"a branch on the value of a tensor{told}") from None
+    except STOPS as error:
+        raise before.left(error, "a branch on the value of a tensor") from None
 
 
 def _is_open(t: Tracer, value: Any) -> bool:
@@ -112,7 +108,7 @@ def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:
 def _condition(t: Tracer, value: FakeTensor) -> FakeTensor:
     made = value if value.dtype_ is torch.bool else t.compare("!=", value, 0)
     if not is_fake(made) or made.subclass_ is not None:
-        raise _Refused("the value is of a class of its own")
+        raise Refused("the value is of a class of its own")
     return made
 
 
@@ -131,6 +127,17 @@ class Before:
         self.frame.stack[:] = self.stack
         self.frame.locals.clear()
         self.frame.locals.update(self.locals)
+
+    def left(self, error: BaseException, what: str) -> GraphBreak:
+        """The frame as it was, and the break to which the operation is left; where capture has failed, that goes on."""
+        pass_on(error)
+        t = self.frame.tracer
+        if t.failure is not None:
+            raise error
+        self.restore()
+        t.broken_frames, t.active = None, True
+        t.steps += 1  # what was recorded is to be left out: the break is not before the operation yet
+        return GraphBreak("data-dependent", f"{what} ({error})" if isinstance(error, Refused) else what)
 
 
 @dataclass(slots=True)
@@ -158,9 +165,9 @@ def _side(frame: Frame, before: Before, start: int | None, meet: int | None) -> 
     with without_effects(t, "a side of a branch"):
         returned = frame.go_on(handlers, meet)
     if isinstance(returned, Yielded) or (returned is None) != (meet is not None):
-        raise _Refused("it does not end where the other does")
+        raise Refused("it does not end where the other does")
     if frame.noticed or done != (t.mode.writes, t.mode.draws, len(t.draws)):
-        raise _Refused("a side does more than compute")
+        raise Refused("a side does more than compute")
     _check_nodes(last)
     return _End(returned, frame.stack.copy(), frame.locals.copy())
 
@@ -171,7 +178,7 @@ def _checked_call(frame: Frame, op: Op) -> None:
     low, high = frame.stack[len(frame.stack) - shape.count - 2 :][:2]
     function = high if low is NULL else low
     if not (_IS_SAFE.of(function)(function) or is_fake(getattr(function, "__self__", None))):
-        raise _Refused("a side calls what may have effects")
+        raise Refused("a side calls what may have effects")
     HANDLERS["CALL"](frame, op)
 
 
@@ -194,9 +201,9 @@ def _check_nodes(last: fx.Node) -> None:
         value = node.meta.get("val")
         name = name_of_call(node)
         if node.op not in ("call_function", "call_method") or not is_fake(value):
-            raise _Refused("a side does more than compute tensors")
+            raise Refused("a side does more than compute tensors")
         if name not in _SELECTING:
-            raise _Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
+            raise Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
         node = node.next
 
 
@@ -226,17 +233,17 @@ class _Taking:
             return self.tensor(one, other)
         constant = type(one) in _CONSTANTS or type(one) is float and one != 0  # zeros differ in sign
         if type(one) is not type(other) or not constant or one != other:
-            raise _Refused("they give what `torch.where` cannot take one of")
+            raise Refused("they give what `torch.where` cannot take one of")
         return one
 
     def tensor(self, one: FakeTensor, other: FakeTensor) -> FakeTensor:
         t = self.t
         node_of = t.recorder.node_of
         if one.requires_grad and not _lead_to_the_same(node_of(one), node_of(other), self.last):
-            raise _Refused("they give gradients to different tensors, or infinite ones to what was not taken")
+            raise Refused("they give gradients to different tensors, or infinite ones to what was not taken")
         made: FakeTensor = t.call(torch.where, (self.condition, one, other), {})
         if not _are_alike(made, one, self.condition):
-            raise _Refused("what is taken would be laid out otherwise")
+            raise Refused("what is taken would be laid out otherwise")
         why = BreakReason("data-dependent", _SHOWN, self.where)
         t.stand_ins.append(StandIn(self.step, why, made, (one, other)))
         return made
