@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
-from types import FrameType
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -28,7 +27,7 @@ from pliant.symbolic.expr import Expr, Integer, Kind, Number, Symbol
 from pliant.symbolic.facts import Contradiction, Facts
 from pliant.symbolic.final_guards import ShapeGuard, minimal_guards
 from pliant.symbolic.rules import floats, relations
-from pliant.symbolic.sym_node import SymNode, wrap_node
+from pliant.symbolic.sym_node import SymNode, broadcasts_in_python, wrap_node
 from pliant.symbolic.traverse import evaluate, substitute
 
 SymNumber: TypeAlias = "int | float | bool | torch.SymInt | torch.SymFloat | torch.SymBool"
@@ -36,8 +35,6 @@ SymNumber: TypeAlias = "int | float | bool | torch.SymInt | torch.SymFloat | tor
 _UNBACKED_PREFIX: dict[Any, str] = {int: "u", float: "f", bool: "b"}
 _LIKELY_SIZE = 64  # of what only running tells
 _LIKELY_PART = 2  # the same beside sizes that are known: padding, say
-_BROADCAST = ("torch/_refs/__init__.py", "_broadcast_shapes")
-_HELPERS = 4  # functions of PyTorch's between one that asks and `evaluate_sym_node`
 _BACKED_PREFIX: dict[Any, str] = {int: "s", float: "z", bool: "q"}
 
 
@@ -565,7 +562,7 @@ class ShapeEnv:
     def evaluate_sym_node(
         self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
     ) -> Number:
-        if fallback_value is False and self.takes_fallbacks and _broadcasts():
+        if fallback_value is False and self.takes_fallbacks and broadcasts_in_python(sys._getframe()):
             return self.certain(node.expr)
         return self.evaluate(node.expr, fallback=fallback_value, size_oblivious=size_oblivious)
 
@@ -585,17 +582,6 @@ class ShapeEnv:
             return self.statically_known(expr)
         simple = self.simplify(expr)
         return simple.value if isinstance(simple, x.Constant) else None
-
-
-def _broadcasts() -> bool:
-    """Whether PyTorch's Python code that broadcasts sizes asks: told that a size is not certainly 1, it requires it to be as
-    the others are, which is right for every size."""
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(_HELPERS):
-        if frame is None or frame.f_code.co_name == _BROADCAST[1]:
-            break
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_name == _BROADCAST[1] and frame.f_code.co_filename.endswith(_BROADCAST[0])
 
 
 def _holds(e: Expr, value: Number) -> Expr:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,12 +30,25 @@ _EXACT = 1 << 53
 # Code of ATen that is right for every value if it is told that nothing is certain: sizes that broadcast (which it requires
 # to be equal then), the order of memory (it assumes nothing), sizes of views, products (sizes 1 are as others).
 _CERTAIN = ("ATen/ExpandUtils.cpp", "core/Contiguity.h", "ATen/InferSize.h", "native/Linear.cpp")
+# Code of PyTorch in Python of which the first row holds, in versions below 2.12: a file and a function, and how many of PyTorch's
+# helpers may stand between it and the shape environment.
+_CERTAIN_IN_PYTHON, _HELPERS = ("torch/_refs/__init__.py", "_broadcast_shapes"), 4
 # Code that copies memory if it is told so, where a view would do at some sizes.
 _COPIES = ("ATen/TensorUtils.cpp", "core/TensorBase.h")
 # PyTorch's check of a gradient's shape. It asks whether sizes are 1 where they are the same in any case.
 _GRADIENT_SHAPES = "autograd/input_metadata.cpp"
 # PyTorch's derivative formulas. They ask for numbers to make an index of all elements (`as_strided`'s).
 _DERIVATIVES = "autograd/FunctionsManual.cpp"
+
+
+def broadcasts_in_python(frame: FrameType | None) -> bool:
+    """Whether it is that code which asks, by way of this frame."""
+    file, function = _CERTAIN_IN_PYTHON
+    for _ in range(_HELPERS + 1):
+        frame = frame.f_back if frame is not None else None
+        if frame is not None and frame.f_code.co_name == function:
+            return frame.f_code.co_filename.endswith(file)
+    return False
 
 
 class SymNode:

@@ -121,14 +121,6 @@ def _xor(w: Writer, x: fx.Node, y: fx.Node) -> str:
     return w.op("Xor", w.value(x, torch.bool), w.value(y, torch.bool))
 
 
-@row_of("clamp.Tensor")
-def _clamp(w: Writer, x: fx.Node, low: Any = None, high: Any = None, **named: Any) -> str:
-    dtype, low, high = w.result.dtype_, named.get("min", low), named.get("max", high)
-    found = w.value(x, dtype)
-    found = found if low is None else w.op("Max", found, w.value(low, dtype))
-    return found if high is None else w.op("Min", found, w.value(high, dtype))
-
-
 @row_of("isinf.default")
 def _isinf(w: Writer, x: fx.Node) -> str:
     own = w.fake(x).dtype_

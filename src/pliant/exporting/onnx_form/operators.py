@@ -201,12 +201,12 @@ def _rsqrt(w: Writer, x: fx.Node) -> str:
     return w.op("Reciprocal", w.op("Sqrt", w.value(x, w.result.dtype_)))
 
 
-@row_of("clamp.default")
+@row_of("clamp.default", "clamp.Tensor")
 def _clamp(w: Writer, x: fx.Node, low: Any = None, high: Any = None, **named: Any) -> str:
     dtype, low, high = w.result.dtype_, named.get("min", low), named.get("max", high)
     found = w.value(x, dtype)
-    found = found if low is None else w.op("Max", found, w.scalar(low, dtype))
-    return found if high is None else w.op("Min", found, w.scalar(high, dtype))
+    found = found if low is None else w.op("Max", found, w.value(low, dtype))
+    return found if high is None else w.op("Min", found, w.value(high, dtype))
 
 
 ROWS |= {
