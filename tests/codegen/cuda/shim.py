@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import re
 import struct
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,10 +92,15 @@ def source_of(kernels: Sequence[DeviceKernel]) -> str:
     return "\n".join([HEADER.read_text(), text, *bodies, *drivers])
 
 
+_lock = threading.Lock()
+_numbers = itertools.count()
+
+
+@functools.cache
 def compiled(source: str, flags: tuple[str, ...]) -> Path:
-    """The library or program made of C++ text."""
-    place = Path(_folder().name)
-    path = place / f"s{len(list(place.iterdir()))}.cpp"
+    """The library or program made of C++ text. Threads build side by side."""
+    with _lock:
+        path = Path(_folder().name) / f"s{next(_numbers)}.cpp"
     path.write_text(source)
     made = subprocess.run(["g++", *FLAGS, *flags, "-o", f"{path}.out", path], capture_output=True, text=True)
     if made.returncode:
