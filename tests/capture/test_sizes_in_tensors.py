@@ -35,7 +35,15 @@ def first_is_a_tensor(x, n):
     return torch.reshape(n, (1,)), torch.broadcast_to(n + 1, (2, 2)), torch.tile(n, (3,))
 
 
-@pytest.mark.parametrize("program", [pads, pads_by_length, repeats, makes, views, first_is_a_tensor], ids=lambda p: p.__name__)
+def counts_between_floats(x, n):
+    """Bounds that are no integers tell a size that later calls are given as a number."""
+    bound = n * 1.5
+    rows = torch.arange(bound + 2, bound - n, -1, dtype=torch.long)[:, None]
+    rows = rows.expand(rows.size(0), 3)
+    return torch.gather(x.new_ones(20, 3), 0, rows), torch.arange(0, end=bound)
+
+
+@pytest.mark.parametrize("program", [counts_between_floats, pads, pads_by_length, repeats, makes, views, first_is_a_tensor], ids=lambda p: p.__name__)
 @pytest.mark.parametrize("computed", [False, True])
 def test_one_graph(program, computed):
     def called(x, n):

@@ -119,9 +119,9 @@ class Recorder(Nodes, TorchFunctionMode):
             raise GraphBreak("lasting-write", "what comes after may fail on its data")
         if name in _SIZED:
             first = 0 if name in _MAKE else 1
-            args = (*args[:first], *self._with_numbers(args[first:]))
+            args = (*args[:first], *self._with_numbers(name, args[first:]))
             if kwargs and "out" not in kwargs:
-                kwargs = dict(zip(kwargs, self._with_numbers(tuple(kwargs.values()))))
+                kwargs = dict(zip(kwargs, self._with_numbers(name, tuple(kwargs.values()))))
         if name == "__get__":
             return self._get_attribute(func, args)
         if name == "__set__":
@@ -230,16 +230,17 @@ class Recorder(Nodes, TorchFunctionMode):
         known = self.elements.number(value, ask=False)
         return value if known is None else known
 
-    def _size(self, value: Any) -> Any:
-        """The integer that a 0-d tensor holds, which the graph reads where it is not known: C++ would read it unseen."""
+    def _size(self, value: Any, dtypes: frozenset[torch.dtype]) -> Any:
+        """The number that a 0-d tensor holds, which the graph reads where it is not known: C++ would read it unseen."""
         number = self._number(value)
-        if not is_fake(number) or number.dim() or number.dtype_ not in _INTEGERS:
+        if not is_fake(number) or number.dim() or number.dtype_ not in dtypes:
             return number
         return self._dispatch(Tensor.item, (number,), {}) if self.inputs.mode.allow_unbacked else number
 
-    def _with_numbers(self, values: Any) -> Any:
-        """The arguments with integers in place of the 0-d tensors that hold them."""
-        return mapped(values, self._size)
+    def _with_numbers(self, name: str, values: Any) -> Any:
+        """The arguments with numbers in place of the 0-d tensors that hold them."""
+        dtypes = _BOUNDS if name in _COUNT else _INTEGERS
+        return mapped(values, lambda value: self._size(value, dtypes))
 
     def _item(self, func: Any, args: tuple[Any, ...]) -> Any:
         if (number := self.inputs.item(args[0])) is not None:
@@ -297,12 +298,14 @@ class Recorder(Nodes, TorchFunctionMode):
 
 
 # Functions whose arguments, but for the first, are sizes: 0-d tensors of integers among them are numbers.
-_MAKE = frozenset("zeros ones empty full rand randn arange".split())  # their first argument is one, too
+_COUNT = frozenset(("arange", "range"))  # their size is told by bounds and a step, which need not be integers
+_MAKE = _COUNT | frozenset("zeros ones empty full rand randn".split())  # their first argument is one, too
 _SIZED = _MAKE | frozenset(
     """view reshape expand repeat tile resize_ unflatten narrow as_strided broadcast_to new_zeros new_ones new_empty new_full
     split chunk unfold pad interpolate""".split()
 )
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
+_BOUNDS = _INTEGERS | {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
 _CONSTANTS: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
