@@ -36,6 +36,7 @@ from pliant.autograd.tangent_layouts import (
 )
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
+from pliant.graph.generator_states import random_bytes, set_random_bytes
 from pliant.guards.alike import KnownTensors
 from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction, without_base, without_bases
@@ -144,7 +145,7 @@ class Halves:
     def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         kept = self.kept
         if kept.random:
-            ctx.random_state = torch.get_rng_state()
+            ctx.random_state = random_bytes(kept.gpus)
         outputs = self.run(list(inputs))
         ctx.set_materialize_grads(False)
         end = self.n_results
@@ -392,12 +393,13 @@ class Halves:
                 inputs[i] = inputs[i].detach().requires_grad_()
         if ctx.random_state is None:
             return compute(inputs)
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.random_state)
+        gpus = self.kept.gpus
+        now = random_bytes(gpus)
+        set_random_bytes(ctx.random_state, gpus)
         try:
             return compute(inputs)
         finally:
-            torch.set_rng_state(now)
+            set_random_bytes(now, gpus)
 
     def results_again(self, ctx: Any) -> tuple[Any, ...]:
         """The results of a call, which are gone, with a history: `kept.replays` says whether they may be asked for."""

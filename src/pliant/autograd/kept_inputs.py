@@ -38,8 +38,8 @@ class KeptInputs:
     gradients read what is in them when they are computed, even if it was written since. `absent`: inputs of which a description will do, since
     no gradient depends on their values. `unsaved`: inputs that autograd does not watch for writes, since the backward
     does not read them. `read`: for each of those the tangents, as bits, whose gradients depend on its values. `passed`:
-    those of them that may be the results of other compiled functions. `random`: whether the program draws numbers.
-    `replays`: whether it may be called again.
+    those of them that may be the results of other compiled functions. `random`: whether the program draws numbers;
+    `gpus`: on which GPUs, by number. `replays`: whether it may be called again.
     """
 
     copied: list[int]
@@ -49,10 +49,12 @@ class KeptInputs:
     read: list[int]
     passed: list[int]
     random: bool
+    gpus: tuple[int, ...]
     replays: bool
 
     @classmethod
     def of(cls, joint: JointGraph, parts: Partition) -> KeptInputs:
+        from pliant.graph.generator_states import gpus_in
         from pliant.graph.passes.purity import binds_symbols, draws_numbers
         from pliant.graph.unbacked import CHECKS
 
@@ -76,6 +78,7 @@ class KeptInputs:
             read=_tangents_of(joint, unsaved),
             passed=[i for i in unsaved if inputs[i].fake.requires_grad and not _is_leaf(inputs[i])],
             random=any(map(draws_numbers, joint.graph.nodes)),
+            gpus=gpus_in(filter(draws_numbers, joint.graph.nodes)),
             replays=not joint.plan.writes and not checked and _read_by_results(joint).isdisjoint(absent),
         )
 

@@ -60,6 +60,7 @@ from pliant.dispatch.entry import (
 from pliant.dispatch.own_frames import hiding, tail_of
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import is_fake
+from pliant.graph.generator_states import gpus_in, random_bytes
 from pliant.guards import alike
 from pliant.guards.codegen import (
     ARGUMENT,
@@ -229,7 +230,8 @@ def _graph_call(
         return [line]
     instead = writer.names(eager, "eager")
     draws = trace.graph.attributes.get("draws")
-    state = f"{writer.names(torch.get_rng_state, 'get_rng_state')}()" if draws else "None"
+    gpus = gpus_in(trace.graph.module.graph.nodes) if draws else ()
+    state = f"({writer.names(random_bytes, 'random_bytes')}({gpus}), {gpus})" if draws else "None"
     again = ["    for _restore, _state in _generators:", "        _restore(_state)"] if trace.draws else []
     fails = writer.names(is_of_operator, "is_of_operator")
     refuse = [f"    if not {fails}(_error):", "        raise"]

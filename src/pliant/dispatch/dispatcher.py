@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-
 from pliant import background, config
 from pliant.debug import events
 from pliant.dispatch import stance
@@ -29,6 +27,7 @@ from pliant.dispatch.noted import note_guards
 from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
 from pliant.errors import GraphBreakError, PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
+from pliant.graph.generator_states import set_random_bytes
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.generated import EntryFunction
@@ -399,7 +398,7 @@ class Dispatcher:
         error, assumed = failed
         events.record("assumption", name=self.name, why=error.partition("\n")[0], where=self.location)
         if random_state is not None:
-            torch.set_rng_state(random_state)
+            set_random_bytes(*random_state)
         result = self._eagerly(args, kwargs)
         if assumed and not self.compilation.fullgraph:
             self._assume_no_more(assumed)

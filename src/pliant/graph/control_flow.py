@@ -21,6 +21,7 @@ from torch import fx
 
 from pliant import background, torch_adapter
 from pliant.graph.contracts import name_of_target
+from pliant.graph.generator_states import CPU_BYTES, GPU_BYTES, gpus_of, random_bytes, set_random_bytes
 from pliant.graph.passes.purity import is_random
 
 if TYPE_CHECKING:
@@ -263,17 +264,17 @@ class AssociativeScan(Scan):
 
 
 @contextmanager
-def _random_state(state: torch.Tensor | None) -> Iterator[None]:
-    """The generator's state within; None leaves it alone."""
+def _random_state(state: torch.Tensor | None, gpus: Sequence[int]) -> Iterator[None]:
+    """The generators' states within; None leaves them alone."""
     if state is None:
         yield
         return
-    before = torch.get_rng_state()
-    torch.set_rng_state(state)
+    before = random_bytes(gpus)
+    set_random_bytes(state, gpus)
     try:
         yield
     finally:
-        torch.set_rng_state(before)
+        set_random_bytes(before, gpus)
 
 
 class _Mapped(Program):
@@ -308,7 +309,7 @@ class _Gradient(Program):
         again, count = torch.is_grad_enabled(), len(values) - len(self.given)
         inputs, tangents = list(values[:count]), values[count:]
         state = inputs.pop() if self.program.random else None
-        with torch_adapter.recording(), _random_state(state):
+        with torch_adapter.recording(), _random_state(state, gpus_of(inputs)):
             for place in self.wanted:
                 one = inputs[place]
                 inputs[place] = one.view_as(one) if again and one.requires_grad else one.detach().requires_grad_()
@@ -331,7 +332,7 @@ class _Gradient(Program):
 def _run(number: int, tensors: Sequence[torch.Tensor], numbers: Sequence[int], places: Sequence[int]) -> list[Any]:
     """On real tensors. `places`: for each value the position of its tensor, or -1 - that of its number."""
     program = _programs[number]
-    state = [torch.get_rng_state()] if program.random else []
+    state = [random_bytes(gpus_of(tensors))] if program.random else []
     results = program.compute([tensors[p] if p >= 0 else numbers[-1 - p] for p in places])
     seen = {t.untyped_storage().data_ptr() for t in tensors}
     return [_apart(result, seen) for result in results] + state
@@ -352,7 +353,8 @@ def _apart(result: torch.Tensor, seen: set[int]) -> torch.Tensor:
 def _described(number: int, tensors: Sequence[Any], numbers: Sequence[Any], places: Sequence[int]) -> list[Any]:
     program = _programs[number]
     results = program.described([tensors[p] if p >= 0 else numbers[-1 - p] for p in places])
-    state = [torch.empty(torch.get_rng_state().numel(), dtype=torch.uint8)] if program.random else []
+    bytes_of_state = CPU_BYTES + GPU_BYTES * len(gpus_of(tensors))
+    state = [torch.empty(bytes_of_state, dtype=torch.uint8)] if program.random else []
     given = {id(t) for t in tensors}
     return [torch.empty_like(r) if id(r) in given else r for r in results] + state
 

@@ -40,4 +40,3 @@ random_state: Any = torch.ops.pliant.random_state.default
 set_random_state: Any = torch.ops.pliant.set_random_state.default
 seed: Any = torch.ops.pliant.seed.default
 seed_generator: Any = torch.ops.pliant.seed_generator.default
-STATE_BYTES = len(torch.get_rng_state())

@@ -14,6 +14,7 @@ import torch
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph import random_state
+from pliant.graph.generator_states import CPU_BYTES
 from pliant.graph.shape_rules.views import METADATA_WRITES
 from pliant.graph.tensor_spec import TensorSpec, broadcast, holds, require_same, row_major_strides, same_dim
 from pliant.graph.unsupported import UnsupportedOperator
@@ -245,7 +246,7 @@ def _flash_mask(mask: Any, query: TensorSpec, key: TensorSpec) -> bool:
 
 @_special(random_state.random_state)
 def _random_state(mode: FakeMode, func: Any) -> Any:
-    return mode.new((random_state.STATE_BYTES,), (1,), torch.uint8, torch.device("cpu"))
+    return mode.new((CPU_BYTES,), (1,), torch.uint8, torch.device("cpu"))
 
 
 @_special(random_state.set_random_state, random_state.seed, random_state.seed_generator)
