@@ -310,3 +310,54 @@ def test_gradients_of_small_tables(rows, dtype):
         error = 2**-7 if dtype is torch.bfloat16 else 1e-5
         assert (mine.double() - exact).norm() <= error * exact.norm()
     assert pliant.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_second_gradients_are_of_the_numbers_drawn(mode):
+    """What is computed again for them draws from the GPU's generator as the forward did, and leaves it as it is."""
+
+    def dropped(x):
+        return F.dropout(x.sin(), 0.5) * x
+
+    def gradients(function):
+        torch.manual_seed(3)
+        x = torch.linspace(0.1, 2.0, 256, device="cuda", requires_grad=True)
+        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        return first.detach(), second, torch.rand(3, device="cuda")
+
+    compiled = pliant.compile(dropped, mode=mode)
+    expected = gradients(dropped)
+    for _ in range(4):
+        torch.testing.assert_close(gradients(compiled), expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_fails_behind_random_draws_leaves_eagers_state():
+    def drawn(x, index):
+        return F.dropout(x, 0.5) + torch.linalg.cholesky(x @ x.mT - index)
+
+    states = []
+    for function in (drawn, pliant.compile(drawn)):
+        torch.manual_seed(5)
+        for shift in (0.0, 1000.0):
+            try:
+                function(torch.eye(4, device="cuda") + 1, shift)
+            except torch.linalg.LinAlgError:
+                states.append("not positive-definite")
+        states.append(torch.rand(3, device="cuda").tolist())
+    assert states[:2] == states[2:] and len(states) == 4
+
+
+def test_tensors_on_several_devices_are_refused_as_eager_refuses_them():
+    def program(x, index):
+        x.index_fill_(0, index, 0.5)
+        return x * 2
+
+    x, index = torch.rand(4, device="cuda"), torch.tensor([1])
+    compiled = pliant.compile(program)
+    for function in (program, compiled):
+        with pytest.raises(RuntimeError, match="same device"):
+            function(x, index)
+    assert x._version == 0
+    torch.testing.assert_close(compiled(x.clone(), index.cuda()), program(x, index.cuda()))

@@ -187,7 +187,8 @@ class _Outputs:
             target, source = copy.begin()
             targets.append(target)
             sources.append(source)
-        copy_all(targets, sources)
+        with uncounted_writes():  # they are new to the caller, whose tensors have not been written
+            copy_all(targets, sources)
         found = [output(inputs) for output in self._plan]
         for k, before in self._again:
             found[k] = found[before]
