@@ -87,6 +87,8 @@ def _view(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
 def _storage(source: FakeTensor, alias: Alias) -> Alias:
     """All that a tensor's memory holds, detached from its history if the tensor is, and counting writes as it does."""
     root, counted = alias.root(), all(step.counted for step in alias.steps())
+    if root.fake.dtype_ is not source.dtype_:  # which autograd does not count as a view: capture does not know
+        raise UnsupportedMutation("`as_strided` of memory that holds another type", kind="memory-of-another-type")
     if counted and (source.requires_grad or not root.fake.requires_grad):
         return root
     step = ViewStep(_aten.detach.default, (), {}, None, True, counted)

@@ -23,10 +23,12 @@ from pliant import torch_adapter
 from pliant.graph import fallback
 from pliant.graph.call_plan import CallPlan, argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
+from pliant.graph.devices import refuse_mixed_devices
 from pliant.graph.overlaps import refuse_overlap
 from pliant.graph.passes.purity import draws
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
 from pliant.graph.special_calls import SPECIAL
+from pliant.graph.strided import BY_STRIDES, refuse_outside
 from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Dim, Interner, Sizes, TensorSpec
 from pliant.graph.unsupported import UnsupportedOperator, UnsupportedTensor
 from pliant.records import dataclass
@@ -137,6 +139,13 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor:
     with DisableTorchFunction():  # who records the program asks nothing of it
         base = tensor._base
     return tensor if base is None else base
+
+
+def _memory_of(fake: FakeTensor) -> FakeTensor:
+    """The same, of views that inference mode keeps from autograd too."""
+    while fake.viewed is not None:
+        fake = fake.viewed
+    return base_of(fake)  # type: ignore[return-value]
 
 
 def counting_as(tensor: torch.Tensor) -> AbstractContextManager[Any]:
@@ -277,6 +286,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if plan.written:
             self.writes += 1
             refuse_overlap(plan, args, kwargs)
+        if func in BY_STRIDES:
+            refuse_outside(*args, **kwargs, memory=_memory_of(args[0]))
         self.draws = self.draws or (torch.Tag.nondeterministic_seeded in plan.tags and draws(func, args, kwargs))
         if plan.composite:
             with self:
@@ -337,6 +348,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _compute_first(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> Any:
         """The call worked out by a rule, or by torch's own functions, and remembered if it may be."""
         plan = plan_of(func)
+        refuse_mixed_devices(plan, args, kwargs)
         rule = find_rule(func)
         if rule is None:
             return self._compute_unruled(plan, args, kwargs, key)
