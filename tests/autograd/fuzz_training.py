@@ -6,17 +6,21 @@ programs are valid by construction; the driver's may fail. After every statement
 is compared with eager: values, layouts, flags, shared memory, identities, gradients, what hooks saw, random state, errors.
 
     python -m tests.autograd.fuzz_training --first 0 --count 500 [--theme hooks] [--backend pliant] [--no-reduce]
+    ... --backend pliant --device cuda --mode reduce-overhead    # where calls replay CUDA graphs
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import itertools
+import math
 import random
 import re
 import sys
 import textwrap
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -31,6 +35,19 @@ import pliant
 from pliant.debug import events
 
 SIZES = (4, 6, 5)
+WARM_UPS = 4  # calls of each size after which what pays is recorded as a CUDA graph
+
+
+@dataclass
+class Where:
+    """Where programs run. `mode`: of the compiler; `warm`: calls that nobody sees come first, as where it runs on a GPU."""
+
+    device: str = "cpu"
+    mode: str | None = None
+    warm: bool = False
+
+
+WHERE = Where()
 
 
 Step = tuple[str, str, Any]  # a statement, what is seen after it, how it is
@@ -327,9 +344,40 @@ def _ready(program: Program, backend: str | None) -> dict[str, Any]:
     names = space() | {"__name__": "fuzzed", "GRADIENTS": given}
     exec(program.make_text(), names)
     exec(compile(program.call_text(), "<fuzzed>", "exec"), names)
+    if WHERE.device != "cpu":
+        names["make"] = functools.partial(_made_there, names["make"])
     if backend is not None:
-        names["f"] = pliant.compile(names["f"], backend=backend)
+        names["f"] = pliant.compile(names["f"], backend=backend, mode=WHERE.mode)
+        if WHERE.warm:
+            _warm_up(names)
     return names
+
+
+def _made_there(make: Callable[[int], Any], n: int) -> Any:
+    with torch.device(WHERE.device):
+        return make(n)
+
+
+def _warm_up(names: dict[str, Any]) -> None:
+    """Call the function and its backward on inputs that nobody sees."""
+    state = _random_state()
+    for n in [n for n in SIZES for _ in range(WARM_UPS)]:
+        with contextlib.suppress(Exception):
+            found = names["call"](names["f"], names["make"](n))
+            torch.autograd.backward([t.abs().sum() for t in found if isinstance(t, torch.Tensor) and t.requires_grad])
+        found = None
+    names["LOG"].clear()
+    _set_random_state(state)
+
+
+def _random_state() -> list[torch.Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if WHERE.device == "cuda" else [])]
+
+
+def _set_random_state(state: list[torch.Tensor]) -> None:
+    torch.set_rng_state(state[0])
+    if len(state) > 1:
+        torch.cuda.set_rng_state(state[1])
 
 
 def _step(text: str, names: dict[str, Any]) -> Any:
@@ -365,7 +413,7 @@ def _seen(names: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "related", _relations(tensors)
     yield "bases", _bases({k: v for k, v in tensors.items() if k.split("[")[0] not in names["GRADIENTS"]})
     yield "hooks", list(names["LOG"])
-    yield "random state", torch.get_rng_state()
+    yield "random state", _random_state()
 
 
 def _copy(value: torch.Tensor) -> torch.Tensor:
@@ -478,15 +526,15 @@ def disagreement(program: Program, backend: str = "aot_eager", copies: bool = Fa
     pliant.reset()
     runs = [observe(program, None, copies), observe(program, backend)]
     torch.manual_seed(5)
-    states = [torch.get_rng_state()] * 2
+    states = [_random_state()] * 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while True:
             seen = []
             for number, run in enumerate(runs):
-                torch.set_rng_state(states[number])
+                _set_random_state(states[number])
                 seen.append(_burst(run))
-                states[number] = torch.get_rng_state()
+                states[number] = _random_state()
             if not seen[0]:
                 return None
             for theirs, mine in zip(*seen):
@@ -603,16 +651,25 @@ def main() -> int:
     parser.add_argument("--backend", default="aot_eager")
     parser.add_argument("--theme", default="", choices=("", *NAMED), help="draw most statements from this theme")
     parser.add_argument("--no-reduce", action="store_true")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--mode", default=None, help="mode of the compiler: reduce-overhead records CUDA graphs")
+    parser.add_argument("--warm", action="store_true", help="calls that nobody sees come first")
+    parser.add_argument("--for", type=float, default=math.inf, dest="seconds", help="start no program after so many")
     parser.add_argument("--show", action="store_true", help="print the programs")
     options = parser.parse_args()
-    wrong = whole = steps = 0
+    WHERE.device, WHERE.mode, WHERE.warm = options.device, options.mode, options.warm or options.device != "cpu"
+    wrong = whole = steps = tried = recorded = 0
+    end = time.monotonic() + options.seconds
     for seed in range(options.first, options.first + options.count):
+        if time.monotonic() > end:
+            break
+        tried += 1
         program = program_of(seed, options.theme)
         if options.show:
             print(f"# {seed}\n{program.text()}")
-        with events.collect("fallback", "graph_break", "skip") as fell:
+        with events.collect("fallback", "graph_break", "skip") as fell, events.collect("cuda_graph") as graphs:
             found = disagreement(program, options.backend)
-        whole, steps = whole + (not fell), steps + len(program.driver)
+        whole, steps, recorded = whole + (not fell), steps + len(program.driver), recorded + len(graphs)
         if found is None:
             continue
         wrong += 1
@@ -620,7 +677,7 @@ def main() -> int:
         if not options.no_reduce:
             print(textwrap.indent(reduced(program, found[0], options.backend).text(), "  "))
             print(f"  # {(disagreement(program, options.backend) or ('', 'gone'))[1][:600]}\n", flush=True)
-    print(f"{options.count} programs, {steps} statements of drivers, {whole} captured whole, {wrong} differ")
+    print(f"{tried} programs, {steps} statements of drivers, {whole} captured whole, {recorded} recorded, {wrong} differ")
     return 1 if wrong else 0
 
 
