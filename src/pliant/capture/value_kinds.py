@@ -21,14 +21,14 @@ from pliant.capture.graph_breaks import Raised, needs_value
 from pliant.errors import DataDependentError
 from pliant.guards.standard import standard_globals
 
-CONSTANT_TYPES: frozenset[type] = frozenset(
-    (
-        type(None), bool, str, bytes, complex, type(...), type(NotImplemented), torch.dtype, torch.layout,
-        torch.device, torch.memory_format, torch.qscheme,
-    )
-)
-CONSTANTS = CONSTANT_TYPES | {int, float}  # numbers where they do not vary
+# Plain values, from the fewest to the most.
+NUMBERS: frozenset[type] = frozenset((int, float, bool))
+LITERALS: frozenset[type] = NUMBERS | {str, bytes, type(None)}
+COMPARED_IN_C: frozenset[type] = LITERALS | {complex, torch.dtype, torch.device}
+CONSTANTS: frozenset[type] = COMPARED_IN_C | {type(...), type(NotImplemented), torch.layout, torch.memory_format, torch.qscheme}
+CONSTANT_TYPES = CONSTANTS - {int, float}  # which may vary
 SYMBOLIC_TYPES: frozenset[type] = frozenset((torch.SymInt, torch.SymFloat, torch.SymBool))
+SIZES: frozenset[type] = frozenset((int, torch.SymInt))
 MUTABLE_CONTAINERS: frozenset[type] = frozenset(
     (
         list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque, collections.Counter,
@@ -100,9 +100,6 @@ class ByKind(Generic[Rule]):
 def is_nan(value: Any) -> bool:
     """Whether it is a NaN of Python's own."""
     return type(value) in (float, complex) and value != value
-
-
-COMPARED_IN_C = frozenset((int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device))
 
 
 def is_told_by_value(value: Any) -> bool:
@@ -205,13 +202,10 @@ def concrete(value: Any) -> Any:
         raise needs_value(error) from None
 
 
-_SIZES = frozenset((int, torch.SymInt))
-
-
 def tuple_of(cls: type, items: list[Any]) -> Any:
     """A tuple of the class, without running its own constructor."""
     if cls is torch.Size:
-        return torch.Size(items) if _SIZES.issuperset(map(type, items)) else tuple(items)
+        return torch.Size(items) if SIZES.issuperset(map(type, items)) else tuple(items)
     if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
         return cls(items)
     return tuple.__new__(cls, items)

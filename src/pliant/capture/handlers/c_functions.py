@@ -27,7 +27,7 @@ from pliant.capture.handlers.effects import initial_seed, is_output, seed_genera
 from pliant.capture.handlers.formatting import TEXT_METHODS
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
-from pliant.capture.handlers.standard_library import IN_TIME_ZONES, call_value_method, fold, referent
+from pliant.capture.handlers.standard_library import OBJECTS, VALUES, computed_method, fold, note_time_zone, referent
 from pliant.capture.handlers.table import ALL
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_lock_method, check_own
@@ -41,9 +41,19 @@ from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.recording.torch_functions import all_functions
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
-from pliant.capture.value_kinds import DICT_TYPES, LOCKS, MUTABLE_CONTAINERS, SYMBOLIC_TYPES, ByKind, concrete
+from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
+    DICT_TYPES,
+    LOCKS,
+    MUTABLE_CONTAINERS,
+    SYMBOLIC_TYPES,
+    ByKind,
+    concrete,
+    is_numpy_scalar,
+)
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
+from pliant.guards.standard import LRU_CACHE
 from pliant.torch_adapter import TensorBase
 
 # ---- C functions and methods
@@ -59,10 +69,7 @@ _ON_PATHS = {getattr(_POSIX, name, os.fspath) for name in ("_path_splitroot_ex",
 _PURE_BUILTINS = _ON_PATHS | frozenset(
     (bin, hex, oct, chr, ord, divmod, pow, os.fspath, str.maketrans, bytes.maketrans)
 )
-_PURE_SELF_TYPES = (
-    str, bytes, int, float, bool, complex, tuple, frozenset, range, slice, type(None), torch.Size, torch.dtype,
-    torch.device, types.MappingProxyType,
-)
+_PURE_SELF_TYPES = (*COMPARED_IN_C, tuple, frozenset, range, slice, torch.Size, types.MappingProxyType)
 # Questions to the process whose answers seldom change.
 _ANSWERS = frozenset(
     (os.getcwd, os.getpid, os.cpu_count, sys.getrecursionlimit, sys.getdefaultencoding, sys.getfilesystemencoding)
@@ -154,44 +161,35 @@ def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
     return t.native(bound, *args, **kwargs)
 
 
-def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
-        return t.native(bound, *args, **kwargs)
-    handled = _call_with_state(t, receiver, name, args, kwargs)
-    if handled is NotImplemented:
-        handled = call_value_method(t, receiver, bound, args, kwargs)
-    return _call_other_method(t, receiver, name, bound, args, kwargs) if handled is NotImplemented else handled
+def _by_name(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that knows the method by its name alone."""
+    return lambda t, receiver, name, bound, args, kwargs: rule(t, receiver, name, args, kwargs)
 
 
-_METHODS: ByKind[Callable[..., Any]] = ByKind(
-    _object_method,
-    dict.fromkeys(SYMBOLIC_TYPES, _tensor_method),
-    {
-        **dict.fromkeys(_PURE_SELF_TYPES, _pure_method),
-        **dict.fromkeys(
-            (*_OWN_SELF_TYPES, list, dict, set),
-            lambda t, receiver, name, bound, args, kwargs: call_container_method(t, receiver, name, args, kwargs),
-        ),
-        FakeTensor: _fake_method,
-        torch.Tensor: _tensor_method,
-        str: _text_method,
-        torch.device: _device_method,
-    },
-)
+def _made_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Of an object that the trace made, which nobody else has."""
+    rule = computed_method if id(receiver) in t.world.made else _object_method
+    return rule(t, receiver, name, bound, args, kwargs)
 
 
-def _call_with_state(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
-    """A method of what the trace keeps track of: outputs, random generators, locks, caches; else NotImplemented."""
-    if is_output(t, receiver):
-        return write_output(t, receiver, name, args)
-    if (handler := _STATEFUL.of(receiver)) is not None:
-        return handler(t, receiver, name, args, kwargs)
-    if type(receiver).__name__ == "ufunc":
-        return call_ufunc_method(t, receiver, name, args, kwargs)
-    if name in ("cache_info", "cache_clear", "cache_parameters") and id(receiver) in t.caches:
-        if name == "cache_parameters" or not t.world.is_foreign(receiver):
-            return t.native(getattr(t.caches[id(receiver)][1], name))
-    return NotImplemented
+def _random_method(t: Tracer, generator: random.Random, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if type(generator) is random.Random and t.world.is_foreign(generator):
+        return draw(t, generator, name, args, kwargs)
+    return _made_method(t, generator, name, bound, args, kwargs)
+
+
+def _lock_method(t: Tracer, lock: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if id(lock) not in t.world.made:
+        return call_lock_method(t, lock, name, args)
+    check_own(lock, name, args, kwargs)
+    return computed_method(t, lock, name, bound, args, kwargs)
+
+
+def _cache_method(t: Tracer, cached: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`cache_info` and its like of a function whose cache within the trace is known."""
+    if id(cached) in t.caches and (name == "cache_parameters" or not t.world.is_foreign(cached)):
+        return t.native(getattr(t.caches[id(cached)][1], name))
+    return _object_method(t, cached, name, bound, args, kwargs)
 
 
 def _generator_method(t: Tracer, generator: torch.Generator, name: str, args: Args, kwargs: Kwargs) -> Any:
@@ -202,46 +200,44 @@ def _generator_method(t: Tracer, generator: torch.Generator, name: str, args: Ar
     return seed_generator(t, generator, *args, **kwargs)
 
 
-def _reference_method(t: Tracer, reference: weakref.ref[Any], name: str, args: Args, kwargs: Kwargs) -> Any:
+def _reference_method(t: Tracer, reference: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "__call__":
         return referent(t, reference)
-    return None if name == "__init__" else NotImplemented
+    return None if name == "__init__" else _object_method(t, reference, name, bound, args, kwargs)
 
 
-def _lock_method(t: Tracer, lock: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
-    if id(lock) not in t.world.made:
-        return call_lock_method(t, lock, name, args)
-    check_own(lock, name, args, kwargs)
-    return NotImplemented
-
-
-_STATEFUL: ByKind[Callable[..., Any] | None] = ByKind(
-    None,
-    {
-        random.Random: lambda t, generator, name, args, kwargs: (
-            draw(t, generator, name, args, kwargs) if t.world.is_foreign(generator) else NotImplemented
-        ),
-        **dict.fromkeys(LOCKS, _lock_method),
-    },
-    {torch.Generator: _generator_method, contextvars.ContextVar: call_context_variable, weakref.ref: _reference_method},
-)
-
-
-def _call_other_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    """Methods that all objects have, those of descriptors and exceptions; a break for what is left."""
-    module = type(receiver).__module__
-    if module in ("string", TensorBase.__module__) or type(receiver).__name__ in ("PyCapsule",):
+def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Methods that all objects have, those of iterators and of attributes by name; a break for what is left."""
+    if name in _ITERATOR_METHODS and not t.world.is_opaque(receiver):
+        return t.native(bound, *args, **kwargs)
+    if is_output(t, receiver):
+        return write_output(t, receiver, name, args)
+    if type(receiver).__name__ == "ufunc":
+        return call_ufunc_method(t, receiver, name, args, kwargs)
+    if is_numpy_scalar(receiver):
+        return computed_method(t, receiver, name, bound, args, kwargs)
+    if type(receiver).__module__ in _PLAIN_MODULES or type(receiver).__name__ == "PyCapsule":
         return t.native(bound, *map(t.plain, args), **kwargs)
     if name in ATTRIBUTE_METHODS and not isinstance(receiver, type):
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains
-    names, how = _OWN_METHODS.of(receiver)
-    if name in names:
-        return how(t, receiver, name, bound, args, kwargs)
     if name == "__eq__" or name == "__ne__":
         return receiver is args[0] if name == "__eq__" else receiver is not args[0]
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
+
+
+_ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
+_PLAIN_MODULES = frozenset(("string", TensorBase.__module__))
+
+
+def _only(names: tuple[str, ...], rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule for methods of these names; the others are those of any object."""
+
+    def method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+        return (rule if name in names else _object_method)(t, receiver, name, bound, args, kwargs)
+
+    return method
 
 
 # Their `__init__` stores more than the arguments.
@@ -273,19 +269,34 @@ def _bind_function(t: Tracer, function: Any, name: str, bound: Any, args: Args, 
     return function if args[0] is None else types.MethodType(function, args[0])
 
 
-# Of these kinds: names of methods, and what such a call does.
-_OWN_METHODS: ByKind[tuple[tuple[str, ...], Any]] = ByKind(
-    ((), None),
-    {types.FunctionType: (("__get__",), _bind_function)},
+_METHODS: ByKind[Callable[..., Any]] = ByKind(
+    _object_method,
     {
-        BaseException: (("__init__", "with_traceback", "add_note"), _change_error),
+        **dict.fromkeys(SYMBOLIC_TYPES, _tensor_method),
+        **dict.fromkeys(LOCKS, _lock_method),
+        LRU_CACHE: _only(("cache_info", "cache_clear", "cache_parameters"), _cache_method),
+        types.FunctionType: _only(("__get__",), _bind_function),
+    },
+    {
+        **dict.fromkeys(VALUES, computed_method),
+        **dict.fromkeys(OBJECTS, _made_method),
+        **dict.fromkeys(_PURE_SELF_TYPES, _pure_method),
+        **dict.fromkeys((*_OWN_SELF_TYPES, list, dict, set), _by_name(call_container_method)),
+        FakeTensor: _fake_method,
+        torch.Tensor: _tensor_method,
+        str: _text_method,
+        torch.device: _device_method,
+        random.Random: _random_method,
+        torch.Generator: _by_name(_generator_method),
+        contextvars.ContextVar: _by_name(call_context_variable),
+        weakref.ref: _reference_method,
+        BaseException: _only(("__init__", "with_traceback", "add_note"), _change_error),
         **dict.fromkeys(
             (property, classmethod, staticmethod),
-            (("setter", "getter", "deleter", "__get__", "__init__"), _descriptor_method),
+            _only(("setter", "getter", "deleter", "__get__", "__init__"), _descriptor_method),
         ),
     },
 )
-_ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 
 
 # Methods of objects that builtins and functions of these modules call.
@@ -328,34 +339,53 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     raise GraphBreak("unknown-call", f"the C function {module}.{function.__name__}")
 
 
-def _call_c_classmethod(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """dict.fromkeys, object.__new__, int.from_bytes..."""
-    cls = function.__self__
-    if function.__name__ == "__call__":
-        return steps_of(type(t).instantiate)(t, cls, args, kwargs)
-    if function.__name__ == "__new__":
-        return t.new_object(args[0], function, args[1:], kwargs)
-    if function.__name__ in ("__init_subclass__", "__init__"):  # object's does nothing; type's has nothing left to do
-        return None
-    if function.__name__ == "__prepare__":
-        return {}
-    if cls in DICT_TYPES and function.__name__ == "fromkeys":
-        return t.native(function, [t.hashable(k) for k in t.sequence(args[0])], *args[1:])
+def _of_class(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """int.from_bytes, itertools.chain.from_iterable, datetime.fromisoformat..."""
     if issubclass(cls, TensorBase):
         return call_torch(t, function, args, kwargs)
-    if function.__name__ == "__subclasses__" and not args and not kwargs:
-        return list(t.sequence(t.world.bring(function(), question(function))))  # a new one at each call
-    if function.__name__ in ("now", "today", "utcnow"):
-        raise GraphBreak("side-effect-call", "the time is asked for")
-    if cls in (int, float, str, bytes, itertools.chain, object, decimal.Decimal) or cls.__module__ == "datetime":
-        if function.__name__ == "from_iterable":
-            return t.native(function, [t.iterable(a) for a in t.sequence(args[0])])
-        if function.__name__ == "__subclasshook__":
-            return NotImplemented
-        if function.__name__ in IN_TIME_ZONES:
-            t.process_bound = f"{function.__name__} asks for the time zone, or the locale"
-        return t.native(function, *map(concrete, args), **kwargs)
-    raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")
+    if cls not in _PURE_CLASSES and cls.__module__ != "datetime":
+        raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")
+    note_time_zone(t, function.__name__)
+    return t.native(function, *map(concrete, args), **kwargs)
+
+
+def _instantiate(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    return steps_of(type(t).instantiate)(t, cls, args, kwargs)
+
+
+def _from_keys(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    if cls not in DICT_TYPES:
+        return _of_class(t, cls, function, args, kwargs)
+    return t.native(function, [t.hashable(k) for k in t.sequence(args[0])], *args[1:])
+
+
+def _subclasses(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    return list(t.sequence(t.world.bring(function(*args, **kwargs), question(function))))  # a new one at each call
+
+
+def _clock(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    raise GraphBreak("side-effect-call", "the time is asked for")
+
+
+_PURE_CLASSES = frozenset((int, float, str, bytes, itertools.chain, object, decimal.Decimal))
+_CLASS_METHODS: dict[str, Callable[..., Any]] = {
+    "__call__": _instantiate,
+    "__new__": lambda t, cls, function, args, kwargs: t.new_object(args[0], function, args[1:], kwargs),
+    # object's does nothing; type's has nothing left to do
+    **dict.fromkeys(("__init_subclass__", "__init__"), lambda t, cls, function, args, kwargs: None),
+    "__prepare__": lambda t, cls, function, args, kwargs: {},
+    "__subclasshook__": lambda t, cls, function, args, kwargs: NotImplemented,
+    "__subclasses__": _subclasses,
+    "fromkeys": _from_keys,
+    "from_iterable": lambda t, cls, function, args, kwargs: t.native(function, [*map(t.iterable, t.sequence(args[0]))]),
+    **dict.fromkeys(("now", "today", "utcnow"), _clock),
+}
+
+
+def _call_c_classmethod(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """dict.fromkeys, object.__new__, int.from_bytes..."""
+    rule: Callable[..., Any] = _CLASS_METHODS.get(function.__name__, _of_class)
+    return rule(t, function.__self__, function, args, kwargs)
 
 
 _BOUND_TO: ByKind[Callable[..., Any]] = ByKind(

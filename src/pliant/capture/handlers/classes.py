@@ -27,7 +27,7 @@ from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, concrete, is_symbolic, varying
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SIZES, concrete, is_symbolic, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.standard import LRU_CACHE, can_change
@@ -228,7 +228,7 @@ def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
     """What a loop counts by whose number of turns has had several values; None elsewhere."""
     frame = t.frames[-1]
-    if not _is_of_a_loop(frame) or not 1 <= len(ends) <= 3 or not _WHOLE.issuperset(map(type, ends)):
+    if not _is_of_a_loop(frame) or not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
     symbolic = list(filter(is_symbolic, (start, stop)))
@@ -254,9 +254,6 @@ def _is_of_a_loop(frame: Frame) -> bool:
         called = [value for value in frame.stack[-2:] if value is not NULL]
         return (given.count, given.names) == (1, ()) and len(called) == 1 and called[0] is list
     return loops.begins_next(frame)
-
-
-_WHOLE = frozenset((int, torch.SymInt))
 
 
 def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

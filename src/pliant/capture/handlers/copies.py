@@ -25,7 +25,7 @@ from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.protocols import operators, tensor_members
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import CONSTANT_TYPES, DICT_TYPES, SYMBOLIC_TYPES, ByKind
+from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, ByKind
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import IDENTITY_TYPES, can_change
@@ -147,7 +147,7 @@ def _iterator(t: Tracer, value: Any) -> Any:
 
 _LISTS = (list, set, collections.deque)
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
-_ATOMIC = (*CONSTANT_TYPES, *SYMBOLIC_TYPES, int, float, range, types.ModuleType, torch.finfo, torch.iinfo)
+_ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, types.ModuleType, torch.finfo, torch.iinfo)
 _IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _itself)
 _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
     _object,

@@ -23,7 +23,7 @@ from pliant.capture.numbers.varying_text import Given
 from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
@@ -104,7 +104,7 @@ def _common_dtype(numbers: list[Any]) -> torch.dtype:
         rest = [number for number in numbers if not is_fake(number)]
         return functools.reduce(torch.promote_types, of_tensors + ([_common_dtype(rest)] if rest else []))
     kinds = set(map(plain_class, numbers))
-    if not kinds <= {bool, int, float}:
+    if not kinds <= NUMBERS:
         raise GraphBreak("data-dependent", "a tensor made of symbolic numbers and other things")
     return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
 

@@ -21,7 +21,7 @@ from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
-from pliant.capture.value_kinds import PLAIN_TYPES, ByKind, is_symbolic, is_text
+from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_symbolic, is_text
 from pliant.dispatch.own_frames import program_frames
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -71,7 +71,6 @@ def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
     return made_like(value, [_snapshot(t, item, inner) for item in parts_of(value)])
 
 
-_TOLD_AS_THEY_ARE = (str, int, float, type(None), bytes, torch.dtype, torch.device, type)
 _SNAPSHOTS: ByKind[Callable[..., Any]] = ByKind(
     _object_now,
     {
@@ -80,7 +79,7 @@ _SNAPSHOTS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(PLAIN_TYPES, lambda t, value, within: value),
     },
     {
-        **dict.fromkeys(_TOLD_AS_THEY_ARE, lambda t, value, within: value),
+        **dict.fromkeys((*COMPARED_IN_C, type), lambda t, value, within: value),
         **dict.fromkeys((types.ModuleType, types.FunctionType), _named_now),
     },
 )

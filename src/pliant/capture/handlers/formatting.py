@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.text_and_numbers import SIMPLE
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.varying_text import join, text_of
 from pliant.capture.outside.identity import HookId, TracedId
@@ -22,7 +21,7 @@ from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import concrete, is_symbolic, is_text
+from pliant.capture.value_kinds import LITERALS, concrete, is_symbolic, is_text
 from pliant.graph.fake_tensor import is_fake
 
 # ---- pattern % value
@@ -39,7 +38,7 @@ def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
     """pattern % value"""
     several = issubclass(type(value), tuple)
     given = list(tuple.__iter__(value)) if several else [value]
-    if SIMPLE.issuperset(map(type, given)):
+    if LITERALS.issuperset(map(type, given)):
         return t.native(str.__mod__, pattern, value)
     pieces, end = [], 0
     for found in _FIELD.finditer(pattern):
@@ -95,7 +94,7 @@ def _field(t: Tracer, found: re.Match[str], value: Any) -> Any:
 
 # ---- pattern.format(...)
 def _str_format(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
-    if SIMPLE.issuperset(map(type, (*args, *kwargs.values()))):
+    if LITERALS.issuperset(map(type, (*args, *kwargs.values()))):
         return t.native(receiver.format, *args, **kwargs)
     return TailCall(spelled_out.formatted, (receiver, args, kwargs))
 

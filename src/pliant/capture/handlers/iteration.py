@@ -18,7 +18,7 @@ from pliant.capture.protocols import operators, spelled_out
 from pliant.capture.protocols.iteration import iterate, next_value
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, plain_class
+from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, plain_class
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
@@ -38,10 +38,6 @@ def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return TailCall(spelled_out.step_or, args) if len(args) == 2 else step(t, args[0])
 
 
-_NUMBERS = frozenset((bool, int, float))
-_THAT_VARY = _NUMBERS | SYMBOLIC_TYPES
-
-
 @handles(any)
 def _any(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return TailCall(spelled_out.any_true, (t.taken(*args),))
@@ -56,9 +52,9 @@ def _all(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
     items = t.taken(items)
     kinds = {*map(type, items), type(start)} if type(items) in (list, tuple) else set()
-    if kinds and kinds <= _NUMBERS or isinstance(start, (str, bytes, bytearray)):  # which it complains of
+    if kinds and kinds <= NUMBERS or isinstance(start, (str, bytes, bytearray)):  # which it complains of
         return t.native(sum, items, start)
-    if kinds and kinds <= _THAT_VARY:
+    if kinds and kinds <= NUMBERS | SYMBOLIC_TYPES:
         return functools.reduce(functools.partial(operators.binary, t, "+"), items, start)
     return TailCall(spelled_out.added, (items, start))
 
@@ -77,7 +73,7 @@ def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs
     """max or min: of numbers that vary a number that varies."""
     values = t.sequence(args[0]) if len(args) == 1 else args
     fits = kwargs.keys() <= ({"key", "default"} if len(args) == 1 else {"key"})
-    if not values or not fits or not kwargs and _NUMBERS.issuperset(map(type, values)):
+    if not values or not fits or not kwargs and NUMBERS.issuperset(map(type, values)):
         return t.native(function, *((values,) if len(args) == 1 else args), **kwargs)  # which may complain
     if (key := kwargs.get("key")) is not None:
         return TailCall(spelled_out.best_by, (_BETTER[function], values, key))

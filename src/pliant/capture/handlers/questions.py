@@ -28,7 +28,7 @@ from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import PLAIN_TYPES, ByKind, derives, function_of, is_numpy_scalar
+from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, derives, function_of, is_numpy_scalar
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
@@ -226,7 +226,7 @@ def _hash_in_c(t: Tracer, value: Any) -> Any:
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 
 
-_BY_VALUE = (str, int, float, complex, bytes, tuple, frozenset, range, type(None), torch.dtype, torch.device, *PLAIN_TYPES)
+_BY_VALUE = (*COMPARED_IN_C, tuple, frozenset, range, *PLAIN_TYPES)
 _HASHES: ByKind[Callable[..., Any]] = ByKind(
     _hash_in_c,
     families={

@@ -25,7 +25,7 @@ from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import Draw, DrawnState
-from pliant.capture.value_kinds import is_numpy_scalar, is_symbolic, plain_class
+from pliant.capture.value_kinds import LITERALS, is_numpy_scalar, is_symbolic, plain_class
 from pliant.guards.sources import DrawSource, Source, held
 from pliant.records import dataclass
 from pliant.symbolic.expr import Constant, Expr, lit
@@ -199,7 +199,7 @@ def _is_plain(value: Any) -> bool:
     return all(type(one) in _PLAIN or is_numpy_scalar(one) for one in leaves(value))
 
 
-_PLAIN = frozenset((int, float, str, bool, type(None), range, type, DrawnState))
+_PLAIN = LITERALS | {range, type, DrawnState}
 
 
 def shuffled(generator: random.Random, values: list[Any]) -> list[Any]:

@@ -20,7 +20,7 @@ from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
-from pliant.capture.value_kinds import concrete, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import SIZES, concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.shape_rules.views import is_split
 from pliant.graph.tensor_spec import same_dim
@@ -57,14 +57,11 @@ def _new(t: Tracer, tensor: Any, *data: Any) -> Any:
 
 
 # ---- views that C++ would only see by asking whether memory has gaps
-_DIMS = frozenset((int, torch.SymInt))
-
-
 @instead(torch.reshape)
 @instead(torch.Tensor.reshape)
 def _reshape(t: Tracer, input: Any, *shape: Any) -> Any:
     size = t.internalize(shape[0]) if len(shape) == 1 and type(shape[0]) in (list, tuple, torch.Size) else shape
-    plain = is_fake(input) and input.subclass_ is None and _DIMS.issuperset(map(type, size))
+    plain = is_fake(input) and input.subclass_ is None and SIZES.issuperset(map(type, size))
     return (torch.Tensor.view, (input, *size)) if plain and is_split(input.spec, size) else None
 
 

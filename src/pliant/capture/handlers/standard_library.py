@@ -38,11 +38,11 @@ from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.arrays import is_array, makes_array
-from pliant.capture.numbers.numpy_scalars import is_scalar, of_integers, of_numbers, root_of_number
-from pliant.capture.signatures import Args, Kwargs, Tracer, World
+from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, concrete, is_numpy_scalar
+from pliant.capture.value_kinds import LITERALS, ByKind, concrete, is_numpy_scalar
 from pliant.guards.sources import ReferentSource
 
 ROWS = Rows()
@@ -60,7 +60,7 @@ _ASKS = frozenset(
     expandvars ismount stat relpath currentframe stack trace getsource getsourcelines getsourcefile getfile
     load dump today""".split()
 )
-_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, range))
+_PLAIN = LITERALS | {complex, range}
 _CONTAINERS = frozenset((list, tuple, torch.Size, set, frozenset, dict))
 _MISSING = object()
 
@@ -91,12 +91,8 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """The result of a function that is computed at capture; NotImplemented if it is not one or its arguments vary."""
     if not _is_folded(function):
         return NotImplemented
-    if (of_sizes := of_integers(t, function, args, kwargs)) is not NotImplemented:
-        return of_sizes
-    if (number := of_numbers(t, function, args, kwargs)) is not NotImplemented:
+    if (number := by_python(t, function, args, kwargs)) is not NotImplemented:
         return number
-    if (root := root_of_number(t, function, args, kwargs)) is not NotImplemented:
-        return root
     if makes_array(t, function, args, kwargs):  # of sizes that need not be fixed
         return NotImplemented
     values = [_plain(t, a) for a in args]
@@ -128,10 +124,7 @@ VALUES: tuple[type, ...] = (  # immutable
     struct.Struct,
     types.MappingProxyType,
 )
-_OBJECTS: tuple[type, ...] = (
-    io.StringIO, io.BytesIO, random.Random, type(threading.Lock()), type(threading.RLock()), type(hashlib.md5()),
-    type(hashlib.sha256()),
-)
+OBJECTS: tuple[type, ...] = (io.StringIO, io.BytesIO, type(hashlib.md5()), type(hashlib.sha256()))
 
 
 def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -191,18 +184,18 @@ def _make_hash(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 ROWS.each((hashlib.md5, hashlib.sha1, hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512), _make_hash)
 
-IN_TIME_ZONES = frozenset(("astimezone", "ctime", "fromtimestamp", "strftime", "strptime", "timestamp"))
+_IN_TIME_ZONES = frozenset(("astimezone", "ctime", "fromtimestamp", "strftime", "strptime", "timestamp"))
 
 
-def call_value_method(t: Tracer, receiver: Any, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A method of an immutable object, or of one that the trace made; NotImplemented for others."""
-    if not _IS_COMPUTED_WITH.of(receiver)(t.world, receiver):
-        return NotImplemented
-    name = getattr(bound, "__name__", "")
-    if name in ("now", "today", "utcnow"):
-        return NotImplemented
-    if name in IN_TIME_ZONES:
-        t.process_bound = f"{name} asks for the time zone, or the locale"
+def note_time_zone(t: Tracer, method: str) -> None:
+    """What such a method gives may be another thing in another process."""
+    if method in _IN_TIME_ZONES:
+        t.process_bound = f"{method} asks for the time zone, or the locale"
+
+
+def computed_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A method of an immutable object, or of one that the trace made."""
+    note_time_zone(t, name)
     values = [_PASSED.of(a)(t, a) for a in args]
     return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})
 
@@ -221,14 +214,6 @@ def _giving_plain(t: Tracer, function: Any) -> Callable[..., Any]:
 
 _PASSED: ByKind[Callable[..., Any]] = ByKind(
     _passed_plain, dict.fromkeys((types.FunctionType, types.MethodType), _giving_plain)
-)
-_IS_COMPUTED_WITH: ByKind[Callable[[World, Any], bool]] = ByKind(
-    lambda world, value: is_numpy_scalar(value),
-    families={
-        **dict.fromkeys(VALUES, lambda world, value: True),
-        types.MappingProxyType: lambda world, value: not world.is_opaque(value),
-        **dict.fromkeys(_OBJECTS, lambda world, value: id(value) in world.made),
-    },
 )
 
 
@@ -253,13 +238,10 @@ def _pickled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     values = [_plain(t, one) for one in (*args, *kwargs.values())]
     parts = [*leaves(values)] + [key for one in values if type(one) is dict for key in one]
     texts = [one for one in parts if type(one) in (str, bytes)]
-    plain = len(args) == 1 and _PICKLED.issuperset(map(type, parts)) and not _is_nested(values[0])
+    plain = len(args) == 1 and LITERALS.issuperset(map(type, parts)) and not _is_nested(values[0])
     if not plain or len({*texts}) < len(texts):
         raise GraphBreak("unknown-call", "pickle.dumps of more than a few plain values")
     return t.native(pickle.dumps, values[0], **dict(zip(kwargs, values[1:])))
-
-
-_PICKLED = frozenset((type(None), bool, int, float, str, bytes))
 
 
 def _is_nested(value: Any) -> bool:

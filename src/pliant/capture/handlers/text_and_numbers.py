@@ -30,7 +30,16 @@ from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import has_symbols
-from pliant.capture.value_kinds import ByKind, concrete, is_number, is_numpy_scalar, is_symbolic, is_text, varying
+from pliant.capture.value_kinds import (
+    LITERALS,
+    ByKind,
+    concrete,
+    is_number,
+    is_numpy_scalar,
+    is_symbolic,
+    is_text,
+    varying,
+)
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
@@ -72,7 +81,7 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if len(args) == 1 and _holds_numbers_that_vary(value):
         return _container_text(t, value)
     value = t.concrete_tree(value)
-    if len(args) == 1 and type(value) in _BRACKETS and not SIMPLE.issuperset(map(type, _elements(value))):
+    if len(args) == 1 and type(value) in _BRACKETS and not LITERALS.issuperset(map(type, _elements(value))):
         return _container_text(t, value)
     t.refuse_opaque(value)
     _refuse_address(value)
@@ -115,7 +124,6 @@ def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, shown: Any = str, spe
     return text_of_tensor(t.native(torch.clone, tensor), shown)
 
 
-SIMPLE = frozenset((int, str, float, bool, type(None)))
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
     tuple: ("(", ")"),

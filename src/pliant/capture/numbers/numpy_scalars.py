@@ -20,7 +20,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.number_domains import floor_quotient
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
-from pliant.capture.value_kinds import concrete, is_numpy_scalar, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import NUMBERS, concrete, is_numpy_scalar, is_symbolic, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
@@ -87,37 +87,34 @@ def _in_graph(t: Tracer, number: Any, name: str) -> Any:
     return wrap_scalar(t.call(torch.tensor, (number,), {"dtype": getattr(torch, name), "device": "cpu"}), number)
 
 
-_OF_INTEGERS: dict[str, Any] = {"prod": math.prod, "sum": sum, "max": max, "amax": max, "min": min, "amin": min}
-
-
-def of_integers(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """numpy.prod and its like of integers of which some vary, as of a shape; NotImplemented for others."""
-    by_python = _OF_INTEGERS.get(getattr(function, "__name__", ""))
-    if by_python is None or kwargs or len(args) != 1 or getattr(function, "__module__", "") != "numpy":
-        return NotImplemented
-    numbers = t.internalize(args[0])
-    if type(numbers) not in (tuple, list, torch.Size) or int not in map(varying, numbers) or {*map(plain_class, numbers)} != {int}:
-        return NotImplemented
-    number = t.call(by_python, (numbers,), {})
-    if any(map(is_unbacked, numbers)) or not concrete(number < 2**63) or not concrete(number >= -(2**63)):
-        return NotImplemented
-    return _in_graph(t, number, "int64")
-
-
-def of_numbers(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+def by_python(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """NumPy's function of numbers that vary where Python has it to the last digit; NotImplemented for others."""
     name = getattr(function, "__name__", "")
-    rule = _AS_PYTHON.get(name) if function is getattr(sys.modules.get("numpy"), name, None) else None
-    if rule is None or kwargs or not any(is_symbolic(plain_number(a)) for a in args):
+    if kwargs or function is not getattr(sys.modules.get("numpy"), name, None):
         return NotImplemented
-    operands = [_operand(a, None) for a in args]
-    if {kind for kind, _ in operands} == {int, float}:
-        operands = [_as_float(*one) for one in operands]
-    kinds = {kind for kind, _ in operands}
-    if len(kinds) != 1 or None in kinds or any(is_unbacked(number) for _, number in operands):
-        return NotImplemented
-    found = rule(t, *(number for _, number in operands)) if rule.__code__.co_argcount == len(args) + 1 else None
-    return NotImplemented if found is None else _in_graph(t, found, "float64" if kinds == {float} else "int64")
+    found = None
+    if name in _OF_SEVERAL and len(args) == 1:
+        found = _of_several(t, _OF_SEVERAL[name], t.internalize(args[0]))
+    elif name in _OF_NUMBERS and any(is_symbolic(plain_number(a)) for a in args):
+        found = _of_numbers(t, _OF_NUMBERS[name], args)
+    return NotImplemented if found is None else _in_graph(t, found, _AS_NUMPY[plain_class(found)])
+
+
+def _of_several(t: Tracer, function: Any, numbers: Any) -> Any:
+    """Of integers of which some vary, as of a shape; None for others."""
+    if type(numbers) not in (tuple, list, torch.Size) or int not in map(varying, numbers) or {*map(plain_class, numbers)} != {int}:
+        return None
+    number = t.call(function, (numbers,), {})
+    if any(map(is_unbacked, numbers)) or not concrete(number < 2**63) or not concrete(number >= -(2**63)):
+        return None
+    return number
+
+
+def _of_numbers(t: Tracer, rule: Any, args: Args) -> Any:
+    kind, numbers = _of_one_kind(args)
+    if kind is None or any(map(is_unbacked, numbers)) or rule.__code__.co_argcount != len(args) + 1:
+        return None
+    return rule(t, *numbers)
 
 
 def _rounded(function: Any, t: Tracer, number: Any) -> Any:
@@ -143,7 +140,15 @@ def _chosen(function: Any, t: Tracer, *numbers: Any) -> Any:
     return t.call(function, numbers, {})
 
 
-_AS_PYTHON: dict[str, Callable[..., Any]] = {
+def _root(t: Tracer, number: Any) -> Any:
+    """Rounded as `math.sqrt` rounds."""
+    if not concrete(number >= 0) or plain_class(number) is int and not concrete(number < 2**53):
+        return None
+    return t.call(math.sqrt, (number,), {})
+
+
+_OF_SEVERAL: dict[str, Any] = {"prod": math.prod, "sum": sum, "max": max, "amax": max, "min": min, "amin": min}
+_OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "maximum": lambda t, a, b: _chosen(max, t, a, b),
     "minimum": lambda t, a, b: _chosen(min, t, a, b),
     "clip": lambda t, a, low, high: _chosen(min, t, _chosen(max, t, a, low), high),
@@ -153,6 +158,7 @@ _AS_PYTHON: dict[str, Callable[..., Any]] = {
     "trunc": lambda t, a: _rounded(math.trunc, t, a),
     "rint": lambda t, a: _rounded(round, t, a),
     "sign": _sign,
+    "sqrt": _root,
 }
 
 
@@ -168,18 +174,6 @@ def rounded_number(value: Any) -> Any:
     """What `round` gives the integer of that is next to a scalar; None for other values."""
     kind, number = _operand(value, None) if is_scalar(value) else (None, None)
     return number if kind is not None else None
-
-
-def root_of_number(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """numpy.sqrt of a number that varies, as of a size: rounded as `math.sqrt` rounds; NotImplemented for others."""
-    if getattr(function, "__name__", "") != "sqrt" or type(function).__module__ != "numpy" or kwargs or len(args) != 1:
-        return NotImplemented
-    kind, number = _operand(args[0], None)
-    if kind is None or type(number) not in (torch.SymInt, torch.SymFloat) or is_unbacked(number):
-        return NotImplemented
-    if not concrete(number >= 0) or kind is int and not concrete(number < 2**53):
-        return NotImplemented
-    return _in_graph(t, t.call(math.sqrt, (number,), {}), "float64")
 
 
 def fixed(scalar: Any) -> Any:
@@ -214,7 +208,7 @@ _BY_NUMPY = frozenset(("__rpow__", "__lshift__", "__rlshift__", "__rshift__", "_
 def are_scalars(args: tuple[Any, ...]) -> bool:
     """Whether all are numbers, of Python or NumPy, of which some vary."""
     rest = [a for a in args if not is_scalar(a) and not is_numpy_scalar(a)]
-    return any(map(is_scalar, args)) and {int, float, bool}.issuperset(map(plain_class, rest)) and bool not in map(varying, rest)
+    return any(map(is_scalar, args)) and NUMBERS.issuperset(map(plain_class, rest)) and bool not in map(varying, rest)
 
 
 def all_fixed(args: tuple[Any, ...]) -> list[Any]:
@@ -240,22 +234,18 @@ def of_one_type(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def number_of(name: str, args: tuple[Any, ...]) -> Any:
     """The number that the operation gives, exactly as NumPy computes it; None if that is not so."""
-    function, numbers = _EXACT.get(name), [_operand(a, _OTHER_WIDTHS.get(name)) for a in of_one_type(args)]
-    if {kind for kind, _ in numbers} == {int, float}:
-        numbers = [_as_float(*one) for one in numbers]
-    kinds = {kind for kind, _ in numbers}
-    if function is None or len(kinds) != 1 or None in kinds:
+    function, (kind, values) = _EXACT.get(name), _of_one_kind(of_one_type(args), _OTHER_WIDTHS.get(name))
+    if function is None or kind is None:
         return None
-    values = [number for _, number in numbers]
     operation = name.strip("_").removeprefix("r")
-    if operation == "pow" and not (kinds == {int} and type(values[1]) is int and 0 <= values[1] <= 62):
+    if operation == "pow" and not (kind is int and type(values[1]) is int and 0 <= values[1] <= 62):
         return None
     if operation in _QUOTIENTS:
-        if any(map(is_unbacked, values)) and operation == "truediv" or operation == "truediv" and kinds == {int}:
+        if any(map(is_unbacked, values)) and operation == "truediv" or operation == "truediv" and kind is int:
             return None
         if not concrete(values[0 if name.startswith("__r") else 1] != 0):
             return None
-        if kinds == {float} and operation != "truediv":
+        if kind is float and operation != "truediv":
             return _of_remainder(operation, *(reversed(values) if name.startswith("__r") else values))
     found = function(*values)
     fits = plain_class(found) is not int or concrete(found >= -(2**63)) and concrete(found < 2**63)
@@ -278,6 +268,15 @@ def _as_float(kind: Any, number: Any) -> tuple[Any, Any]:
     if kind is not int:
         return kind, number
     return (float, float(number)) if type(number) is int and abs(number) <= 2**53 else (None, None)
+
+
+def _of_one_kind(args: Args, widths: str | None = None) -> tuple[type | None, list[Any]]:
+    """int or float, if all operands are such numbers, or become floats beside others."""
+    operands = [_operand(a, widths) for a in args]
+    if {kind for kind, _ in operands} == {int, float}:
+        operands = [_as_float(*one) for one in operands]
+    kinds = {kind for kind, _ in operands}
+    return kinds.pop() if len(kinds) == 1 else None, [number for _, number in operands]
 
 
 _AS_NUMPY = {int: "int64", float: "float64"}

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from pliant.capture.value_kinds import LITERALS, NUMBERS
 from pliant.cpython import slots_of, state_of
 
 _TURNS = 30
@@ -65,14 +66,13 @@ def _tries(items: list[Any], slots: list[int]) -> Iterator[tuple[tuple[list[Any]
 # ---------------------------------------------------------------------------------------------------- sets that lost items
 
 Step = tuple[str, list[Any]]  # "add", "add keys", "discard", "pop", and of what
-HASH_ALIKE = frozenset((int, float, bool))  # in all processes
-_SAME_IN_PROCESS = HASH_ALIKE | {str, bytes, type(None)}
+HASH_ALIKE = NUMBERS  # in all processes
 
 
 def lost_items(value: AnySet) -> bool:
     """Whether items were taken out of it, all of which, and those that are left, have one hash as long as the process lives."""
     state = state_of(value)
-    return state is not None and (None in state[0] or bool(state[1])) and _SAME_IN_PROCESS.issuperset(map(type, value))
+    return state is not None and (None in state[0] or bool(state[1])) and LITERALS.issuperset(map(type, value))
 
 
 def done(steps: list[Step], made: set[Any]) -> set[Any]:

@@ -48,7 +48,7 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, BreakReason
 from pliant.capture.tracebacks import LOST
 from pliant.capture.value_kinds import (
-    CONSTANT_TYPES,
+    CONSTANTS,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
@@ -68,7 +68,7 @@ from pliant.torch_adapter import member_of_module
 _OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
 _NATIVE_TYPES = (
-    *CONSTANT_TYPES, int, float, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
+    *CONSTANTS, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
     types.CodeType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, TracedGenerator,
 )  # fmt: skip

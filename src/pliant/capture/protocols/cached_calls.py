@@ -14,7 +14,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import consists_of, has_symbols
-from pliant.capture.value_kinds import is_symbolic
+from pliant.capture.value_kinds import COMPARED_IN_C, is_symbolic
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.guards.sources import held
 
@@ -24,7 +24,7 @@ def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
     if kept is NOT_KEPT:
         return _compute_cached(t, function, args, kwargs)
-    if consists_of(kept, _PLAIN) and _is_fixed(kept):  # computed anew it is under guards, which hold in other processes too
+    if consists_of(kept, COMPARED_IN_C) and _is_fixed(kept):  # computed anew it is under guards, which hold in other processes too
         found = _compute_cached(t, function, args, kwargs)
         if type(found) is type(kept) and found == kept:
             return found
@@ -50,7 +50,7 @@ def _compute_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
 def _kept_result(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """What its cache holds for arguments that are the same in eager."""
     given = [one for one in (*args, *kwargs.values()) if not t.world.is_foreign(one)]
-    if not _PLAIN.issuperset(map(type, given)):
+    if not COMPARED_IN_C.issuperset(map(type, given)):
         return NOT_KEPT
     return kept_result(function, args, kwargs)
 
@@ -62,9 +62,6 @@ def _is_fixed(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-_PLAIN = frozenset((int, float, str, bool, bytes, torch.dtype, torch.device, type(None)))
 
 
 def _call_cached_by_symbols(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -180,7 +180,7 @@ def note_order(t: Tracer, value: Any) -> None:
             t.process_bound = "the order of a set that is no set of numbers"
 
 
-_HASHED_BY_CONTENT = frozenset((*HASH_ALIKE, str, bytes))
+_HASHED_BY_CONTENT = HASH_ALIKE | {str, bytes}
 
 
 def _python_iterator(t: Tracer, iterator: Any) -> Any:

@@ -34,6 +34,7 @@ from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     DICT_TYPES,
     DICT_VIEWS,
+    LITERALS,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
@@ -49,9 +50,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
 
-_PLAIN: frozenset[type] = frozenset(
-    (int, float, bool, complex, str, bytes, type(None), FakeTensor, Text, *SYMBOLIC_TYPES, torch.dtype, torch.device)
-)
+_PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text}
 BINARY = {  # symbol -> (name of the method, the operation, the same in place)
     symbol: (name.strip("_"), getattr(operator, name), getattr(operator, f"i{name.strip('_')}"))
     for symbol, name in zip(
@@ -313,7 +312,7 @@ def _contains(t: Tracer, container: Any, item: Any) -> Any:
 
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
-    if is_symbolic(item) and type(items) in (list, tuple) and _TOLD_APART.issuperset(map(type, items)):
+    if is_symbolic(item) and type(items) in (list, tuple) and LITERALS.issuperset(map(type, items)):
         return _has_number(t, items, item)
     if type(items) in (list, tuple) and _are_whole(item, *items):
         return _has_whole(t, items, item)
@@ -324,7 +323,6 @@ def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     return bool(t.native(operator.contains, items, item)) if in_c else items
 
 
-_TOLD_APART = frozenset((int, float, bool, str, bytes, type(None)))  # from a number, by what they are
 _WHOLE = frozenset((torch.SymInt, torch.SymBool))
 _FEW_KEYS = 32
 
@@ -332,7 +330,7 @@ _FEW_KEYS = 32
 def _are_whole(*values: Any) -> bool:
     """Whether there are a few sizes among plain values: one and the same number equals itself, so `==` tells all."""
     kinds = set(map(type, values))
-    return len(values) <= _FEW_KEYS and not kinds.isdisjoint(_WHOLE) and kinds <= _TOLD_APART | _WHOLE
+    return len(values) <= _FEW_KEYS and not kinds.isdisjoint(_WHOLE) and kinds <= LITERALS | _WHOLE
 
 
 def _has_whole(t: Tracer, items: Any, item: Any) -> bool:

@@ -14,7 +14,7 @@ from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.instances import fills_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED, CallEffect, Effect, Extend, ReplaceContents, SetAttribute, SetItem
-from pliant.capture.value_kinds import ByKind
+from pliant.capture.value_kinds import LITERALS, ByKind
 
 
 def effect_lines(b: Statements, effect: Effect) -> list[str]:
@@ -73,9 +73,6 @@ _BASES: ByKind[type | None] = ByKind(
 )
 
 
-_PLAIN_KEYS = frozenset((int, str, bytes, bool, type(None)))
-
-
 def _item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
     target, k = b.value(obj), b.value(key)
     if value is DELETED:
@@ -117,7 +114,7 @@ def _replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
 
 def _replaced_set(b: Statements, obj: set[Any], contents: set[Any]) -> list[str]:
     target = b.value(obj)
-    if not _PLAIN_KEYS.issuperset(map(type, (*set.__iter__(obj), *set.__iter__(contents)))):
+    if not (LITERALS - {float}).issuperset(map(type, (*set.__iter__(obj), *set.__iter__(contents)))):
         return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
     gone = list(set.difference(obj, contents))
     new = [key for key in set.__iter__(contents) if not set.__contains__(obj, key)]  # the rest keeps its order

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.capture.trace import Trace
+from pliant.capture.value_kinds import LITERALS
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
 
@@ -30,7 +31,7 @@ class _ImmutableCycle(CannotReconstruct):
 
 
 _WORD = re.compile(r"\w+")
-_LITERAL = frozenset({int, bool, str, bytes, type(None)})
+_LITERAL = LITERALS - {float}
 
 # Text of an empty container of each kind whose contents are made before it (if it does not hold itself).
 _EMPTY: dict[type, str] = {list: "[]", dict: "{}", set: "set()"}

@@ -23,7 +23,7 @@ from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.value_kinds import concrete, is_numpy_scalar, module_of, varying
+from pliant.capture.value_kinds import COMPARED_IN_C, concrete, is_numpy_scalar, module_of, varying
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import is_native_enum
@@ -129,7 +129,7 @@ _TAKE_SEQUENCES = frozenset(("tensor", "as_tensor", "asarray", "new_tensor"))  #
 _MAKE_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy)
 
 
-_NO_OBJECTS = frozenset((FakeTensor, int, float, bool, str, type(None), torch.dtype, torch.device, torch.SymInt))
+_NO_OBJECTS = COMPARED_IN_C | {FakeTensor, torch.SymInt}
 
 
 def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
@@ -193,7 +193,6 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 # Every entry depends on these; or the capture itself changes them.
 _AMBIENT = re.compile(r"inference_mode|is_grad_enabled|autocast(_cpu|_gpu)?_enabled|torch_function|tracing|functorch")
-_CONSTANTS = (bool, int, float, str, type(None), torch.dtype, torch.device)
 _OLD_NAMES = {
     torch.get_autocast_cpu_dtype: (torch.get_autocast_dtype, "cpu"),
     torch.get_autocast_gpu_dtype: (torch.get_autocast_dtype, "cuda"),
@@ -219,7 +218,7 @@ def _asks(function: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _is_constant(answer: Any) -> bool:
-    return all(is_native_enum(cls) or cls in _CONSTANTS for cls in map(type, leaves(answer)))
+    return all(is_native_enum(cls) or cls in COMPARED_IN_C for cls in map(type, leaves(answer)))
 
 
 @functools.cache
