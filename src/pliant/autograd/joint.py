@@ -47,7 +47,7 @@ from pliant.graph.unbacked import CHECKS, assume, written
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
-from pliant.symbolic.shape_env import RuntimeAssert
+from pliant.symbolic.runtime_asserts import RuntimeAssert
 from pliant.torch_adapter import set_grad_enabled
 
 _aten = torch.ops.aten

@@ -25,7 +25,7 @@ from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import assume, bindings_of, written
 from pliant.source import SourceLocation
-from pliant.symbolic.shape_env import RuntimeAssert
+from pliant.symbolic.runtime_asserts import RuntimeAssert
 from pliant.torch_adapter import append_call
 
 if TYPE_CHECKING:
