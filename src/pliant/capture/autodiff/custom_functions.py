@@ -9,6 +9,7 @@ Holds:  the backward has no side effects and is traced once for each pattern of 
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +19,15 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map, has_own_rule, mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.recording.regions import Region, are_tensors, record_module, tensors_in, tensors_of, without_effects
+from pliant.capture.recording.regions import (
+    Region,
+    are_tensors,
+    grad_recorded,
+    record_module,
+    tensors_in,
+    tensors_of,
+    without_effects,
+)
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, in_form_of
 from pliant.capture.value_kinds import is_symbolic
@@ -116,16 +125,10 @@ class _Call:
     def plain(self) -> Any:
         """Nothing needs a gradient: the forward is part of the program around it."""
         t = self.t
-        before = torch.is_grad_enabled()
-        if before:
-            t.call(set_grad_enabled, (False,), {})
-        try:
+        with grad_recorded(t, False) if torch.is_grad_enabled() else nullcontext():
             outputs = self._forward()
             for one in tensors_of(self.context.dirty_tensors):
                 t.call(torch.Tensor.copy_, (one, one), {})  # which changes its version alone, as `apply` does
-        finally:
-            if before:
-                t.call(set_grad_enabled, (True,), {})
         return self._views_of_inputs(outputs)
 
     def _views_of_inputs(self, outputs: Any) -> Any:

@@ -154,35 +154,31 @@ def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> An
     return t.native(cls, values, step, **rest)
 
 
-def _item_accessor(t: Tracer, getter: Any, args: Args) -> Any:
+def _item_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     keys = getter.__reduce__()[1]
     found = tuple(t.subscript(args[0], k) for k in keys)
     return found[0] if len(keys) == 1 else found
 
 
-def _attribute_accessor(t: Tracer, getter: Any, args: Args) -> Any:
+def _attribute_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     names = getter.__reduce__()[1]
     found = tuple(functools.reduce(t.get_attr, name.split("."), args[0]) for name in names)
     return found[0] if len(names) == 1 else found
 
 
-def _method_accessor(t: Tracer, caller: Any, args: Args) -> Any:
+def _method_accessor(t: Tracer, caller: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     made = caller.__reduce__()
     if made[0] is operator.methodcaller:
         return t.call(t.get_attr(args[0], made[1][0]), made[1][1:], {})
     return t.call(t.get_attr(args[0], made[0].args[0]), made[1], made[0].keywords)
 
 
-_ACCESSORS: dict[Any, Callable[[Tracer, Any, Args], Any]] = {
+# How objects of the operator module's classes are called.
+ACCESSORS: dict[Any, Callable[..., Any]] = {
     operator.itemgetter: _item_accessor,
     operator.attrgetter: _attribute_accessor,
     operator.methodcaller: _method_accessor,
 }
-
-
-def find_accessor(cls: type) -> Callable[[Tracer, Any, Args], Any] | None:
-    """How objects of the operator module's classes are called."""
-    return _ACCESSORS.get(cls)
 
 
 _CONVERSIONS = "__bytes__ __index__ __float__ __complex__ __iter__ __getitem__ __len__ __buffer__".split()
@@ -322,7 +318,7 @@ CLASSES |= {
         (
             property, staticmethod, classmethod, types.MethodType, types.CellType, types.FunctionType, slice, object,
             typing.TypeVar, typing.NewType, LRU_CACHE,
-            operator.itemgetter, operator.attrgetter, operator.methodcaller,
+            *ACCESSORS,
         ),
         _construct_as_it_is,
     ),

@@ -397,8 +397,14 @@ class World(Fields):
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         return self._copied(value)
 
+    def whole(self, value: Any) -> Any:
+        """What the trace has of a container from outside as C code reads it; any other value is itself."""
+        value = self.adopt(value)
+        held_here = self.contents(value) if self.is_opaque(value) else None
+        return value if held_here is None else held_here
+
     def changed_contents(self, value: Any) -> Any:
-        """The same, where the trace has read all of it, or has changed it."""
+        """The contents, where the trace has read all of it, or has changed it."""
         return self.contents(value) if self.has_changes(value) else None
 
     def changes_of(self, mapping: dict[Any, Any]) -> dict[Any, Any]:

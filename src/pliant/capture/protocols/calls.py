@@ -30,7 +30,7 @@ from pliant.capture.bytecode.decode import Program, decode, per_program
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
-from pliant.capture.handlers.classes import call_enum, find_accessor, find_class
+from pliant.capture.handlers.classes import ACCESSORS, call_enum, find_class
 from pliant.capture.handlers.effects import log
 from pliant.capture.handlers.random_numbers import draw, is_generator
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
@@ -330,9 +330,6 @@ def _call_object(t: Tracer, obj: Any, args: Args, kwargs: Kwargs, linked: bool) 
         return call(t, method, (obj, *args), kwargs, linked)
     if t.world.type_lookup(type(obj), "__call__") is MISSING:
         raise misused(obj, "'{}' object is not callable")
-    accessor = find_accessor(type(obj))
-    if accessor is not None:
-        return accessor(t, obj, args)
     folded = call_object(t, obj, args, kwargs)
     if folded is NotImplemented and type(obj).__module__.partition(".")[0] == "numpy":
         folded = arrays.call_numpy(t, obj, args, kwargs)
@@ -476,6 +473,7 @@ _KINDS: ByKind[Callable[..., Any]] = ByKind(
         LRU_CACHE: lambda t, function, args, kwargs, linked: call_cached(t, function, args, kwargs),
         **dict.fromkeys(_C_FUNCTIONS, _call_in_c),
         type(functools.cmp_to_key(max)): lambda t, key, args, kwargs, linked: t.native(key, *args, **kwargs),
+        **ACCESSORS,
         typing.NewType: lambda t, new_type, args, kwargs, linked: args[0],
         types.GenericAlias: lambda t, alias, args, kwargs, linked: call(t, alias.__origin__, args, kwargs, linked),
         **dict.fromkeys(OPERATORS, lambda t, function, args, kwargs, linked: call_torch(t, function, args, kwargs)),

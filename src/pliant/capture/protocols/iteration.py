@@ -207,6 +207,6 @@ def mapping(t: Tracer, value: Any, by_keys: bool = False) -> dict[Any, Any]:
     if type(value) in DICT_TYPES:
         return value  # type: ignore[no-any-return]
     if not by_keys and t.world.type_lookup(type(value), "__iter__") is dict.__iter__:  # dicts copy what it holds
-        return dict(dict.items(value if (held_here := t.world.contents(value)) is None else held_here))
+        return dict(dict.items(t.world.whole(value)))
     keys = t.call(t.get_attr(value, "keys"), (), {})
     return {k: subscript(t, value, k) for k in sequence(t, keys)}

@@ -98,6 +98,12 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
     return None if t.world.type_lookup(type(obj), name) is MISSING else t.native(getattr, obj, name)
 
 
+def _operands(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
+    """What an operator is applied to where NumPy's rules decide about its result."""
+    left, right = beside_symbol(t, left, right)
+    return beside_tensor(t, symbol, left, right) if is_array(left) or is_array(right) else (left, right)
+
+
 # ---- arithmetic
 _TRUTH_TYPES = frozenset((bool, torch.SymBool))
 _OF_TRUTHS = {"&": operator.and_, "|": operator.or_, "^": operator.ne}  # their results are truths too
@@ -111,9 +117,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     if plain == "%" and type(left) is str:
         return TailCall(str.__mod__, (left, right))
     name, function, in_place = BINARY[plain]
-    left, right = beside_symbol(t, left, right)
-    if is_array(left) or is_array(right):
-        left, right = beside_tensor(t, symbol, left, right)
+    left, right = _operands(t, symbol, left, right)
     if inplace:
         function = in_place
     cls, other = type(left), type(right)
@@ -140,10 +144,8 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     if function is operator.ior and base in DICT_TYPES and t.world.is_opaque(left) and type(left) is not base:
         return t.call(dict.__ior__, (left, right), {})
     joined = base in _JOINED and (other is not None or is_number(right))
-    if inplace or joined:
-        left = _as_c_holds_it(t, left)
-    right = _as_c_holds_it(t, right) if joined else right
-    left, right = t.world.adopt(left), t.world.adopt(right)
+    left = t.world.whole(left) if inplace or joined else t.world.adopt(left)
+    right = t.world.whole(right) if joined else t.world.adopt(right)
     if not is_fake(left) and not is_fake(right):
         right, left = concrete(right), concrete(left)
     if function is operator.mod and is_text(left):
@@ -166,12 +168,6 @@ def _copies_items(function: Any, left: Any, right: Any) -> bool:
     """Whether the operator, written in C, looks at no item of these: lists that are joined or repeated."""
     classes = {type(left), type(right)}
     return function in _COPYING and classes <= {int, *_IN_ORDER} and not classes.isdisjoint(_IN_ORDER)
-
-
-def _as_c_holds_it(t: Tracer, value: Any) -> Any:
-    """What C code reads of a container from outside of a class of the program's; any other value is itself."""
-    found = t.world.contents(value) if t.world.is_opaque(value) else None
-    return value if found is None else found
 
 
 def in_turn(
@@ -229,9 +225,7 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
 def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right for the six comparisons."""
     name, reflected, function = COMPARE[symbol]
-    left, right = beside_symbol(t, left, right)
-    if is_array(left) or is_array(right):
-        left, right = beside_tensor(t, symbol, left, right)
+    left, right = _operands(t, symbol, left, right)
     if _is_plain(left) and _is_plain(right):
         return t.native(function, *within_domain(t, symbol, left, right))
     if symbol == "!=":
@@ -242,7 +236,7 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
     if symbol in ("==", "!=") and by_identity(left) and by_identity(right):
         return identical(t, left, right) is (symbol == "==")
-    left, right = t.internalize(_as_c_holds_it(t, left)), t.internalize(_as_c_holds_it(t, right))
+    left, right = t.internalize(t.world.whole(left)), t.internalize(t.world.whole(right))
     for value in (left, right):
         t.world.pin(value)
     t.refuse_opaque(left, right, compared=symbol in ("==", "!="))

@@ -58,8 +58,7 @@ def _object_item(t: Tracer, container: Any, key: Any) -> Any:
 
 
 def _item_in_c(t: Tracer, container: Any, key: Any) -> Any:
-    if t.world.is_opaque(container) and (held_here := t.world.contents(container)) is not None:
-        container = held_here
+    container = t.world.whole(container)
     t.refuse_opaque(container)
     return t.native(operator.getitem, container, t.internalize(key))
 
@@ -294,9 +293,7 @@ def _change_sequence(t: Tracer, container: Any, key: Any, *value: Any) -> None:
 
 
 def _change_in_c(t: Tracer, container: Any, key: Any, *value: Any) -> None:
-    container = t.world.adopt(container)
-    if t.world.is_opaque(container) and (held_here := t.world.contents(container)) is not None:
-        container = held_here
+    container = t.world.whole(container)
     if t.world.is_opaque(container):
         what = "assignment to" if value else "deletion from"
         raise GraphBreak("unknown-object", f"item {what} a {type(container).__name__} from outside")
