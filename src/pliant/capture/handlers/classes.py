@@ -18,7 +18,9 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers import given
+from pliant.capture.handlers.given import Arguments, Convert
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, ClassHandler, Rows
 from pliant.capture.iterators import carried, loops
@@ -37,52 +39,23 @@ ROWS = Rows()
 CLASSES = ROWS.classes
 
 
-# ---- what C code gets for an argument
-Convert = Callable[["Tracer", Any], Any]
-
-
-def _as_it_is(t: Tracer, value: Any) -> Any:
-    return value
-
-
-def _fixed(t: Tracer, value: Any) -> Any:
-    return concrete(value)
-
-
-def _number(t: Tracer, value: Any) -> Any:
-    return concrete(subscripts.as_index(t, value))
-
-
-def _items(t: Tracer, value: Any) -> Any:
-    return iteration.iterable(t, value)
-
-
-def _called(t: Tracer, function: Any) -> Any:
-    """A function that C code calls; none where there may be none."""
-    return function if function is None else t.reentrant(function)
-
-
-def _asked(t: Tracer, function: Any) -> Any:
-    """The same of one whose truth is asked."""
-    return function if function is None else t.reentrant(function, truth=True)
-
-
-def _made_of(*first: Convert, rest: Convert = _number, **named: Convert) -> ClassHandler:
-    """Made by C code, which gets these for the first arguments, and for those with a name; `rest` for all others."""
+def _made_of(*first: Convert, rest: Convert = given.number, **named: Convert) -> ClassHandler:
+    """Made by C code of what it gets for the arguments."""
+    arguments = Arguments(*first, rest=rest, **named)
 
     def make(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-        given = [convert(t, a) for convert, a in zip(itertools.chain(first, itertools.repeat(rest)), args)]
-        return t.native(cls, *given, **{name: named.get(name, rest)(t, a) for name, a in kwargs.items()})
+        args, kwargs = arguments.of(t, args, kwargs)
+        return t.native(cls, *args, **kwargs)
 
     return make
 
 
-_construct_as_it_is = _made_of(rest=_as_it_is)
+_construct_as_it_is = _made_of(rest=given.as_it_is)
 
 
 def _construct_list(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     is_of_a_loop = args and type(args[0]) is carried.CountedTurns  # which is made for a loop alone
-    return args[0] if is_of_a_loop else t.native(cls, *[_items(t, a) for a in args], **kwargs)
+    return args[0] if is_of_a_loop else t.native(cls, *map(t.iterable, args), **kwargs)
 
 
 def _of_rows(make: ClassHandler) -> ClassHandler:
@@ -99,25 +72,8 @@ def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     leading: Args = ()
     if cls is collections.defaultdict:
         leading, args = args[:1], args[1:]
-    sources = [pairs_or_mapping(t, a, cls is collections.OrderedDict) for a in args]
+    sources = [given.pairs_or_mapping(t, a, cls is collections.OrderedDict) for a in args]
     return t.native(cls, *leading, *sources, **kwargs)
-
-
-def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
-    if value is None or isinstance(value, types.MappingProxyType):
-        return value
-    if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
-        return t.mapping(value, by_keys)
-    pairs = [_pair(t, i, pair) for i, pair in enumerate(t.sequence(value))]
-    return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
-
-
-def _pair(t: Tracer, index: int, pair: Any) -> Args:
-    try:
-        return tuple(t.sequence(pair))
-    except WrongKind:
-        error = TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
-        raise Raised(error) from None
 
 
 def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -282,29 +238,29 @@ CLASSES |= {
     ),
     torch.autograd.profiler.record_function: _construct_profiler_range,
     list: _of_rows(_construct_list),
-    tuple: _of_rows(_made_of(_items, rest=_fixed, iterable=_items)),
-    collections.deque: _made_of(_items, rest=_fixed, iterable=_items),
+    tuple: _of_rows(_made_of(given.items, rest=given.fixed, iterable=given.items)),
+    collections.deque: _made_of(given.items, rest=given.fixed, iterable=given.items),
     **dict.fromkeys((set, frozenset), _made_of(iteration.hashables)),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
-    zip: _of_rows(_made_of(rest=_items, strict=_number)),
-    enumerate: _of_rows(_made_of(_items, iterable=_items)),
+    zip: _of_rows(_made_of(rest=given.items, strict=given.number)),
+    enumerate: _of_rows(_made_of(given.items, iterable=given.items)),
     **dict.fromkeys(
         (itertools.cycle, itertools.product, itertools.zip_longest, itertools.compress),
-        _made_of(rest=_items, repeat=_number, fillvalue=_as_it_is),
+        _made_of(rest=given.items, repeat=given.number, fillvalue=given.as_it_is),
     ),
-    **dict.fromkeys((itertools.chain, itertools.pairwise), _of_rows(_made_of(rest=_items))),
-    itertools.islice: _of_rows(_made_of(_items)),
+    **dict.fromkeys((itertools.chain, itertools.pairwise), _of_rows(_made_of(rest=given.items))),
+    itertools.islice: _of_rows(_made_of(given.items)),
     **dict.fromkeys(
-        (itertools.combinations, itertools.combinations_with_replacement), _made_of(_items, iterable=_items)
+        (itertools.combinations, itertools.combinations_with_replacement), _made_of(given.items, iterable=given.items)
     ),
-    itertools.permutations: _made_of(_items, rest=_fixed, iterable=_items),
-    itertools.count: _made_of(rest=_fixed),
-    itertools.repeat: _made_of(_as_it_is, object=_as_it_is),
-    itertools.groupby: _made_of(_items, _called, iterable=_items, key=_called),
+    itertools.permutations: _made_of(given.items, rest=given.fixed, iterable=given.items),
+    itertools.count: _made_of(rest=given.fixed),
+    itertools.repeat: _made_of(given.as_it_is, object=given.as_it_is),
+    itertools.groupby: _made_of(given.items, given.called, iterable=given.items, key=given.called),
     itertools.accumulate: _construct_accumulate,
-    **dict.fromkeys((map, itertools.starmap), _made_of(_called, rest=_items)),
+    **dict.fromkeys((map, itertools.starmap), _made_of(given.called, rest=given.items)),
     **dict.fromkeys(
-        (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(_asked, _items)
+        (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(given.asked, given.items)
     ),
     **dict.fromkeys(
         (bytes, torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview, bytearray), _construct_plain

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import collections
 import functools
-import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.handlers.classes import pairs_or_mapping
+from pliant.capture.handlers import given
+from pliant.capture.handlers.given import Arguments, Convert, pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.iterators.carried import own_items
@@ -21,7 +21,7 @@ from pliant.capture.protocols import operators, subscripts
 from pliant.capture.protocols.iteration import hashables
 from pliant.capture.protocols.keys_of_sizes import asked_key, made_key
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import DICT_TYPES, ByKind, concrete
+from pliant.capture.value_kinds import DICT_TYPES, ByKind
 from pliant.guards.kinds import MISSING
 
 
@@ -47,9 +47,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         return _call_on_contents(t, receiver, name, args, kwargs)
     is_derived = base not in (None, type(receiver))  # perhaps with a method of its own: the base class' was asked for
     method = functools.partial(getattr(base, name), receiver) if is_derived else getattr(receiver, name)
-    args = _arguments(t, receiver, name, args)
-    if base is collections.deque:
-        kwargs = {k: concrete(v) if k == "maxlen" else t.iterable(v) for k, v in kwargs.items()}
+    args, kwargs = _arguments(receiver, name).of(t, args, kwargs)
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
         t.refuse_opaque(t.internalize(receiver), *args, compared=True)
@@ -100,10 +98,6 @@ _VIEWS = ("keys", "values", "items")
 _ASKED = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__iter__", "__missing__")  # by OrderedDict's methods
 
 
-def _as_it_is(t: Tracer, value: Any) -> Any:
-    return value
-
-
 def _other_set(t: Tracer, value: Any) -> Any:
     """The operand of an operator of sets, which takes no other iterables."""
     return hashables(t, value) if _is_set.of(value) else value
@@ -113,54 +107,44 @@ def _other_dict(t: Tracer, value: Any) -> Any:
     return t.mapping(value) if base_in_c(value) in DICT_TYPES else value
 
 
-def _number(t: Tracer, value: Any) -> Any:
-    return concrete(value)
-
-
-def _key(t: Tracer, value: Any) -> Any:
-    return made_key(t, value)
-
-
-def _items(t: Tracer, value: Any) -> Any:
-    return t.iterable(value)
-
-
 _is_set = ByKind(False, families=dict.fromkeys((set, frozenset), True))
-Convert = Callable[["Tracer", Any], Any]
 _PAIRS = functools.partial(pairs_or_mapping, by_keys=False)
 _PAIRS_BY_KEYS = functools.partial(pairs_or_mapping, by_keys=True)
 
 
-def _of_dicts(pairs: Convert) -> dict[str, tuple[Convert, ...]]:
+def _of_dicts(pairs: Convert) -> dict[str, Arguments]:
     return {
-        **dict.fromkeys("pop setdefault __setitem__ __delitem__ get move_to_end __getitem__".split(), (_key,)),
-        **dict.fromkeys(("update", "__ior__", "__init__"), (pairs,)),
-        **dict.fromkeys(("__or__", "__ror__"), (_other_dict,)),
+        **dict.fromkeys("pop setdefault __setitem__ __delitem__ get move_to_end __getitem__".split(), Arguments(made_key)),
+        **dict.fromkeys(("update", "__ior__", "__init__"), Arguments(pairs)),
+        **dict.fromkeys(("__or__", "__ror__"), Arguments(_other_dict)),
     }
 
 
-# What C code gets for the arguments of a method, the first ones; of a set it is the same for all.
-_ARGUMENTS: ByKind[dict[str, tuple[Convert, ...]]] = ByKind(
+# What C code gets for the arguments of a method.
+_OF_SETS = Arguments(rest=hashables)
+_OF_OPERATORS_OF_SETS = Arguments(rest=_other_set)
+_AS_THEY_ARE = Arguments()
+_ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
     {
-        **dict.fromkeys(("extend", "extendleft", "__iadd__"), (_items,)),
-        **dict.fromkeys(("insert", "pop", "rotate", "__getitem__", "__delitem__"), (_number,)),
-        "__init__": (_items, _number),
+        **dict.fromkeys(("extend", "extendleft", "__iadd__"), Arguments(given.items)),
+        **dict.fromkeys(("insert", "pop", "rotate", "__getitem__", "__delitem__"), Arguments(given.fixed)),
+        "__init__": Arguments(given.items, given.fixed, iterable=given.items, maxlen=given.fixed),
     },
     families={
         dict: _of_dicts(_PAIRS),
         collections.OrderedDict: _of_dicts(_PAIRS_BY_KEYS),
-        collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": (_as_it_is, _PAIRS)},
-        **dict.fromkeys((set, frozenset), dict.fromkeys(("add", "discard", "remove", "__contains__"), (_key,))),
+        collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": Arguments(given.as_it_is, _PAIRS)},
+        **dict.fromkeys((set, frozenset), dict.fromkeys(("add", "discard", "remove", "__contains__"), Arguments(made_key))),
     },
 )
 
 
-def _arguments(t: Tracer, receiver: Any, name: str, args: Args) -> Args:
-    """The arguments of a method as C code gets them."""
-    rows: Iterable[Convert] = _ARGUMENTS.of(receiver).get(name, ())
-    if not rows and _is_set.of(receiver):
-        rows = itertools.repeat(_other_set if name.startswith("__") and name != "__init__" else hashables)
-    return tuple([convert(t, value) for convert, value in zip(itertools.chain(rows, itertools.repeat(_as_it_is)), args)])
+def _arguments(receiver: Any, name: str) -> Arguments:
+    """What a method gets; of a set it is the same for all but a few."""
+    found = _ARGUMENTS.of(receiver).get(name)
+    if found is not None or not _is_set.of(receiver):
+        return found or _AS_THEY_ARE
+    return _OF_OPERATORS_OF_SETS if name.startswith("__") and name != "__init__" else _OF_SETS
 
 
 def _get(t: Tracer, mapping: Any, key: Any, default: Any = None) -> Any:

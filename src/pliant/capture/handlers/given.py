@@ -1,0 +1,75 @@
+"""What C code gets for each argument of a call: a conversion for each place and name.
+
+In:     traced arguments.
+Out:    `Arguments.of`: the arguments as C code gets them.
+Holds:  iterables of the program are driven through the interpreter; numbers that C code needs are specialized.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from pliant.capture.graph_breaks import Raised, WrongKind
+from pliant.capture.protocols import operators, subscripts
+from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.value_kinds import concrete
+
+Convert = Callable[["Tracer", Any], Any]
+
+
+def as_it_is(t: Tracer, value: Any) -> Any:
+    return value
+
+
+def fixed(t: Tracer, value: Any) -> Any:
+    return concrete(value)
+
+
+def number(t: Tracer, value: Any) -> Any:
+    return concrete(subscripts.as_index(t, value))
+
+
+def items(t: Tracer, value: Any) -> Any:
+    return t.iterable(value)
+
+
+def called(t: Tracer, function: Any) -> Any:
+    """A function that C code calls; none where there may be none."""
+    return function if function is None else t.reentrant(function)
+
+
+def asked(t: Tracer, function: Any) -> Any:
+    """The same of one whose truth is asked."""
+    return function if function is None else t.reentrant(function, truth=True)
+
+
+def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
+    if value is None or isinstance(value, types.MappingProxyType):
+        return value
+    if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
+        return t.mapping(value, by_keys)
+    pairs = [_pair(t, i, pair) for i, pair in enumerate(t.sequence(value))]
+    return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
+
+
+def _pair(t: Tracer, index: int, pair: Any) -> Args:
+    try:
+        return tuple(t.sequence(pair))
+    except WrongKind:
+        error = TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
+        raise Raised(error) from None
+
+
+class Arguments:
+    """`first`: for the first arguments; `rest`: for all others; `named`: for those with a name."""
+
+    def __init__(self, *first: Convert, rest: Convert = as_it_is, **named: Convert) -> None:
+        self.first, self.rest, self.named = first, rest, named
+
+    def of(self, t: Tracer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+        rows = zip(itertools.chain(self.first, itertools.repeat(self.rest)), args)
+        named = {name: self.named.get(name, self.rest)(t, a) for name, a in kwargs.items()}
+        return tuple([convert(t, a) for convert, a in rows]), named
