@@ -198,14 +198,8 @@ class NoAttribute(Raised):
     """An AttributeError."""
 
 
-class NoItem(Raised):
-    """An IndexError."""
-
-
 class WrongKind(Raised):
     """A TypeError."""
 
 
-_RAISED: dict[type, type[Raised]] = {
-    StopIteration: Exhausted, AttributeError: NoAttribute, IndexError: NoItem, TypeError: WrongKind
-}  # fmt: skip
+_RAISED: dict[type, type[Raised]] = {StopIteration: Exhausted, AttributeError: NoAttribute, TypeError: WrongKind}

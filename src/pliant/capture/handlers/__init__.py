@@ -1,7 +1,7 @@
 """Callables that are not simply interpreted: built-ins that need guards or re-entry, pure C functions, effects, refusals.
 
 In:     `table.find(function)` and `classes.find_class(cls)` give the row of the table, if there is one;
-        `c_functions.call_native` decides for C functions.
+        `c_functions.call_native` decides for C functions, `given` says what they get for arguments.
 Out:    traced results.
 Holds:  one module a theme, whose `ROWS` go into the tables (`capture/callables.py`).
 """

@@ -6,13 +6,13 @@ Holds:  what runs code of the program is a polyfill, which the interpreter follo
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.table import Rows
 from pliant.capture.protocols import operators, spelled_out
 from pliant.capture.protocols.iteration import iterate, next_value
@@ -38,14 +38,17 @@ def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return TailCall(spelled_out.step_or, args) if len(args) == 2 else step(t, args[0])
 
 
-@handles(any)
-def _any(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return TailCall(spelled_out.any_true, (t.taken(*args),))
+def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """A function whose polyfill loops over the items of the argument at this place."""
+    if kwargs:
+        inspect.signature(polyfill).bind(*args, **kwargs)  # which complains
+    return TailCall(polyfill, (*args[:place], t.taken(args[place]), *args[place + 1 :]), kwargs)
 
 
-@handles(all)
-def _all(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return TailCall(spelled_out.all_true, (t.taken(*args),))
+ROWS.each((any,), _looping, spelled_out.any_true, 0)
+ROWS.each((all,), _looping, spelled_out.all_true, 0)
+ROWS.each((math.prod,), _looping, spelled_out.multiplied, 0)
+ROWS.each((functools.reduce,), _looping, spelled_out.reduced, 1)
 
 
 @takes(sum)
@@ -57,16 +60,6 @@ def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
     if kinds and kinds <= NUMBERS | SYMBOLIC_TYPES:
         return functools.reduce(functools.partial(operators.binary, t, "+"), items, start)
     return TailCall(spelled_out.added, (items, start))
-
-
-@takes(math.prod)
-def _product(t: Tracer, items: Any, /, *, start: Any = 1) -> Any:
-    return TailCall(spelled_out.multiplied, (t.taken(items), start))
-
-
-@takes(functools.reduce)
-def _reduce(t: Tracer, function: Any, items: Any, /, *initial: Any) -> Any:
-    return TailCall(spelled_out.reduced, (function, t.taken(items), *initial))
 
 
 def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -107,7 +100,7 @@ def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
     key = kwargs.get("key")
     keys = _deciding(values if key is None else [t.call(key, (value,), {}) for value in values])
     if any(operators.python_method(t, k, name) for k in keys for name in ("__lt__", "__gt__")):
-        keys = [_Ordered(t, k) for k in keys]
+        keys = [*map(functools.cmp_to_key(t.reentrant(spelled_out.order)), keys)]
     else:
         t.refuse_opaque(*keys)
     places = t.native(sorted, range(len(keys)), key=keys.__getitem__, reverse=concrete(kwargs.get("reverse", False)))
@@ -120,19 +113,3 @@ def _deciding(keys: list[Any]) -> list[Any]:
         return keys
     names = [key[0] for key in keys]
     return names if len({*names}) == len(names) else keys
-
-
-class _Ordered:
-    """A key whose class compares by methods of the program."""
-
-    def __init__(self, t: Tracer, key: Any) -> None:
-        self.t = t
-        self.key = key
-
-    def __lt__(self, other: _Ordered) -> bool:
-        self.t.steps += 1
-        try:
-            return bool(concrete(operators.truth(self.t, operators.compare(self.t, "<", self.key, other.key))))
-        except Raised as raised:
-            raise raised.error from raised.error.__cause__
-

@@ -11,7 +11,7 @@ import gc
 import sys
 import types
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -256,21 +256,6 @@ def not_stop_iteration(error: BaseException) -> BaseException:
     return failure
 
 
-class TracedIterator(ItsOwnIterator):
-    """An iterator written as one of our own generators, whose `Raised` become plain exceptions for C code."""
-
-    def __init__(self, tracer: Tracer, steps: Generator[Any, Any, Any]) -> None:
-        self.tracer = tracer
-        self.steps = steps
-
-    def __next__(self) -> Any:
-        try:
-            return next(self.steps)
-        except Raised as raised:
-            failure = raised.error
-        raise self.tracer.carried(failure)
-
-
 def own(t: Tracer, value: Any) -> Any:
     """The traced form of an iterator or revived generator from outside; any other value is itself."""
     if type(value) in SHARED:
@@ -324,7 +309,7 @@ def started(frame: Frame) -> TracedGenerator:
 BRING[Suspended] = _resumed
 
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.
-OURS: frozenset[type] = frozenset((TracedGenerator, TracedIterator, *TRACED, TracedId))
+OURS: frozenset[type] = frozenset((TracedGenerator, *TRACED, TracedId))
 
 
 _NEAREST = 64  # how many objects are looked at for what ends with them

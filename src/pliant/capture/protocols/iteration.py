@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import Exhausted, GraphBreak, NoItem, Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.carried import DequeItems, own_items
-from pliant.capture.iterators.generators import OURS, TracedGenerator, TracedIterator, own
+from pliant.capture.iterators.generators import OURS, TracedGenerator, own
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.outside.whole_containers import loosely_ordered
@@ -63,7 +63,7 @@ def _object_items(t: Tracer, value: Any) -> Any:
     if t.world.is_opaque(value):
         return _ITERATORS_OUTSIDE.of(value)(t, value)
     if not hasattr(type(value), "__iter__") and python_method(t, value, "__getitem__") is not None:
-        return TracedIterator(t, _getitem_iterator(t, value))
+        return t.call(spelled_out.items_by_index, (value,), {})
     return t.native(iter, value)
 
 
@@ -85,18 +85,6 @@ _ITERATORS: ByKind[Callable[..., Any]] = ByKind(
     },
 )
 _ITERATORS_OUTSIDE: ByKind[Callable[[Tracer, Any], Any]] = ByKind(_items_of_contents, families={list: own_items})
-
-
-def _getitem_iterator(t: Tracer, value: Any) -> Any:
-    """The old sequence protocol: indices until IndexError."""
-    index = 0
-    while True:
-        try:
-            item = subscript(t, value, index)
-        except (NoItem, Exhausted):
-            return
-        yield item
-        index += 1
 
 
 @ending
@@ -155,7 +143,7 @@ def iterable(t: Tracer, value: Any) -> Any:
         return t.world.resolve(value)
     iterator = iterate(t, value)
     if python_method(t, iterator, "__next__") is not None:
-        return TracedIterator(t, _python_iterator(t, iterator))
+        return t.call(spelled_out.each_item, (iterator,), {})
     return iterator
 
 
@@ -181,15 +169,6 @@ def note_order(t: Tracer, value: Any) -> None:
 
 
 _HASHED_BY_CONTENT = HASH_ALIKE | {str, bytes}
-
-
-def _python_iterator(t: Tracer, iterator: Any) -> Any:
-    while True:
-        try:
-            value = next_value(t, iterator)
-        except Exhausted:
-            return
-        yield value
 
 
 def sequence(t: Tracer, value: Any, most: int | None = None) -> Any:

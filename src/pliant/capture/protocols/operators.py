@@ -34,7 +34,6 @@ from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     DICT_TYPES,
     DICT_VIEWS,
-    LITERALS,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
@@ -306,36 +305,14 @@ def _contains(t: Tracer, container: Any, item: Any) -> Any:
 
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
-    if is_symbolic(item) and type(items) in (list, tuple) and LITERALS.issuperset(map(type, items)):
-        return _has_number(t, items, item)
-    if type(items) in (list, tuple) and _are_whole(item, *items):
-        return _has_whole(t, items, item)
-    in_c = type(items) in (list, tuple) and COMPARED_IN_C.issuperset(map(type, (item, *items)))
-    if in_c and is_nan(item):
-        for one in (item, *items):
-            t.world.note_nan(one)
-    return bool(t.native(operator.contains, items, item)) if in_c else items
+    if type(items) not in (list, tuple) or not COMPARED_IN_C.issuperset(map(type, (item, *items))):
+        return items
+    for one in (item, *items) if is_nan(item) else ():
+        t.world.note_nan(one)
+    return bool(t.native(operator.contains, items, item))
 
 
-_WHOLE = frozenset((torch.SymInt, torch.SymBool))
 _FEW_KEYS = 32
-
-
-def _are_whole(*values: Any) -> bool:
-    """Whether there are a few sizes among plain values: one and the same number equals itself, so `==` tells all."""
-    kinds = set(map(type, values))
-    return len(values) <= _FEW_KEYS and not kinds.isdisjoint(_WHOLE) and kinds <= LITERALS | _WHOLE
-
-
-def _has_whole(t: Tracer, items: Any, item: Any) -> bool:
-    """Whether a number, or another plain value, is among sizes and other plain values."""
-    for one in items:
-        if is_symbolic(one) or is_symbolic(item):
-            if is_number(one) and is_number(item) and concrete(truth(t, compare(t, "==", one, item))):
-                return True
-        elif t.native(operator.contains, (one,), item):
-            return True
-    return False
 
 
 def _among_contents(t: Tracer, container: Any, item: Any) -> Any:

@@ -172,6 +172,28 @@ def iterator(method: Method, value: Any) -> Any:
     return result
 
 
+def each_item(iterator: Any) -> Generator[Any, None, None]:
+    """The items of an iterator written in Python, for C code."""
+    while True:
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        yield item
+
+
+def items_by_index(value: Any) -> Generator[Any, None, None]:
+    """iter(value) of a class that has items and no `__iter__`."""
+    index = 0
+    while True:
+        try:
+            item = value[index]
+        except (IndexError, StopIteration):
+            return
+        yield item
+        index += 1
+
+
 def step(iterator: Any) -> tuple[Any, Any]:
     """`next` in a loop: the item and the iterator."""
     return next(iterator), iterator
@@ -244,14 +266,14 @@ def added(items: Any, start: Any) -> Any:
     return sum(numbers, total) if numbers else total
 
 
-def multiplied(items: Any, start: Any) -> Any:
+def multiplied(items: Any, /, *, start: Any = 1) -> Any:
     """math.prod(items, start=start)"""
     for item in items:
         start = start * item
     return start
 
 
-def reduced(function: Method, items: Any, *initial: Any) -> Any:
+def reduced(function: Method, items: Any, /, *initial: Any) -> Any:
     """functools.reduce(function, items, *initial)"""
     total: tuple[Any, ...] = initial
     for item in items:
@@ -280,7 +302,12 @@ def best_by(is_better: Method, items: Any, key: Method) -> Any:
     return best
 
 
-def any_true(items: Any) -> bool:
+def order(one: Any, other: Any) -> int:
+    """Negative where the one comes first: sorting asks for nothing else."""
+    return -1 if one < other else 0
+
+
+def any_true(items: Any, /) -> bool:
     """any(items)"""
     for item in items:  # noqa: SIM110  # a generator would be between
         if item:
@@ -288,7 +315,7 @@ def any_true(items: Any) -> bool:
     return False
 
 
-def all_true(items: Any) -> bool:
+def all_true(items: Any, /) -> bool:
     """all(items)"""
     for item in items:  # noqa: SIM110
         if not item:
