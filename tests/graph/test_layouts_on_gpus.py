@@ -6,6 +6,7 @@ import torch
 from pliant.graph.shape_rules import RULES
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.graph.unsupported import UnsupportedOperator
+from pliant.symbolic.shape_env import ShapeEnv
 
 aten = torch.ops.aten
 GPU = torch.device("cuda", 0)
@@ -112,3 +113,15 @@ def test_a_gpu_without_an_index_is_the_current_one(monkeypatch):
     monkeypatch.setattr(tensor_spec, "current_gpu", lambda: 1)
     assert spec((2,), device=torch.device("cuda")).device == torch.device("cuda", 1)
     assert spec((2,), device=GPU).device == GPU and spec((2,), device=torch.device("cpu", 0)).device == torch.device("cpu")
+
+
+def test_nearest_pixels_of_few_channels():
+    """The number of channels is asked of images with channels last alone: elsewhere no answer is a guard."""
+    last = (48, 1, 12, 3)
+    sizes = [((2, 3, 4, 4), None), ((2, 3, 4, 4), last), ((2, 4, 4, 4), (64, 1, 16, 4))]
+    found = [RULES[aten.upsample_nearest2d.default](spec(size, stride), (8, 8)).stride for size, stride in sizes]
+    assert found == [(192, 64, 8, 1), (192, 64, 8, 1), (256, 1, 32, 4)]
+    env = ShapeEnv()
+    many = env.wrap(env.create_symbol(3, "x.size(0)"))
+    RULES[aten.upsample_nearest2d.default](spec((1, many, 4, 4), (16 * many, 16, 4, 1)), (8, 8))
+    assert not env.guards

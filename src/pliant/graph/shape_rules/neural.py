@@ -328,6 +328,19 @@ def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
 
 
 # -- resampling, unpooling, bags of embeddings ------------------------------------------------------------------------
+@rule(_aten.upsample_nearest2d.default, _aten._upsample_nearest_exact2d.default)
+def upsample_nearest2d(
+    x: TensorSpec, output_size: Sequence[Dim], scales_h: float | None = None, scales_w: float | None = None
+) -> TensorSpec:
+    """A GPU keeps channels last from four channels on: of an image that does not lie so their number is not asked."""
+    require(x.ndim == 4 and len(output_size) == 2, "upsample: an image of four dimensions and two sizes expected")
+    sizes = (*x.size[1:], *output_size)
+    require(all(holds(n > 0) for n in sizes), "upsample: sizes must be more than 0")
+    last = suggests_channels_last(x) and (x.device.type != "cuda" or holds(x.size[1] >= 4))
+    size = (*x.size[:2], *output_size)
+    return x.like(size, channels_last_strides(size) if last else None)
+
+
 @rule(_aten.upsample_nearest1d_backward.default, _aten._upsample_nearest_exact1d_backward.default,
       _aten.upsample_nearest2d_backward.default, _aten._upsample_nearest_exact2d_backward.default,
       _aten.upsample_linear1d_backward.default, _aten.upsample_bilinear2d_backward.default,
