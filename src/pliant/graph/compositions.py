@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pliant.graph.einsum_order import einsum
 from pliant.graph.tensor_spec import DENSE_ORDERS, is_channels_last
 from pliant.symbolic.expr import lit
 
@@ -322,6 +323,7 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.block_diag: _block_diag,
     torch.linalg.multi_dot: _multi_dot,
     torch.chain_matmul: _chain_matmul,
+    torch.einsum: einsum,
     torch.cov: _cov,
     torch.corrcoef: _corrcoef,
     torch.take_along_dim: _take_along_dim,
