@@ -52,6 +52,14 @@ CASES = {
     "none-among": (INTS, lambda s: 2 if None in (s, None) else 1, 2),
     "true-among": ([5, 7, 1, 9, 11, 14], lambda s: 2 if True in (s, s + 5) else 1, 3),
     "among-floats": ([5, 7, 8, 9, 11, 14], lambda s: 2 if 8.0 in (s, 0.5) else 1, 4),
+    "in-a-range": (INTS, lambda s: 2 if s in range(1, 100) else 1, 2),
+    "in-a-range-of-steps": ([5, 7, 6, 8, 105, 4], lambda s: 2 if s in range(99, 1, -2) else 1, 5),
+    "in-no-range": (INTS, lambda s: 2 if s in range(3, 3) else 1, 2),
+    "elements": (INTS, lambda s: torch.ones(s, 2, 3).shape.numel(), 2),
+    "decay-by-a-count": ([5, 7, 9, 20, 400, 90_000], lambda s: 1 - 0.9**s, 2),
+    "decay-by-a-float": ([5.5, 7.5, 90.5, 4e9, 0.5], lambda s: math.pow(0.999, s), 2),
+    "growth-by-a-count": ([5, 7, 9, 20, 400], lambda s: 1.5**s, 2),
+    "powers-of-a-float": (FLOATS, lambda s: s**2.5 + s**-40 + s**0.0, 2),
     "in-mixed": (INTS, lambda s: 2 if s in (None, "a", 3.0) else 1, 2),
 }
 

@@ -34,8 +34,9 @@ from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method, to_array
 from pliant.capture.numbers.varying_text import Text, join
+from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.operators import python_method
-from pliant.capture.protocols.tail_calls import steps_of
+from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.recording.torch_functions import all_functions
@@ -159,6 +160,12 @@ def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
     args = tuple(t.plain(a) if type(a) not in OURS else a for a in args)
     t.refuse_opaque(*args, *([receiver] if issubclass(type(receiver), frozenset) else ()))
     return t.native(bound, *args, **kwargs)
+
+
+def _size_method(t: Tracer, size: torch.Size, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if name == "numel" and not args and not kwargs:
+        return TailCall(spelled_out.multiplied, (size, 1))
+    return _pure_method(t, size, name, bound, args, kwargs)
 
 
 def _by_name(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -285,6 +292,7 @@ _METHODS: ByKind[Callable[..., Any]] = ByKind(
         FakeTensor: _fake_method,
         torch.Tensor: _tensor_method,
         str: _text_method,
+        torch.Size: _size_method,
         torch.device: _device_method,
         random.Random: _random_method,
         torch.Generator: _by_name(_generator_method),

@@ -9,6 +9,8 @@ Holds:  otherwise a guard says that the operands are where the operation has a v
 
 from __future__ import annotations
 
+import math
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -29,9 +31,24 @@ def _of_floats(*numbers: Any) -> bool:
 
 
 def _known_power(base: Any, exponent: Any) -> tuple[Any, ...]:
-    if _of_floats(base, exponent):
-        return base > 0, base < 1e30, exponent > -10, exponent < 10
-    return (bool(exponent >= 0) or base != 0,)
+    if not _of_floats(base, exponent):
+        return (bool(exponent >= 0) or base != 0,)
+    if not bool(base > 0):
+        return (False,)
+    if not bool(base <= 1 if exponent >= 0 else base >= 1):  # where no power is more than 1, as of a decay by a count of steps
+        return _growing_power(base, exponent)
+    return ()
+
+
+def _growing_power(base: Any, exponent: Any) -> tuple[Any, ...]:
+    """That a power is a float: what varies is below that at which it is none any more."""
+    if not is_symbolic(base):
+        limit = _LARGE / abs(math.log(base))
+        return exponent >= -limit, exponent <= limit
+    if not is_symbolic(exponent):
+        limit = math.exp(_LARGE / max(abs(exponent), 1.0))
+        return base >= 1 / limit, base <= limit
+    return base > 1e-30, base < 1e30, exponent > -10, exponent < 10
 
 
 def _between(value: Any, limit: float) -> tuple[Any, ...]:
@@ -103,6 +120,15 @@ def floor_quotient(a: Any, b: Any) -> Any:
     if not bool(abs(b) <= _LARGEST) or not all(map(bool, _between(a / b, _EXACT_QUOTIENT))):
         return None
     return 1.0 * round((a - a % b) / b)
+
+
+def in_range(t: Tracer, numbers: range, item: Any) -> bool:
+    """`item in range(...)`: of a size guards say where it lies, not what it is."""
+    if varying(item) is not int or is_unbacked(item):
+        return bool(t.native(operator.contains, numbers, concrete(item)))
+    if not numbers or not bool(item >= min(numbers[0], numbers[-1])) or not bool(item <= max(numbers[0], numbers[-1])):
+        return False
+    return bool((item - numbers.start) % abs(numbers.step) == 0)
 
 
 def _exact_float(number: Any) -> Any:

@@ -20,7 +20,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, is_array
-from pliant.capture.numbers.number_domains import floor_quotient, within_domain
+from pliant.capture.numbers.number_domains import floor_quotient, in_range, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.whole_containers import base_in_c
@@ -350,9 +350,10 @@ _CONTAINING: ByKind[Callable[..., Any]] = ByKind(
         ),
         frozenset: functools.partial(_among_keys, lambda world, keys: False),
         **dict.fromkeys(
-            (str, bytes, range, types.MappingProxyType),
+            (str, bytes, types.MappingProxyType),
             lambda t, container, item: bool(t.native(operator.contains, container, concrete(item))),
         ),
+        range: in_range,
     },
     {dict: _among_keys_of_subclass, list: _among_items},
 )
