@@ -141,3 +141,46 @@ def test_what_a_call_leaves_with_symbolic_sizes_is_found_with_them(first, captur
             assert torch.equal(function(x), x * before) and model.rows == batch
             assert torch.equal(model.last, torch.full((batch, 1), 5.0))
     assert len(graphs) == captures
+
+
+class Holding(torch.nn.Module):
+    """The same in containers."""
+
+    def __init__(self, into):
+        super().__init__()
+        self.listed, self.paired, self.named, self.into = [torch.zeros(3, 2)], (torch.zeros(3, 2), 0), {0: torch.zeros(3, 2)}, into
+
+    def forward(self, x):
+        y = x + 1
+        if self.into == "listed":
+            before, self.listed[0] = self.listed[0], x
+        elif self.into == "paired":
+            before, self.paired = self.paired[0], (x, 0)
+        else:
+            before, self.named[0] = self.named[0], x
+        return y, before * 2
+
+
+@pytest.mark.parametrize("into", ["listed", "paired", "named"])
+def test_what_a_call_leaves_in_containers_is_found_with_symbolic_sizes(into):
+    model = Holding(into)
+    function = pliant.compile(model, backend="eager")
+    with events.collect("graph") as graphs:
+        before = torch.zeros(3, 2)
+        for batch in (3, 4, 5, 7):
+            x = torch.randn(batch, 2)
+            assert torch.equal(function(x)[1], before * 2)
+            before = x
+    assert len(graphs) == 2
+
+
+def test_a_size_that_grows_with_each_call_is_a_symbol_from_the_first():
+    """What is left is of another size than what was found: the next call finds that."""
+    model = Holding("listed")
+    model.forward = lambda x: model.listed.__setitem__(0, torch.cat([model.listed[0], x]))
+    function = pliant.compile(model, backend="eager")
+    with events.collect("graph") as graphs:
+        for length in (4, 5, 6, 7):
+            function(torch.ones(1, 2))
+            assert model.listed[0].shape == (length, 2)
+    assert len(graphs) == 1

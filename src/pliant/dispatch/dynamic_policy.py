@@ -192,6 +192,10 @@ class DynamicPolicy:
         wanted = changed or mode is True or mark is not None
         return "dynamic" if wanted and not (size < 2 and config.get().shapes.specialize_zero_one) else "static"
 
+    def follows_sizes(self) -> bool:
+        """Whether a size that changes becomes a symbol."""
+        return self._mode() is not False
+
     def _mode(self) -> bool | None:
         if not config.get().shapes.symbols:
             return False

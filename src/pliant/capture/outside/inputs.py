@@ -50,6 +50,7 @@ from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction, as_in_memory, below_python_dispatch, lazy_views, plain_tensor
 
 _OTHERS = re.compile(r"\W")  # characters that names have not
+_MOST_LEFT = 64  # items of a list of which each is compared with what was there
 
 
 _NUMERIC = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64)
@@ -156,16 +157,22 @@ class Inputs(InputMemory):
                 self.one_if_shared(known[0])
 
     # ---- states
-    def learns_from(self, source: Source, found: Any, left: Any) -> bool:
-        """The program found a value here and leaves another, which the next call finds. Where what it leaves is symbolic
-        and was a constant when it was found, the policy learns that it varies; whether that is news."""
+    def learns_from(self, source: Source, left: Any) -> bool:
+        """The program leaves a value where the next call finds it. Where it found another here, which was a constant, and
+        leaves a symbol or another size, the policy learns that it varies; whether that is news."""
+        if type(left) in (list, tuple) and len(left) <= _MOST_LEFT:
+            return any([self.learns_from(ItemSource(source, i), item) for i, item in enumerate(left)])
+        found = self.world.found_at(source)
         if type(found) in (int, float):
             return self._is_symbolic(left) and self.policy.note_varies(source, type(found))
         if not is_fake(found) or not is_fake(left) or found.dim() != left.dim():
             return False
         sizes = enumerate(zip(found.shape, left.shape, strict=True))
-        dims = frozenset(d for d, (n, m) in sizes if not is_symbolic(n) and n > 1 and self._is_symbolic(m))
+        dims = frozenset(d for d, (n, m) in sizes if not is_symbolic(n) and n > 1 and self._is_another(n, m))
         return bool(dims) and self.policy.note_dynamic(source, found.dim(), dims)
+
+    def _is_another(self, found: int, left: Any) -> bool:
+        return self._is_symbolic(left) if is_symbolic(left) else left != found and self.policy.follows_sizes()
 
     def _is_symbolic(self, value: Any) -> bool:
         return is_symbolic(value) and bool(self.shape_env.simplify(self.shape_env.expr_of(value)).free)

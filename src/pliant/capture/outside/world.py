@@ -76,6 +76,10 @@ def _is_everywhere(value: Any) -> bool:
     return type(value) is int and -5 <= value <= 256 or value in ("", b"")
 
 
+def _named_items(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    return [(key, value) for key, value in mapping.items() if type(key) in (str, int)]
+
+
 class World(Fields):
     """Reads and buffered writes of one capture. `symbols` makes tensors fake and numbers symbolic."""
 
@@ -427,14 +431,18 @@ class World(Fields):
 
     def check_states(self) -> None:
         """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
-        news = False
-        for changed in self._stored_into():
-            for key, left in changed.stores.items():
-                if type(key) is str:
-                    source = self.item_source(changed.real, key)
-                    news |= self.inputs.learns_from(source, self._memo.get(source), left)
-        if news:
+        left = [(self.item_source(c.real, key), v) for c in self._stored_into() for key, v in _named_items(c.stores)]
+        for c in self._changed_copies():
+            if type(c.real) is list:
+                left.append((self.place_of(c.real), c.copy))
+            elif type(c.real) is dict:
+                left += [(self.item_source(c.real, key), v) for key, v in _named_items(c.copy)]
+        if any([self.inputs.learns_from(source, value) for source, value in left]):
             raise StartAgain
+
+    def found_at(self, source: Source) -> Any:
+        """What the trace read there; None if it did not."""
+        return self._memo.get(source)
 
     def written(self) -> list[Any]:
         written = [changed.real for changed in self._stored_into()] + [cell for cell, _ in self._cell_changes.values()]
