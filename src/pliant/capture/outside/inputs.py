@@ -161,7 +161,7 @@ class Inputs(InputMemory):
         """The program leaves a value where the next call finds it. Where it found another here, which was a constant, and
         leaves a symbol or another size, the policy learns that it varies; whether that is news."""
         if type(left) in (list, tuple) and len(left) <= _MOST_LEFT:
-            return any([self.learns_from(ItemSource(source, i), item) for i, item in enumerate(left)])
+            return True in [self.learns_from(ItemSource(source, i), item) for i, item in enumerate(left)]
         found = self.world.found_at(source)
         if type(found) in (int, float):
             return self._is_symbolic(left) and self.policy.note_varies(source, type(found))

@@ -437,7 +437,7 @@ class World(Fields):
                 left.append((self.place_of(c.real), c.copy))
             elif type(c.real) is dict:
                 left += [(self.item_source(c.real, key), v) for key, v in _named_items(c.copy)]
-        if any([self.inputs.learns_from(source, value) for source, value in left]):
+        if True in [self.inputs.learns_from(source, value) for source, value in left]:
             raise StartAgain
 
     def found_at(self, source: Source) -> Any:
