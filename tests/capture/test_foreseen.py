@@ -250,3 +250,26 @@ def test_experts_without_rows(of_hit):
     after = pliant.stats()
     assert after["fallbacks"] == after["assumptions"] - before["assumptions"] == 0
     assert after["graph_breaks"] == 1 or not of_hit
+
+
+def test_a_branch_on_a_mask_of_sizes_that_vary_fixes_none():
+    """Elements of the mask as numbers would be one graph a size."""
+
+    def put(ids, x):
+        out = x * 1
+        for kind in range(3):
+            mask = ids == kind
+            if mask.any():
+                out[mask] = x[:1, 0].expand_as(out[mask])
+        return out
+
+    compiled = pliant.compile(put, backend="eager")
+    pliant.reset()
+    for n in (2, 3, 4, 5):
+        ids, x = torch.arange(6 * n).view(n, 6) % 3, torch.randn(n, 6, 4)
+        assert torch.equal(compiled(ids, x), put(ids, x))
+    for ids in (torch.zeros(6, 6, dtype=torch.int64), torch.ones(7, 6, dtype=torch.int64)):  # other sides are taken
+        x = torch.randn(*ids.shape, 4)
+        assert torch.equal(compiled(ids, x), put(ids, x))
+        if ids[0, 0] == 0:
+            assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]

@@ -11,11 +11,12 @@ Reads on: `element_rules.py` (how operators act on elements).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +59,7 @@ class Elements:
         self.symbols = symbols
         self.constants = Constants()
         self._found: dict[int, tuple[FakeTensor, Grid]] = {}
+        self._foreseen = False
 
     def forget(self, tensor: FakeTensor | None = None) -> None:
         """Let go of what is known: of a tensor that is another one from here on, or of all."""
@@ -67,6 +69,15 @@ class Elements:
         else:
             self._found.pop(id(tensor), None)
             self.constants.forget(tensor)
+
+    @contextlib.contextmanager
+    def foreseen(self, is_foreseen: bool) -> Iterator[None]:
+        """For a branch that a check of the graph can decide: inputs whose sizes vary have no elements, which would fix them."""
+        outer, self._foreseen = self._foreseen, is_foreseen
+        try:
+            yield
+        finally:
+            self._foreseen = outer
 
     def is_known(self, fake: FakeTensor) -> bool:
         """Whether a tensor without dimensions stands for a number that is known, be it one that varies."""
@@ -125,7 +136,7 @@ class Elements:
         if node is None or not self._is_small(fake):
             return False
         if node.op == "placeholder":
-            return ask and self.inputs.has_elements(fake)
+            return ask and not (self._foreseen and self._varies(fake)) and self.inputs.has_elements(fake)
         if node.op not in ("call_method", "call_function"):
             return False
         return self._is_computed(node, lambda one: self._is_known(one, ask, seen))
@@ -143,6 +154,10 @@ class Elements:
             elif not (is_known(value) if is_fake(value) else type(value) in (int, bool, torch.SymInt)):
                 return False
         return True
+
+    def _varies(self, fake: FakeTensor) -> bool:
+        env = self.inputs.shape_env
+        return any(type(size) is not int and env.simplify(env.expr_of(size)).free for size in fake.size_)
 
     def _is_small(self, fake: FakeTensor) -> bool:
         env = self.inputs.shape_env

@@ -65,11 +65,11 @@ STOPS = (Refused, GraphBreak, Raised, CannotCapture, Stopped)  # with which such
 
 def can_be(frame: Frame, jump: Op, value: Any) -> bool:
     """Whether a jump on the value may be done so."""
-    t = frame.tracer
-    if not _is_open(t, value) or frame.generator is not None or frame.noticed:
+    if not is_fake(value) or frame.generator is not None or frame.noticed:
         return False
     found = sides(frame.program, jump.index)
-    return found is not None and all(_may_be_taken(frame, side) for side in found.between)
+    fits = found is not None and all(_may_be_taken(frame, side) for side in found.between)
+    return fits and _is_open(frame.tracer, value)  # asked last: of an input whose sizes vary it fixes them
 
 
 def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
