@@ -17,6 +17,7 @@ from torch import fx
 
 from pliant.errors import ConfigError
 from pliant.exporting.core_operators import is_core
+from pliant.exporting.nested import change_bodies
 from pliant.exporting.program import Program, described
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import append_node
@@ -31,12 +32,16 @@ def decomposing(operators: Sequence[str]) -> Callable[[Program], None]:
     wanted = [one for text in operators for one in _named(text, names)] if operators else [t for t in RULES if not is_core(t)]
     chosen = {names[str(target)] for target in wanted}
 
-    def decompose(program: Program) -> None:
+    def decomposed(graph: fx.Graph) -> None:
         # Rules make operators that have rules themselves.
         changed = True
         while changed:
-            nodes = [node for node in program.graph.nodes if node.target in chosen]
-            changed = sum(_replaced(program.graph, node) for node in nodes) > 0
+            nodes = [node for node in graph.nodes if node.target in chosen]
+            changed = sum(_replaced(graph, node) for node in nodes) > 0
+
+    def decompose(program: Program) -> None:
+        decomposed(program.graph)
+        change_bodies(program.graph, decomposed)
 
     return decompose
 

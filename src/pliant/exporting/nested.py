@@ -9,7 +9,7 @@ Reads on: `control_form.py` (files).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.places import FromResult
 from pliant.errors import Unsupported
-from pliant.exporting.control_form import KINDS, values_of
+from pliant.exporting.control_form import KINDS, control_of, values_of
 from pliant.exporting.program import described
 from pliant.exporting.writing import numbered
 from pliant.graph.body_graph import BodyGraph
@@ -75,6 +75,25 @@ def _nest(node: fx.Node, program: Program, env: ShapeEnv) -> None:
     if program.random and not made.random:  # of a body that is a module it was taken for granted
         node.meta["val"] = node.meta["val"][:-1]
     numbered(node, made)
+
+
+def change_bodies(graph: fx.Graph, change: Callable[[fx.Graph], object]) -> None:
+    """Have the bodies of a graph changed, and those in them. Programs of the same content are one, so each is copied first."""
+    for node in list(graph.nodes):
+        program = control_of(node)
+        if program is None or not program.bodies or not all(isinstance(one.module, BodyGraph) for one in program.bodies):
+            continue
+        bodies = [_changed(cast(BodyGraph, one.module).aten, change) for one in program.bodies]
+        fields = {name: getattr(program, name) for name in type(program).FIELDS}
+        numbered(node, type(program).of_fields(fields, lambda _: bodies))  # noqa: B023
+
+
+def _changed(aten: AtenGraph, change: Callable[[fx.Graph], object]) -> BodyGraph:
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(aten.graph, {}))
+    change(graph)
+    change_bodies(graph, change)
+    return BodyGraph(AtenGraph(graph, aten.shape_env, aten.name))
 
 
 # ---- one body

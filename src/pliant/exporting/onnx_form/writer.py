@@ -23,9 +23,11 @@ from pliant.errors import ConfigError, ExportError
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.decompositions import decomposing
 from pliant.exporting.onnx_form import formulas, images, places, selections, windows  # noqa: F401  # rows of the table
+from pliant.exporting.onnx_form.control import written_control
 from pliant.exporting.onnx_form.operators import EXPANDED, ROWS
 from pliant.exporting.program import USER, Program
 from pliant.exporting.transforms import transformed
+from pliant.graph.control_flow import program_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
 from pliant.graph.unbacked import CHECKS, unlearnt
@@ -104,11 +106,7 @@ class Writer:
                 self.weights.append(self.tensor(one.name, program.state[one.target]))
         self.homes = homes_of([node.meta["val"].spec for node in program.placeholders])
         self.by_name = {symbol.name: symbol for symbol in self.homes}
-        for node in program.graph.nodes:
-            if node.op == "call_function" and node.target not in CHECKS:
-                self.node = node
-                self.values[node] = self.converted(node)
-                self.bind(node)
+        self.follow(program.graph)
         self.node = None
         outputs = [made for place, one in enumerate(program.outputs) if (made := self.output(place, one)) is not None]
         graph = helper.make_graph(self.nodes, program.name, inputs, outputs, self.weights)
@@ -116,6 +114,14 @@ class Writer:
         return helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="pliant"
         )
+
+    def follow(self, graph: fx.Graph) -> None:
+        """Write the operators of a graph whose inputs are known."""
+        for node in graph.nodes:
+            if node.op == "call_function" and node.target not in CHECKS:
+                self.node = node
+                self.values[node] = self.converted(node)
+                self.bind(node)
 
     def described(self, name: str, fake: FakeTensor) -> Any:
         sizes = [lit(size) for size in keys_of(fake.size_)]
@@ -149,6 +155,9 @@ class Writer:
         target: Any = node.target
         if getattr(target, "__name__", "") == "getitem":
             return self.item(node)
+        program = program_of(node)
+        if program is not None:
+            return written_control(self, node, program)
         row: Callable[..., str | list[str]] | None = ROWS.get(str(target)) or ROWS.get(str(RUNS_AS.get(target)))
         if row is None:
             name = str(target) if isinstance(target, OpOverload) else getattr(target, "__qualname__", str(target))
