@@ -17,8 +17,10 @@ from torch.utils import _pytree as pytree
 
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
 from pliant.exporting.checking import facts_of, homes_of
+from pliant.exporting.control_form import control_of, values_of
 from pliant.exporting.hierarchy import module_at
 from pliant.exporting.program import CONSTANT, USER, Program
+from pliant.exporting.torch_form.control import check_control, module_of_control
 from pliant.exporting.torch_form.numbers import Values, number
 from pliant.exporting.torch_form.refusal import refused
 from pliant.exporting.torch_form.sizes import Sizes
@@ -76,7 +78,7 @@ class Run:
         if target in _STRIDED and self._in_argument(node.args[0]):
             raise refused("the program reads the memory of an argument by strides", "PyTorch's programs do not look how it lies",
                            "use views that do not name strides", node.meta.get("where"))  # fmt: skip
-        plain = target is operator.getitem or target in CHECKS or layer_of(node) is not None
+        plain = target is operator.getitem or target in CHECKS or layer_of(node) is not None or check_control(node, self._check)
         if not plain and (not isinstance(target, OpOverload) or target.namespace in OURS):
             name = str(target) if isinstance(target, OpOverload) else getattr(target, "__qualname__", str(target))
             raise refused(f"`{name}` has no form in PyTorch's programs", "it is Pliant's own", where=node.meta.get("where"))
@@ -151,11 +153,14 @@ class Run:
             message = str(node.args[1] if len(node.args) == 2 else node.args[2])
             _check(number(unlearnt(node.args[0]), values), lambda: message)
             return None
-        target: Any = _INSTEAD.get(node.target, node.target)
+        target: Any = _instead(node.target)
         args = [_value(a, nodes, values) for a in node.args]
         layer = layer_of(node)
         if layer is not None:
             return layer(*args[1:])
+        program = control_of(node)
+        if program is not None:
+            return module_of_control(program, _instead)(*_value(values_of(node), nodes, values))
         return target(*args, **{k: _value(v, nodes, values) for k, v in node.kwargs.items()})
 
     def _output(self, output: Output, given: Sequence[Any], results: Sequence[Any]) -> Any:
@@ -181,6 +186,10 @@ def _viewed(step: Any, tensor: torch.Tensor, results: Sequence[Any]) -> torch.Te
     view = step.func(tensor, *args, **kwargs)
     found: torch.Tensor = view if step.index is None else view[step.index]
     return found
+
+
+def _instead(target: Any) -> Any:
+    return _INSTEAD.get(target, target)
 
 
 def _value(value: Any, nodes: Mapping[fx.Node, Any], values: Values) -> Any:
