@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import pliant
+from exporting import loops
 from pliant.exporting.c_interface.writer import DTYPES
 
 CALLER = Path(__file__).with_name("c_caller.c")
@@ -64,10 +65,23 @@ def image(batch, size=32):
     return (torch.randn(batch, 3, size, size),)
 
 
+class Controls(nn.Module):
+    """Branches, loops, scans, recurrent layers; results in rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(one for one in loops.MODELS.values() if isinstance(one, nn.Module))
+
+    def forward(self, x, y):
+        functions = [one for name, one in loops.MODELS.items() if not isinstance(one, nn.Module) and name != "random branch"]
+        return [one.contiguous() for one in pytree.tree_leaves([model(x, y) for model in (*functions, *self.layers)])]
+
+
 BATCH = pliant.Dim("batch")
 MODELS = {  # model, arguments of a batch, which sizes vary, batches to call it with
     "small": (Small, lambda n: (*image(n, 8), torch.arange(n) % 2 == 0), ({0: BATCH}, {0: BATCH})),
     "resnet18": (resnet18, image, ({0: BATCH},)),
+    "controls": (Controls, lambda n: loops.arguments(n, 5), ({0: BATCH},) * 2),
     "bert": (bert, lambda n: (torch.randint(0, 200, (n, 12)), torch.ones(n, 12, dtype=torch.int64)), ({0: BATCH}, {0: BATCH})),
 }
 
@@ -125,8 +139,7 @@ def main():
             caller(folder)
             for batch in (1, 3):
                 args = at(batch)
-                with torch.no_grad():
-                    wanted = [torch.as_tensor(one) for one in pytree.tree_leaves(model(*args))]
+                wanted = [torch.as_tensor(one) for one in loops.plainly(model, args)]
                 results, grown = called(folder, args, repeats=options.calls)
                 worst = max(float((a.double() - b.double()).abs().max()) for found in results for a, b in zip(found, wanted, strict=True))
                 print(f"{name}, batch {batch}: differs by {worst:.1e}, grew by {grown} KiB in {8 * options.calls} calls", flush=True)

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import pliant
-from exporting.c_programs import MODELS
+from exporting import loops
+from exporting.c_programs import MODELS, Controls
 from pliant.errors import ConfigError, ExportError
 from pliant.exporting.c_interface import library
 from pliant.exporting.c_interface.writer import ProgramText
@@ -63,6 +64,17 @@ def test_numbers_are_as_in_python(tmp_path):
     pairs = [(a, b) for a in range(-7, 8) for b in range(-7, 8) if b]
     wanted = [number for a, b in pairs for number in (a // b, a % b, a % b, min(a, b) - max(a, b))]
     assert [float(one) for one in found] == wanted
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler for C++")
+def test_branches_loops_and_layers_are_lines_around_those_of_their_bodies(tmp_path):
+    program = pliant.export(Controls().eval(), loops.arguments(3, 5), dynamic_shapes=loops.SAID)
+    text = text_of(program)
+    assert text.count("if (p_truth(f, ") == 2 + 1 and text.count("if (!p_truth(f, ") == 1  # two of branches, one in a scan
+    assert text.count("for (int64_t ") == 5 and "p_stack(f, " in text and '{"aten::gru", "input"}' in text
+    (tmp_path / "program.cpp").write_text(text)
+    command = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Werror", f"-I{library._HERE}", tmp_path / "program.cpp"]
+    subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ import pliant
 from exporting import fuzz_files, loops
 from pliant.errors import ExportError, FileError
 from pliant.exporting import form
+from pliant.exporting.bodies import bodies_in, own_bodies
+from pliant.exporting.written_back import writing_graph
+from pliant.graph.body_graph import BodyGraph
 
 
 def exported(name):
@@ -91,10 +94,34 @@ def test_compiled_code_runs_bodies():
         assert all(close(called(compiled, size), wanted(name, size)) for size in loops.SIZES)
 
 
-def test_what_has_no_python_takes_no_branches(tmp_path):
-    for interface in ("c", "standalone"):
-        with pytest.raises(ExportError, match="pliant_control"):
-            pliant.aot_compile(exported("branches"), tmp_path, interface=interface)
+def test_libraries_without_pytorch_take_no_branches(tmp_path):
+    with pytest.raises(ExportError, match="pliant_control"):
+        pliant.aot_compile(exported("branches"), tmp_path, interface="standalone")
+
+
+@pytest.mark.parametrize("name", ["of sizes", "while", "scan backwards", "associative scan", "branch in scan", "gru"])
+def test_bodies_are_kernels_in_packages_and_compiled_code(name, tmp_path, monkeypatch):
+    pliant.aot_compile(exported(name), tmp_path / "package")
+    for program in (pliant.load(tmp_path / "package", kernels=True), exported(name).compile()):
+        ran = []
+        monkeypatch.setattr(BodyGraph, "__call__", lambda self, *values: ran.append(self))
+        for size in (*loops.SIZES, (2, 1)):
+            assert close(called(program, size), wanted(name, size))
+        assert not ran  # by operators
+        monkeypatch.undo()
+
+
+def test_bodies_that_read_alike_are_compiled_by_their_own_programs_facts(tmp_path):
+    """Programs of the same bodies and other facts: what is compiled for one is not for the other."""
+    programs = []
+    for name, dim in (("some", pliant.Dim("batch", max=8)), ("all", pliant.Dim("batch"))):
+        said = ({0: dim, 1: loops.length},) * 2
+        pliant.aot_compile(pliant.export(loops.branches, loops.arguments(3, 5), dynamic_shapes=said), tmp_path / name)
+        programs.append(pliant.load(tmp_path / name, kernels=True))
+    numbers = [{one for one, _, _ in bodies_in(writing_graph(p, prepare=own_bodies(p)).graph)} for p in programs]
+    assert not numbers[0] & numbers[1]
+    for size in loops.SIZES:
+        assert all(close(called(one, size), wanted("branches", size)) for one in programs)
 
 
 class Twice(torch.nn.Module):

@@ -28,6 +28,7 @@ from pliant.graph.control_flow import (
     program_of,
 )
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.passes.purity import memory_root
 from pliant.graph.recurrent import LAYERS, Layer
 from pliant.graph.tensor_spec import keys_of
 
@@ -42,6 +43,16 @@ def values_of(node: fx.Node) -> list[Any]:
     """What the program of a node is given: nodes and numbers."""
     _, tensors, numbers, places = cast(tuple[Any, ...], node.args)
     return [tensors[p] if p >= 0 else numbers[-1 - p] for p in places]
+
+
+def apart(results: Sequence[fx.Node]) -> list[bool]:
+    """Which results of a body have memory that neither its inputs nor results before them have."""
+    seen, found = set[fx.Node](), list[bool]()
+    for one in results:
+        root = memory_root(one)
+        found.append(root.op != "placeholder" and root not in seen)
+        seen.add(root)
+    return found
 
 
 # ---- writing

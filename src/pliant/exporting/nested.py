@@ -22,6 +22,7 @@ from pliant.errors import Unsupported
 from pliant.exporting.control_form import KINDS, control_of, values_of
 from pliant.exporting.program import described
 from pliant.exporting.writing import numbered
+from pliant.exporting.written_back import copied
 from pliant.graph.body_graph import BodyGraph
 from pliant.graph.contracts import AtenGraph, CapturedGraph, GraphInput
 from pliant.graph.control_flow import Program, program_of
@@ -77,22 +78,23 @@ def _nest(node: fx.Node, program: Program, env: ShapeEnv) -> None:
     numbered(node, made)
 
 
-def change_bodies(graph: fx.Graph, change: Callable[[fx.Graph], object]) -> None:
-    """Have the bodies of a graph changed, and those in them. Programs of the same content are one, so each is copied first."""
+def change_bodies(graph: fx.Graph, change: Callable[[fx.Graph], object], more: str = "") -> None:
+    """Have the bodies of a graph changed, and those in them. Programs of the same content are one, so each is copied first.
+    `more`: of what their numbers tell, beside their content."""
     for node in list(graph.nodes):
         program = control_of(node)
         if program is None or not program.bodies or not all(isinstance(one.module, BodyGraph) for one in program.bodies):
             continue
-        bodies = [_changed(cast(BodyGraph, one.module).aten, change) for one in program.bodies]
+        bodies = [_changed(cast(BodyGraph, one.module).aten, change, more) for one in program.bodies]
         fields = {name: getattr(program, name) for name in type(program).FIELDS}
-        numbered(node, type(program).of_fields(fields, lambda _: bodies))  # noqa: B023
+        numbered(node, type(program).of_fields(fields, lambda _: bodies), more)  # noqa: B023
 
 
-def _changed(aten: AtenGraph, change: Callable[[fx.Graph], object]) -> BodyGraph:
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(aten.graph, {}))
+def _changed(aten: AtenGraph, change: Callable[[fx.Graph], object], more: str) -> BodyGraph:
+    graph, _, results = copied(aten.graph)
+    graph.output(results)
     change(graph)
-    change_bodies(graph, change)
+    change_bodies(graph, change, more)
     return BodyGraph(AtenGraph(graph, aten.shape_env, aten.name))
 
 

@@ -26,6 +26,7 @@ from pliant.entries.content import NotKept
 from pliant.entries.objects import NotFound
 from pliant.entries.programs import ProgramReader, ProgramWriter
 from pliant.errors import ExportError, FallbackWarning, FileError, PliantWarning
+from pliant.exporting.bodies import bodies_in, own_bodies, prepared, run_by
 from pliant.exporting.control_form import control_of
 from pliant.exporting.exported import Exported
 from pliant.exporting.form import PACKAGE
@@ -47,17 +48,20 @@ _STORE = "kernels"
 def aot_compile(program: Exported, path: Any, options: Mapping[str, object]) -> None:
     """Write the package. NoKernels where this machine cannot build kernels."""
     with config.use(config.get().with_options({**options, "cache": True, "keep_entries": True, "cuda_graphs": "never"})):
-        run = compile_graph(writing_graph(program, optimized=True)).call
+        graph = writing_graph(program, optimized=True, prepare=own_bodies(program))
+        runs = {"": compile_graph(graph).call}
+        runs |= {name: compile_graph(prepared(aten)).call for name, _, aten in bodies_in(graph.graph)}
         try:
-            form = ProgramWriter({n.target for n in program.graph.nodes if control_of(n) and "kept" not in n.meta}).written(run)
+            writer = ProgramWriter({n.target for n in program.graph.nodes if control_of(n) and "kept" not in n.meta})
+            forms = {name: writer.written(run) for name, run in runs.items()}
         except NotKept as refused:
             raise ExportError(
                 f"the compiled program cannot be packaged: {refused}", kind="unsaved", why="a file has no form for it",
                 do="save the program (`save`), and compile it where it runs",
             ) from None  # fmt: skip
-        digests = [*_kernels_of(run), build([runtime_text()], quick(config.get().build)).parent.name]
+        digests = [*dict.fromkeys(one for run in runs.values() for one in _kernels_of(run)), build([runtime_text()], quick(config.get().build)).parent.name]
         files = {f"{_STORE}/{digest}/{name}": content for digest in digests for name, content in _files(digest).items()}
-    text = json.dumps({"made_for": environment(), "run": form, "entries": digests})
+    text = json.dumps({"made_for": environment(), "run": forms.pop(""), "bodies": forms, "entries": digests})
     save(program, path, {PACKAGE: text.encode(), **files})
 
 
@@ -119,9 +123,17 @@ def attach(program: Exported, path: Any, archive: zipfile.ZipFile, trusted: bool
         (data,) = [name for name in files if name.startswith("data")]
         open_store(_STORE).adopt(digest, data, files[data], json.loads(files["key.json"]))
     try:
+        _run_bodies(program, said["bodies"])
         program._caller = Caller(program, ProgramReader().made(said["run"]))
     except NotFound as missing:
         raise FileError(f"`{Path(path).name}` cannot be loaded", kind="damaged", why=str(missing)) from None
+
+
+def _run_bodies(program: Exported, forms: Mapping[str, Json]) -> None:
+    """Have the branches and loops that the kernels name run kernels, too."""
+    graph = writing_graph(program, prepare=own_bodies(program)).graph
+    for name, body, aten in list(bodies_in(graph)):
+        run_by(body, aten, ProgramReader().made(forms[name]))
 
 
 def _tell(path: Any, what: str, why: str, do: str, kind: type[PliantWarning]) -> None:

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from pliant import config
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.errors import ConstraintError
+from pliant.exporting.bodies import bodies_in, own_bodies, prepared, run_by
 from pliant.exporting.checking import Checks
 from pliant.exporting.program import CallForm, Program
 from pliant.exporting.written_back import writing_graph
@@ -69,7 +70,10 @@ def compiled(program: Program, options: Mapping[str, object]) -> Caller:
     from pliant.runtime.kernels_or_operators import kernels_or_operators
 
     with config.use(config.get().with_options(options)):
-        return Caller(program, kernels_or_operators(writing_graph(program, optimized=True)))
+        graph = writing_graph(program, optimized=True, prepare=own_bodies(program))
+        for _, body, aten in bodies_in(graph.graph):
+            run_by(body, aten, kernels_or_operators(prepared(aten)))
+        return Caller(program, kernels_or_operators(graph))
 
 
 def quick_arguments(form: CallForm) -> Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]:

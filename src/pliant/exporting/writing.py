@@ -212,10 +212,10 @@ def _where(node: fx.Node) -> dict[str, Json]:
     return {} if where is None else {"where": str(where).splitlines()[0]}
 
 
-def numbered(node: fx.Node, program: ControlProgram) -> None:
-    """Have the node run the program, under a number that tells what it does."""
+def numbered(node: fx.Node, program: ControlProgram, more: str = "") -> None:
+    """Have the node run the program, under a number that tells what it does, and `more`."""
     said = [written_control(program, written_node), [_layout(value) for value in values_of(node)]]
-    name_by_content(program, json.dumps(said))
+    name_by_content(program, json.dumps(said) + more)
     node.target, node.args = control_operator(program), (program.number, *node.args[1:])
 
 

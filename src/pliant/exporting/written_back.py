@@ -6,6 +6,7 @@ Out:    an `AtenGraph` that returns the results alone and ends with `copy_` node
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,16 +24,25 @@ from pliant.torch_adapter import append_node
 _aten = torch.ops.aten
 
 
-def writing_graph(program: Program, optimized: bool = False) -> AtenGraph:
-    """A copy of the program's graph. `optimized`: after the passes that compiled code wants."""
+def copied(source: fx.Graph) -> tuple[fx.Graph, dict[fx.Node, fx.Node], Any]:
+    """A copy of a graph without its output, the copies of its nodes, and what it returns."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
-    for node in program.graph.nodes:
+    for node in source.nodes:
         if node.op != "output":
             args, kwargs = fx.map_arg(node.args, copies.__getitem__), fx.map_arg(node.kwargs, copies.__getitem__)
             copies[node] = append_node(graph, node.op, node.target, args, kwargs, node.name)
             copies[node].meta = dict(node.meta)
-    returned = next(iter(program.graph.find_nodes(op="output"))).args[0]
-    results: Any = fx.map_arg(returned, copies.__getitem__)
+    returned = next(iter(source.find_nodes(op="output"))).args[0]
+    return graph, copies, fx.map_arg(returned, copies.__getitem__)
+
+
+def writing_graph(
+    program: Program, optimized: bool = False, prepare: Callable[[fx.Graph], object] | None = None
+) -> AtenGraph:
+    """A copy of the program's graph. `optimized`: after the passes that compiled code wants. `prepare`: changes it first."""
+    graph, copies, results = copied(program.graph)
+    if prepare is not None:
+        prepare(graph)
     count = len(program.results)
     targets = [copies[program.placeholders[i]] for i in program.mutated]
     _write(graph, targets, list(results[count:]))

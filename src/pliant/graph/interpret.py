@@ -91,6 +91,20 @@ def eager(aten: AtenGraph, lays_out: bool = False) -> Runnable:
     return call
 
 
+def laying_out(aten: AtenGraph) -> Callable[[list[Any]], list[Any]]:
+    """What makes inputs lie as the graph describes them."""
+    nodes = list(aten.graph.find_nodes(op="placeholder"))
+
+    def lay(inputs: list[Any]) -> list[Any]:
+        run = _Run(aten, {}, lays_out=True)
+        for node, value in zip(nodes, inputs, strict=True):
+            run.nodes[node] = value
+            run.note(node)
+        return [run.laid_out(node) for node in nodes]
+
+    return lay
+
+
 def _dense_order(size: Any, strides: list[int]) -> list[int] | None:
     """The dimensions from the outermost to the innermost, if the elements fill memory without gaps."""
     order = sorted(range(len(strides)), key=lambda dim: (strides[dim], size[dim]), reverse=True)

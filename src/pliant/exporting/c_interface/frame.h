@@ -31,6 +31,16 @@ void p_list(Frame *f, int kind, int count);
 void p_call(Frame *f, int op, int slot);
 void p_item(Frame *f, int from, int item, int slot);
 void p_drop(Frame *f, int slot);
+/* Branches and loops. */
+bool p_truth(Frame *f, int slot);
+void p_lay(Frame *f, int from, int slot, int ndim, const int64_t *strides); /* with these strides */
+void p_copied(Frame *f);                                                    /* what was last pushed, in memory of its own */
+void p_store(Frame *f, int slot);                                           /* what was last pushed */
+void p_gather(Frame *f, int count, int slot);                               /* what was last pushed, as one */
+void p_slice(Frame *f, int from, int dim, int64_t at, int slot);
+void p_start(Frame *f, int slot); /* a list of tensors, which p_append and p_stack are for */
+void p_append(Frame *f, int slot);
+void p_stack(Frame *f, int slot, int dim, bool reverse);
 void p_result(Frame *f);
 void p_input_result(Frame *f, int input);
 

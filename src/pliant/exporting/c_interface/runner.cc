@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <mutex>
 #include <sstream>
 
@@ -68,7 +69,7 @@ struct pliant_program {
     bytes = known ? about.st_size : 0;
     if (bytes) memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
     close(file);
-    if (bytes != (size_t)p_weight_bytes || memory == MAP_FAILED) {
+    if (bytes != (size_t)p_weight_bytes || (bytes && memory == MAP_FAILED)) {
       unmap();
       TORCH_CHECK(false, path, " has not the weights of this program");
     }
@@ -203,6 +204,36 @@ void p_call(Frame *f, int op, int slot) {
 void p_item(Frame *f, int from, int item, int slot) {
   const c10::IValue &whole = f->slots[from];
   f->slots[slot] = whole.isTuple() ? whole.toTupleRef().elements().at(item) : whole.toListRef().at(item);
+}
+
+bool p_truth(Frame *f, int slot) { return f->slots[slot].toTensor().is_nonzero(); }
+
+static at::Tensor laid(const at::Tensor &one, at::IntArrayRef strides) {
+  if (one.strides() == strides) return one;
+  return at::empty_strided(one.sizes(), strides, one.options()).copy_(one);
+}
+void p_lay(Frame *f, int from, int slot, int ndim, const int64_t *strides) {
+  f->slots[slot] = laid(f->slots[from].toTensor(), at::IntArrayRef(strides, ndim));
+}
+void p_copied(Frame *f) { f->stack.emplace_back(f->pop().toTensor().clone()); }
+void p_store(Frame *f, int slot) { f->slots[slot] = f->pop(); }
+void p_gather(Frame *f, int count, int slot) {
+  std::vector<c10::IValue> parts(f->stack.end() - count, f->stack.end());
+  f->stack.resize(f->stack.size() - count);
+  f->slots[slot] = c10::ivalue::Tuple::create(std::move(parts));
+}
+void p_slice(Frame *f, int from, int dim, int64_t at, int slot) {
+  f->slots[slot] = f->slots[from].toTensor().select(dim, at).contiguous();
+}
+void p_start(Frame *f, int slot) { f->slots[slot] = c10::List<at::Tensor>(); }
+void p_append(Frame *f, int slot) {
+  at::Tensor one = f->pop().toTensor();
+  f->slots[slot].toTensorList().push_back(one);
+}
+void p_stack(Frame *f, int slot, int dim, bool reverse) {
+  auto parts = f->slots[slot].toTensorVector();
+  if (reverse) std::reverse(parts.begin(), parts.end());
+  f->slots[slot] = at::stack(parts, dim);
 }
 
 void p_result(Frame *f) {

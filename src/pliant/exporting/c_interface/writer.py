@@ -11,14 +11,16 @@ Holds:  numbers are C expressions of the inputs' sizes; every argument of an ope
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs
+from pliant.exporting.c_interface.control import lines_of_control
 from pliant.exporting.checking import facts_of, homes_of
+from pliant.exporting.control_form import control_of
 from pliant.exporting.program import Program
 from pliant.exporting.written_back import writing_graph
 from pliant.graph.effects import TORCH
@@ -47,11 +49,12 @@ class ProgramText:
         self.program, self.at, self.size = program, at, size
         self.graph = writing_graph(program).graph
         self.slots: dict[fx.Node, int] = {}
+        self.taken = 0
         self.operators: dict[OpOverload, int] = {}
         self.first = sum(one.leaf is None for one in program.inputs)
 
     def text(self) -> str:
-        body = [*self._inputs(), *self._nodes(), *self._results()]
+        body = [*self._inputs(), *self.nodes(self.graph), *self._results()]
         lines = "\n".join(f"  {line}" for line in body)
         return f'#include "frame.h"\n{self._tables()}\nvoid p_run(Frame *f) {{\n{lines}\n}}\n'
 
@@ -63,7 +66,7 @@ class ProgramText:
             *(_array(f"z{i}", node.meta["val"].size_) for i, node in enumerate(self._placeholders()[: self.first])),
             *(_array(f"t{i}", node.meta["val"].stride_) for i, node in enumerate(self._placeholders()[: self.first])),
             f"const Weight p_weights[] = {{{weights}}};", f"const Operator p_operators[] = {{{operators or '{}'}}};",
-            f"const int p_weight_count = {self.first}, p_operator_count = {len(self.operators)}, p_slot_count = {len(self.slots) + 1};",
+            f"const int p_weight_count = {self.first}, p_operator_count = {len(self.operators)}, p_slot_count = {self.taken + 1};",
             f"const int p_input_count = {len(self.program.inputs) - self.first};",
             f"const int64_t p_weight_bytes = {self.size};", f"const bool p_writes_state = {str(writes).lower()};",
         ])  # fmt: skip
@@ -79,7 +82,7 @@ class ProgramText:
     def _inputs(self) -> Iterator[str]:
         nodes = self._placeholders()
         for node in nodes:
-            self._slot(node)
+            self.slot(node)
         given = nodes[self.first :]
         for symbol, (place, dim) in homes_of([node.meta["val"].spec for node in given]).items():
             yield f"const int64_t {symbol} = p_size(f, {place}, {dim});"
@@ -99,9 +102,10 @@ class ProgramText:
         yield f"p_input(f, {i}, {self.slots[node]}, {_dtype(fake.dtype_)}, {rank}, size{i}, stride{i}, {str(mutated).lower()});"
 
     # ---- nodes
-    def _nodes(self) -> Iterator[str]:
-        kept = {*self._placeholders(), *next(iter(self.graph.find_nodes(op="output"))).all_input_nodes}
-        nodes = [node for node in self.graph.nodes if node.op == "call_function"]
+    def nodes(self, graph: fx.Graph) -> Iterator[str]:
+        """The lines of a graph whose inputs are in their slots."""
+        kept = {*graph.find_nodes(op="placeholder"), *next(iter(graph.find_nodes(op="output"))).all_input_nodes}
+        nodes = [node for node in graph.nodes if node.op == "call_function"]
         last = {used: node for node in nodes for used in (*node.all_input_nodes, node)}
         for node in nodes:
             yield from self._node(node)
@@ -110,29 +114,49 @@ class ProgramText:
                     yield f"p_drop(f, {self.slots[used]});"
 
     def _node(self, node: fx.Node) -> Iterator[str]:
-        if node.target is check:
-            yield f"p_fact(f, {_number(_expr(node.args[0]))}, {json.dumps(str(node.args[2]))});"
+        program = control_of(node)
+        if program is not None:
+            yield from lines_of_control(self, node, program)
+        elif node.target is check:
+            yield f"p_fact(f, {self.number(_expr(node.args[0]))}, {json.dumps(str(node.args[2]))});"
         elif isinstance(node.target, OpOverload):
             if node.target.namespace not in TORCH:
                 raise NoForm(f"`{node.target}`, which is no operator of PyTorch itself")
             if node.meta.get("binds"):
                 raise NoForm(f"`{node.target}` makes sizes that only its run tells")
-            number = self.operators.setdefault(node.target, len(self.operators))
-            parts = [*self._arguments(node, node.target), f"p_call(f, {number}, {self._slot(node)});"]
-            yield f"{' '.join(parts)}  // {node.target}"
+            yield self.call(node.target, node.args, node.kwargs, self.slot(node))
         elif len(node.args) == 2 and type(node.args[1]) is int and isinstance(node.args[0], fx.Node):
-            yield f"p_item(f, {self.slots[node.args[0]]}, {node.args[1]}, {self._slot(node)});"
+            yield f"p_item(f, {self.slots[node.args[0]]}, {node.args[1]}, {self.slot(node)});"
         else:
             raise NoForm(f"a call of `{node.target}`")
 
-    def _slot(self, node: fx.Node) -> int:
-        return self.slots.setdefault(node, len(self.slots))
+    def call(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], slot: int) -> str:
+        number = self.operators.setdefault(target, len(self.operators))
+        return " ".join([*self._arguments(target, args, kwargs), f"p_call(f, {number}, {slot});"]) + f"  // {target}"
 
-    def _arguments(self, node: fx.Node, target: OpOverload) -> Iterator[str]:
-        given = list(node.args)
+    def slot(self, node: fx.Node) -> int:
+        if node not in self.slots:
+            self.slots[node] = self.new_slot()
+        return self.slots[node]
+
+    def new_slot(self) -> int:
+        self.taken += 1
+        return self.taken - 1
+
+    @staticmethod
+    def no_form(what: str) -> NoForm:
+        return NoForm(what)
+
+    @staticmethod
+    def number(e: Expr) -> str:
+        """The number as C."""
+        return _number(e)
+
+    def _arguments(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
+        given = list(args)
         for place, one in enumerate(target._schema.arguments):
             at_place = place < len(given) and not one.kwarg_only
-            value = given[place] if at_place else node.kwargs.get(one.name, one.default_value)
+            value = given[place] if at_place else kwargs.get(one.name, one.default_value)
             yield from self._value(value, str(one.type))
 
     def _value(self, value: Any, kind: str) -> Iterator[str]:

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from pliant.exporting.control_form import control_of, values_of
+from pliant.exporting.control_form import apart, control_of, values_of
 from pliant.exporting.torch_form.numbers import Values, number
 from pliant.exporting.torch_form.refusal import refused
 from pliant.graph.body_graph import BodyGraph
 from pliant.graph.control_flow import AssociativeScan, Body, Branch, Program, Scan, While
-from pliant.graph.passes.purity import memory_root
 from pliant.symbolic.expr import Symbol
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -164,7 +163,7 @@ def _module(body: Body, instead: Callable[[Any], Any]) -> fx.GraphModule:
             if isinstance(symbol, Symbol):
                 numbers[symbol.name] = fx.Proxy(nodes[node])
         elif node.op == "output":
-            graph.output(tuple(_apart(graph, source.results, of)))
+            graph.output(tuple(_owned(graph, source.results, of)))
         elif (program := control_of(node)) is not None:
             root.add_module(node.name, module_of_control(program, instead))
             nodes[node] = graph.call_module(node.name, tuple(of(values_of(node))))
@@ -174,11 +173,7 @@ def _module(body: Body, instead: Callable[[Any], Any]) -> fx.GraphModule:
     return fx.GraphModule(root, graph)
 
 
-def _apart(graph: fx.Graph, results: Sequence[fx.Node], of: Callable[[Any], Any]) -> list[fx.Node]:
+def _owned(graph: fx.Graph, results: Sequence[fx.Node], of: Callable[[Any], Any]) -> list[fx.Node]:
     """Results in memory of their own."""
-    seen, found = set[fx.Node](), []
-    for one in results:
-        root = memory_root(one)
-        found.append(graph.call_function(_clone, (of(one),)) if root.op == "placeholder" or root in seen else of(one))
-        seen.add(root)
-    return found
+    pairs = zip(results, apart(results), strict=True)
+    return [of(one) if own else graph.call_function(_clone, (of(one),)) for one, own in pairs]
