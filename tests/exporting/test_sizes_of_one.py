@@ -71,6 +71,29 @@ def test_images_with_channels_last(name):
         torch.testing.assert_close(program(x), IMAGES[name](x))
 
 
+PARTS = {
+    "columns": lambda x: [one.squeeze(1).contiguous() for one in (x * 2)[:, :2].split(1, 1)],
+    "last columns": lambda x: [one.contiguous() for one in (x.transpose(1, 2) * 2).unbind(-1)],
+    "a part and the rest": lambda x: ((x * 2).transpose(0, 1)[:2].transpose(0, 1).contiguous(), (x + 1)[:, :2].transpose(1, 2)),
+    "rows and a view": lambda x: ((y := x.view(x.shape[0], 2, 4, -1) * 2)[:, 0].contiguous(), y[:, 1:]),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_results_of_one_memory_with_no_element_in_common(name):
+    fn, program = PARTS[name], exported(PARTS[name])
+    assert not program.notes
+    for rows, length in SIZES:
+        x = torch.randn(rows, 8, length)
+        torch.testing.assert_close(list(program(x)), list(fn(x)))
+
+
+def test_results_that_may_be_one_another_are_not_copies():
+    for fn in (lambda x: ((y := turned(x)).contiguous(), y), lambda x: ((y := turned(x))[:, :2].contiguous(), y[:, 1:].contiguous())):
+        with pytest.raises(ConstraintError, match="batch >= 2|n >= 2"):
+            exported(fn)(torch.randn(1, 8, 1))
+
+
 def writes_a_copy(x):
     y = x * 2
     z = y.transpose(1, 2).contiguous()

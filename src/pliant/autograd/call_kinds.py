@@ -43,7 +43,7 @@ def _clone(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[st
     copy, source = _pure(mode, func, args, kwargs), args[0]
     if mode.in_doubt is not None and kwargs.get("memory_format") not in (None, torch.preserve_format):
         if not all(type(n) is int for n in source.spec.size_key):
-            mode.in_doubt.note_copy(alias_of(source).base, alias_of(copy).base)
+            mode.in_doubt.note_copy_of(source, alias_of(copy).base)
     return copy
 
 

@@ -51,7 +51,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.written: list[tuple[Base, Any, bool]] = []  # what, by which node, whether its version shows it
         self.hooks: list[Hook] = []
         self.views: list[FakeTensor] = []
-        self.in_doubt = CopiesInDoubt() if shape_env is not None and shape_env.takes_copies else None
+        self.in_doubt = CopiesInDoubt(shape_env.statically_known) if shape_env is not None and shape_env.takes_copies else None
         self.last_primal: fx.Node | None = None  # constants become placeholders after this one
 
     def close(self) -> None:
