@@ -2,7 +2,8 @@
 
 Tracing:              joint, run_module, functionalize (views and writes become values), call_kinds, aliases, functional_ops, scatter,
                       pooling, expand, segments (programs that must be cut), history, repeats and repeated (equal parts),
-                      copies_in_doubt (copies that are views at some sizes), regions (views with no element in common), casts (of autocast, around forward and backward).
+                      copies_in_doubt (copies that are views at some sizes), regions (views with no element in common),
+                      casts (of autocast, around forward and backward).
 Splitting:            partition/.
 Running:              runtime and training compile; calls, around, trained, function, tangent_layouts, result_hooks, leaf_hooks, outputs and
                       places run, also what is found on disk, and load no compiler; aliasing (what the caller gets, related as in eager),

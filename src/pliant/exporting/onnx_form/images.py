@@ -49,6 +49,31 @@ def _group_norm(
     return [found if bias is None else w.op("Add", found, w.op("Reshape", w.value(bias, dtype), along))]
 
 
+@row_of("_native_batch_norm_legit_no_training.default")
+def _batch_norm(w: Writer, x: fx.Node, weight: Any, bias: Any, mean: fx.Node, variance: fx.Node, momentum: float, eps: float) -> list[str]:
+    """The first result alone."""
+    dtype, channels = w.fake(x).dtype_, w.fake(x).size_[1]
+    if len({one.dtype_ for one in map(w.fake, (x, mean, variance))}) > 1 or not isinstance(channels, int):
+        raise w.refused("norms of channels whose number varies, or in several dtypes")
+    given = [w.constant(torch.full((channels,), fill, dtype=dtype)) if one is None else w.value(one) for one, fill in ((weight, 1.0), (bias, 0.0))]
+    return [w.op("BatchNormalization", w.value(x), *given, w.value(mean), w.value(variance), epsilon=eps)]
+
+
+@row_of("_native_batch_norm_legit.no_stats")
+def _norm_of_the_batch(w: Writer, x: fx.Node, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> list[str]:
+    """The first result alone: each channel by its own mean and variance."""
+    dtype, rank = w.fake(x).dtype_, len(w.fake(x).size_)
+    if dtype not in (torch.float32, torch.float64):
+        raise w.refused(f"norms of a batch in {dtype}")
+    axes, along = w.sizes([d for d in range(rank) if d != 1]), w.sizes([-1] + [1] * (rank - 2))
+    apart = w.op("Sub", w.value(x), w.op("ReduceMean", w.value(x), axes, keepdims=1))
+    spread = w.op("ReduceMean", w.op("Mul", apart, apart), axes, keepdims=1)
+    found = w.op("Div", apart, w.op("Sqrt", w.op("Add", spread, w.scalar(eps, dtype))))
+    if weight is not None:
+        found = w.op("Mul", found, w.op("Reshape", w.value(weight), along))
+    return [found if bias is None else w.op("Add", found, w.op("Reshape", w.value(bias), along))]
+
+
 @row_of("_weight_norm_interface.default")
 def _weight_norm(w: Writer, v: fx.Node, g: fx.Node, dim: int = 0) -> list[str]:
     axes = [d for d in range(len(w.fake(v).size_)) if d != dim]
@@ -76,6 +101,17 @@ def _nearest(w: Writer, x: fx.Node, size: Any, *scales: Any) -> str:
 @row_of("upsample_linear1d.default", "upsample_bilinear2d.default", "upsample_trilinear3d.default")
 def _linear(w: Writer, x: fx.Node, size: Any, align_corners: bool, *scales: Any) -> str:
     return _resized(w, x, scales if not align_corners else (), "linear", "align_corners" if align_corners else "half_pixel")
+
+
+@row_of("upsample_nearest2d.vec")
+def _nearest_by(w: Writer, x: fx.Node, size: Any, factors: Any) -> str:
+    return _resized(w, x, factors or (None,), "nearest", "asymmetric", nearest_mode="floor")
+
+
+@row_of("upsample_bilinear2d.vec")
+def _linear_by(w: Writer, x: fx.Node, size: Any, align_corners: bool, factors: Any) -> str:
+    scales = (None,) if align_corners or not factors else factors
+    return _resized(w, x, scales, "linear", "align_corners" if align_corners else "half_pixel")
 
 
 @row_of("upsample_bicubic2d.default")

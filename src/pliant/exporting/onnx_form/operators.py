@@ -322,7 +322,7 @@ ROWS |= {
     "aten.fill.Tensor": lambda w, x, value: w.op("Expand", w.value(value, w.result.dtype_), w.sizes(w.result.size_)),
     "aten.new_full.default": lambda w, x, size, value, **_: _filled(w, size, value),
     **dict.fromkeys(
-        ("aten.new_zeros.default", "aten.new_empty.default", "aten.empty.memory_format", "aten.empty_like.default"),
+        ("aten.new_zeros.default", "aten.new_empty.default", "aten.empty.memory_format", "aten.empty_like.default", "aten.empty_strided.default"),
         lambda w, *_, **__: _filled(w, w.result.size_, 0),
     ),
 }

@@ -173,3 +173,30 @@ def _from_columns(w: Writer, x: fx.Node, size: Any, kernel: Any, dilation: Any, 
     kernel, dilation, padding, stride = (list(one) * (2 // len(one)) for one in (kernel, dilation, padding, stride))
     named = {"dilations": dilation, "pads": padding * 2, "strides": stride}
     return w.op("Col2Im", w.value(x), w.sizes(size), w.sizes(kernel), **named)
+
+
+# ---- other places
+@row_of("diagonal.default")
+def _diagonal(w: Writer, x: fx.Node, offset: int = 0, one: int = 0, other: int = 1) -> str:
+    """Both dimensions as one, of which every so many elements are taken."""
+    own, rank = w.fake(x), len(w.fake(x).size_)
+    one, other = one % rank, other % rank
+    order = [*(d for d in range(rank) if d not in (one, other)), one, other]
+    width, count = own.size_[other], w.result.size_[-1]
+    begin = offset if offset >= 0 else -offset * width
+    flat = w.op("Reshape", w.op("Transpose", w.value(x), perm=order), w.sizes([*(own.size_[d] for d in order[:-2]), -1]), allowzero=0)
+    steps = w.op("Range", *(w.scalar(number, torch.int64) for number in (0, count, 1)))
+    places = w.op("Add", w.op("Mul", steps, w.scalar(width + 1, torch.int64)), w.scalar(begin, torch.int64))
+    return w.op("Gather", flat, places, axis=-1)
+
+
+@row_of("copy.default")
+def _copy(w: Writer, x: fx.Node, source: fx.Node, *_: Any) -> str:
+    return w.op("Expand", w.value(source, w.result.dtype_), w.sizes(w.result.size_))
+
+
+@row_of("native_dropout.default")
+def _dropout(w: Writer, x: fx.Node, p: float, train: Any) -> list[str]:
+    if train is not False and p != 0:
+        raise w.refused("dropout, which draws random numbers that ONNX draws otherwise")
+    return [w.value(x), w.op("Expand", w.scalar(True, torch.bool), w.sizes(w.fake(x).size_))]

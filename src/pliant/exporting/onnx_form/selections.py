@@ -35,19 +35,24 @@ def _gather(w: Writer, x: fx.Node, dim: int, index: fx.Node, sparse_grad: bool =
     return w.op("GatherElements", w.value(x), w.value(index, torch.int64), axis=dim)
 
 
-@row_of("index.Tensor")
+@row_of("index.Tensor", "_unsafe_index.Tensor")
 def _index(w: Writer, x: fx.Node, indices: Sequence[Any]) -> str:
+    """Several at once: dimensions that are indexed come first, and what is found goes where ATen has it."""
     given = [one for one in indices if one is not None]
     if any(w.fake(one).dtype_ not in (torch.int64, torch.int32) for one in given):
         raise w.refused("an index of bools")
     if len(given) == 1:
         return w.op("Gather", w.value(x), w.value(given[0]), axis=list(indices).index(given[0]))
-    if len(given) < len(indices):
-        raise w.refused("several indices that are not the first")
-    rest = len(w.fake(x).size_) - len(given)
-    shape = w.sizes(list(w.result.size_)[: len(w.result.size_) - rest])
+    rank, found_rank = len(w.fake(x).size_), len(w.result.size_)
+    dims = [dim for dim, one in enumerate(indices) if one is not None]
+    rest, sides = [dim for dim in range(rank) if dim not in dims], found_rank - rank + len(given)
+    first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    shape = w.sizes(list(w.result.size_)[first : first + sides])
     columns = [w.op("Unsqueeze", w.op("Expand", w.value(one, torch.int64), shape), w.sizes([-1])) for one in given]
-    return w.op("GatherND", w.value(x), w.op("Concat", *columns, axis=-1))
+    source = w.value(x) if dims[-1] == len(dims) - 1 else w.op("Transpose", w.value(x), perm=[*dims, *rest])
+    found = w.op("GatherND", source, w.op("Concat", *columns, axis=-1))
+    order = [*range(sides, sides + first), *range(sides), *range(sides + first, found_rank)]
+    return w.op("Transpose", found, perm=order) if first else found
 
 
 @row_of("topk.default")

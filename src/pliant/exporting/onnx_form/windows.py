@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pliant.exporting.onnx_form.writer import Writer
 
 
-def _pair(given: Sequence[Any]) -> list[Any]:
-    return list(given) * (2 // len(given))
+def _pair(given: Sequence[Any], sides: int = 2) -> list[Any]:
+    return list(given) if len(given) == sides else list(given) * sides
 
 
 def _borders(w: Writer, x: fx.Node, made: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> list[int]:
     """What is added before each side, then what is behind it."""
     if not ceil:
         return list(padding) * 2
-    sides, wanted = w.fake(x).size_[-2:], made.size_[-2:]
+    sides, wanted = (one.size_[-len(kernel) :] for one in (w.fake(x), made))
     if not all(isinstance(side, int) for side in (*sides, *wanted)):
         raise w.refused("incomplete windows of images whose sides vary")
     reached = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(wanted, stride, dilation, kernel)]
@@ -36,32 +36,68 @@ def _borders(w: Writer, x: fx.Node, made: Any, kernel: Any, stride: Any, padding
     return [*padding, *behind]
 
 
-@row_of("max_pool2d_with_indices.default")
+@row_of("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
 def _max_pool(
     w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil: bool = False
 ) -> list[str]:
     """The largest elements; not their places."""
-    if len(w.fake(x).size_) != 4:
-        raise w.refused("a pool of an image alone")
-    kernel, stride, padding, dilation = (_pair(one) for one in (kernel, stride or kernel, padding, dilation))
+    sides = _sides(w, x)
+    kernel, stride, padding, dilation = (_pair(one, sides) for one in (kernel, stride or kernel, padding, dilation))
     pads = _borders(w, x, w.result[0], kernel, stride, padding, dilation, ceil)
     return [w.op("MaxPool", w.value(x), kernel_shape=kernel, strides=stride, pads=pads, dilations=dilation)]
 
 
-@row_of("avg_pool2d.default")
+@row_of("avg_pool2d.default", "avg_pool3d.default")
 def _avg_pool(
     w: Writer, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = (0,), ceil: bool = False, all_count: bool = True,
     divisor: Any = None,
 ) -> str:  # fmt: skip
     """Of what an incomplete window reaches beyond the border nothing counts."""
-    if len(w.fake(x).size_) != 4 or divisor is not None:
-        raise w.refused("a pool of an image alone, or with a divisor of its own")
-    kernel, stride, padding = (_pair(one) for one in (kernel, stride or kernel, padding))
+    sides = _sides(w, x)
+    if divisor is not None:
+        raise w.refused("a pool with a divisor of its own")
+    kernel, stride, padding = (_pair(one, sides) for one in (kernel, stride or kernel, padding))
     if ceil and all_count and any(padding):
         raise w.refused("incomplete windows of which a border counts")
-    pads = _borders(w, x, w.result, kernel, stride, padding, [1, 1], ceil)
+    pads = _borders(w, x, w.result, kernel, stride, padding, [1] * sides, ceil)
     named = {"strides": stride, "pads": pads, "count_include_pad": int(all_count and not ceil)}
     return w.op("AveragePool", w.value(x), kernel_shape=kernel, **named)
+
+
+def _sides(w: Writer, x: fx.Node) -> int:
+    """How many dimensions windows have."""
+    assert w.node is not None
+    sides = 3 if "3d" in str(w.node.target) else 2
+    if len(w.fake(x).size_) != sides + 2:
+        raise w.refused("a pool of an image alone")
+    return sides
+
+
+@row_of("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")
+def _adaptive_mean(w: Writer, x: fx.Node, size: Sequence[Any]) -> str:
+    """Along each side a product with the weights that elements have in each mean."""
+    own, rank = w.fake(x), len(w.fake(x).size_)
+    found = w.value(x)
+    if own.dtype_ not in (torch.float32, torch.float64):
+        raise w.refused("means of parts of an image in this dtype")
+    for axis, count in enumerate(size, rank - len(size)):
+        side = own.size_[axis]
+        if not isinstance(side, int) or not isinstance(count, int):
+            raise w.refused("means of parts of an image whose sides vary")
+        order = [*(d for d in range(rank) if d != axis), axis]
+        back = [order.index(d) for d in range(rank)]
+        product = w.op("MatMul", w.op("Transpose", found, perm=order), w.constant(_shares(side, count).to(own.dtype_)))
+        found = w.op("Transpose", product, perm=back)
+    return found
+
+
+def _shares(side: int, count: int) -> torch.Tensor:
+    """[side, count]: what part of each mean an element is."""
+    made = torch.zeros(side, count, dtype=torch.float64)
+    for one in range(count):
+        first, last = one * side // count, -((one + 1) * side // -count)
+        made[first:last, one] = 1 / (last - first)
+    return made
 
 
 def _starts(w: Writer, side: Any, kernel: int, stride: int, dilation: int = 1) -> torch.Tensor:

@@ -22,7 +22,7 @@ from pliant.autograd.places import FromInput, FromResult, Literal, Output
 from pliant.errors import ConfigError, ExportError
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.decompositions import decomposing
-from pliant.exporting.onnx_form import formulas, images, places, selections, windows  # noqa: F401  # rows of the table
+from pliant.exporting.onnx_form import formulas, images, measures, places, selections, windows  # noqa: F401  # rows of the table
 from pliant.exporting.onnx_form.control import written_control
 from pliant.exporting.onnx_form.operators import EXPANDED, ROWS
 from pliant.exporting.program import USER, Program
