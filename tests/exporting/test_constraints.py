@@ -1,13 +1,16 @@
 """The table of programs with constraints: what is said, and that what is advised works."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.utils import _pytree as pytree
 
 import pliant
+from exporting.hostile_programs import HOSTILE
 from exporting.more_programs import MORE
 from exporting.programs import ROWS
-from pliant.errors import ConstraintError
+from pliant.errors import ConstraintError, PliantError
 
 
 def exported(row, said):
@@ -21,7 +24,7 @@ def advised(error):
     return scope["dynamic_shapes"]
 
 
-@pytest.mark.parametrize("row", [*ROWS, *MORE], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*ROWS, *MORE, *HOSTILE], ids=lambda row: row.name)
 def test_what_is_said_or_advised_works(row):
     said = row.said
     if row.message:
@@ -80,3 +83,54 @@ def test_keyword_only_arguments_and_written_buffers(given):
         assert torch.equal(program.state["last"], model.last)
     with pytest.raises(ConstraintError, match="batch <= 8"):
         program(torch.ones(9, 4), **named(9))
+
+
+@dataclasses.dataclass
+class Batch:
+    tokens: torch.Tensor
+    mask: torch.Tensor | None = None
+
+
+pytree.register_dataclass(Batch)
+
+
+def masked(batch, *, scale=None):
+    y = batch.tokens if batch.mask is None else batch.tokens * batch.mask
+    return Batch(y if scale is None else y * scale)
+
+
+def test_arguments_of_registered_dataclasses():
+    n, m = pliant.Dim("n"), pliant.Dim("m")
+    given = Batch(torch.ones(4), torch.ones(4))
+    with pytest.raises(ConstraintError, match="n == m is needed") as caught:
+        pliant.export(masked, (given,), {"scale": torch.ones(1)}, dynamic_shapes={"batch": [{0: n}, {0: m}], "scale": None})
+    said = advised(caught.value)
+    program = pliant.export(masked, (given,), {"scale": torch.ones(1)}, dynamic_shapes=said)
+    found = program(Batch(torch.ones(7) * 3, torch.ones(7) * 2), scale=torch.ones(1) * 5)
+    assert torch.equal(found.tokens, torch.ones(7) * 30) and found.mask is None
+    with pytest.raises(ConstraintError, match="not the arguments"):
+        program(Batch(torch.ones(7)), scale=torch.ones(1))
+    with pytest.raises(ConstraintError, match=r"n == .* does not hold|is 3, not 2|size"):
+        program(Batch(torch.ones(2), torch.ones(3)), scale=torch.ones(1))
+
+
+N = pliant.Dim("n")
+WRONG = {
+    "a name that is none": ({"z": {0: N}}, "z"),
+    "a dimension that is none": ({"x": {5: N}}, "5"),
+    "too many": (({0: N}, None, None, None), ""),
+    "a text": ({"x": {0: "n"}}, "n"),
+    "no tensor": ({"flag": {0: N}}, "flag"),
+    "two bounds for one name": (({0: pliant.Dim("n", max=4)}, {0: pliant.Dim("n", max=9)}), "n"),
+    "out of its range": ({"x": {0: pliant.Dim("n", min=5)}}, "Dim('n', min=5)"),
+    "out of its derived range": ({"x": {0: 3 * N + 2}}, "3"),
+    "no whole number of it": ({"x": {0: 3 * N}}, "3"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_said_wrongly_is_an_error_that_names_it(name):
+    said, part = WRONG[name]
+    with pytest.raises(PliantError) as caught:
+        pliant.export(lambda x, y, flag=True: x + y if flag else x, (torch.ones(4), torch.ones(4), True), dynamic_shapes=said)
+    assert part in str(caught.value) and caught.value.do

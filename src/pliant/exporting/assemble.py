@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -33,8 +33,10 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.separate import separate
+from pliant.graph.unbacked import assume, check
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
+from pliant.symbolic.printer import to_python
 
 _aten = torch.ops.aten
 _KINDS = (PARAMETER, BUFFER, CONSTANT, USER)
@@ -75,6 +77,7 @@ class _Assembly:
         places = {node: place for place, node in enumerate(order)}
         moved = {i: places[node] for i, node in enumerate(before) if node in self.inputs}
         self._finish([new_values[node] for node in order if node in new_values])
+        self._check_assumed(names)
         inputs = tuple(dataclasses.replace(self.inputs[n], name=n.name, mutated=n in new_values) for n in order)
         state = {self.inputs[n].target: self._held(n, n in new_values) for n in order if self.inputs[n].leaf is None}
         name = re.sub(r"\W+", "_", getattr(self.example.fn, "__name__", type(self.example.fn).__name__)).strip("_")
@@ -293,6 +296,14 @@ class _Assembly:
             if isinstance(where, SourceLocation):
                 node.meta["where"] = where
         nest(self.graph, self.captured.shape_env)
+
+    def _check_assumed(self, names: Mapping[Symbol, str]) -> None:
+        """A program has no eager function to run where what it took for granted does not hold: that is an error of the call."""
+        for node in self.graph.nodes:
+            if node.target is assume:
+                condition, _, where = cast(tuple[Any, ...], node.args)
+                fact = to_python(self.captured.shape_env.expr_of(condition), names)
+                node.target, node.args = check, (condition, "RuntimeError", f"the program holds only where {fact}\n  {where}".rstrip())
 
     def _form(self, tree: pytree.TreeSpec) -> CallForm:
         constants = {i: leaf for i, leaf in enumerate(self.example.leaves) if not isinstance(leaf, torch.Tensor)}
