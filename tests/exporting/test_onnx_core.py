@@ -1,5 +1,7 @@
 """Core operators as ONNX models, called as they are: run by onnxruntime at several sizes, as eager."""
 
+import re
+
 import pytest
 import torch
 
@@ -64,6 +66,19 @@ def test_angles_of_all_signs(tmp_path):
     wanted = torch.atan2(y, x)
     torch.testing.assert_close(found, wanted, equal_nan=True)
     assert torch.equal(found.signbit()[~wanted.isnan()], wanted.signbit()[~wanted.isnan()])
+
+
+def test_the_page_lists_core_operators_without_a_form():
+    from exporting.test_core_operators import PAGE
+    from pliant.exporting.core_operators import CORE, name_of
+    from pliant.exporting.decompositions import RULES
+    from pliant.exporting.onnx_form.operators import ROWS
+
+    known = {*map(name_of, RULES), *(name.removeprefix("aten.").removesuffix(".default") for name in ROWS)}
+    text = PAGE.read_text().partition("has no form of here: ")[2]
+    count, _, table = text.partition("\n")
+    names = [name for row in table.splitlines() if row.startswith("| `") for name in re.findall("`(.*?)`", row.split("|")[1])]
+    assert sorted(names) == sorted(set(CORE) - known) and int(count) == len(names)
 
 
 REFUSED = {
