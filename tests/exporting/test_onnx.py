@@ -65,6 +65,7 @@ def test_bert(tmp_path):
 
 FUNCTIONS = {
     "sizes": lambda x: ((x + 1).reshape(-1), x.shape[0] * 2 + 1, x[: x.shape[0] // 2] * 2, torch.arange(x.shape[0]) * 7),
+    "compared with sizes": lambda x: (x > x.shape[0], x.int() == x.shape[0] * 2, x.shape[0] < x.double(), x.new_ones(()) * x.shape[0] == x.numel()),
     "promotion": lambda x: (x + x.int(), x.int() / 2, x > 0, (x > 0) & (x.int() == 1), x.bool().sum(0), 1 - x, 2 / x),
     "clamped": lambda x: (x.clamp(0, 1), torch.maximum(x, -x), x.clamp(min=0.5), x.relu()),
     "reduced": lambda x: (x.sum(), x.mean(1), x.amax(0, keepdim=True), x.softmax(-1), x.log_softmax(0)),

@@ -94,8 +94,9 @@ def _compared(*kinds: str) -> Row:
 def _common(w: Writer, x: Any, y: Any) -> torch.dtype:
     """The dtype in which two operands are compared."""
     sample = [torch.empty([0] * len(w.fake(v).size_), dtype=w.fake(v).dtype_) if isinstance(v, fx.Node) else v for v in (x, y)]
+    sample = [1 if isinstance(v, torch.SymInt) else v for v in sample]  # a whole number, whichever it is
     if not all(isinstance(v, (torch.Tensor, bool, int, float)) for v in sample):
-        raise w.refused("a comparison with a size")
+        raise w.refused("a comparison with a number of another kind")
     found = torch.result_type(sample[0], sample[1])
     return torch.int32 if found is torch.bool else found
 
