@@ -306,3 +306,24 @@ def test_an_export_collects_no_guards_of_objects(monkeypatch):
     monkeypatch.setattr(capture, "whole", lambda *args: traces.append(whole(*args)) or traces[-1])
     pliant.export(torch.nn.Linear(4, 4), (torch.ones(2, 4),), dynamic_shapes=({0: pliant.Dim("batch")},))
     assert traces and not any(one.guards for one in traces)
+
+
+class Moves(nn.Module):
+    """Stores a buffer that is not saved where it is already, as models do that move it to their arguments' device."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("places", torch.arange(4.0), persistent=False)
+        self.kinds = {"some"}
+
+    def forward(self, x, kind="some"):
+        self.places = self.places.to(x.device)
+        self.kinds.add(kind)
+        return x + self.places
+
+
+def test_what_is_added_to_a_set_that_has_it_is_no_change():
+    program = pliant.export(Moves(), (torch.ones(4),))
+    assert torch.equal(program(torch.ones(4)), torch.arange(4.0) + 1)
+    with pytest.raises(ExportError, match="changes .*kinds"):
+        pliant.export(Moves(), (torch.ones(4), "other"))

@@ -21,7 +21,7 @@ from pliant.autograd.aliases import ViewStep
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.capture.numbers.varying_text import Text
-from pliant.capture.trace import CallEffect, Effect, Return, SetItem, Trace
+from pliant.capture.trace import CallEffect, Effect, Extend, ReplaceContents, Return, SetItem, Trace
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
 from pliant.exporting.dims import leaves_of
@@ -104,6 +104,8 @@ class _Assembly:
 
     def _is_no_change(self, effect: Effect) -> bool:
         """Whether it stores what is there already: something was set and set back, or written in place and stored."""
+        if isinstance(effect, (Extend, ReplaceContents)):
+            return _adds_nothing(effect)
         if not isinstance(effect, SetItem):
             return False
         before = effect.obj.get(effect.key, effect)
@@ -309,6 +311,14 @@ class _Assembly:
         constants = {i: leaf for i, leaf in enumerate(self.example.leaves) if not isinstance(leaf, torch.Tensor)}
         args, _ = self.example.call
         return CallForm(self.example.tree, tree, tuple(self.example.arguments)[: len(args)], constants)
+
+
+def _adds_nothing(effect: Extend | ReplaceContents) -> bool:
+    """Of constants to a set that has them, such as a buffer's name among those that are not saved."""
+    added = effect.values if isinstance(effect, Extend) else effect.contents
+    if type(effect.obj) is not set or not all(map(is_constant, added)):
+        return False
+    return effect.obj.issuperset(added) if isinstance(effect, Extend) else effect.obj == added
 
 
 _RESERVED = frozenset(("aten", "torch", "math", "forward"))
