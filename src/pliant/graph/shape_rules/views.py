@@ -82,7 +82,7 @@ def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
     Each run of input dimensions that lie densely one in the other is split into output dimensions from its inner end.
     """
     if x.size_key == keys_of(size):
-        return x.stride
+        return x.stride if is_empty(x) else _without_steps_of_one(x)
     if x.stride_key == keys_of(row_major_strides(x.size)) or is_empty(x):
         return row_major_strides(size)
     if (found := _split(x, size)) is not None:
@@ -107,6 +107,15 @@ def view_strides(x: TensorSpec, size: Sizes) -> Sizes | None:
         if d > 0:
             step, run, taken = x.stride[d - 1], 1, 1
     return tuple(strides) if at == -1 else None
+
+
+def _without_steps_of_one(x: TensorSpec) -> Sizes:
+    """The strides of `x`, and for dimensions of size 1, whose stride leads nowhere, what the dimension within them takes."""
+    strides = list(x.stride)
+    for d in range(x.ndim - 2, -1, -1):
+        if x.size_key[d] == 1:
+            strides[d] = x.size[d + 1] * strides[d + 1]
+    return tuple(strides)
 
 
 def _split(x: TensorSpec, size: Sizes) -> Sizes | None:
