@@ -437,6 +437,13 @@ def tied_by_writes(written: torch.Tensor, other: torch.Tensor) -> bool:
     return other.requires_grad and other._is_view() and bool(torch._C._autograd._get_creation_meta(other) == several)
 
 
+def forbids_writes(tensor: torch.Tensor) -> bool:
+    """Whether autograd refuses the tensor once its version is another: views of several results, those that custom functions
+    return, or that were made where nothing is recorded (no public form)."""
+    usual: Any = torch._C._autograd.CreationMeta.DEFAULT
+    return tensor._is_view() and bool(torch._C._autograd._get_creation_meta(tensor) != usual)
+
+
 def without_base(tensor: Any) -> Any:
     """The tensor, or one in the same memory that autograd does not take for a view of another.
 

@@ -451,3 +451,72 @@ def test_a_graph_of_its_own_that_the_backward_differentiates():
             return torch.autograd.grad(ctx.result, ctx.leaf, g, retain_graph=True)[0]
 
     check(lambda x: Inner.apply(x * 2), X)
+
+
+class Unchecked(Function):
+    """Writes behind the back of autograd, and returns what it is given."""
+
+    @staticmethod
+    def forward(ctx, room, value, at):
+        ctx.at = at
+        room.data[at] = value
+        return room
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g[ctx.at], None
+
+
+def fill(x, w):
+    room = Unchecked.apply(torch.zeros(3, 5), w, 0)
+    room = Unchecked.apply(room, room.sum(0) * x[0], 1)
+    return Unchecked.apply(room, x[1], 2).sin()
+
+
+def fill_given(x, w):
+    before = w.view(1, 5)
+    room = Unchecked.apply(w * 1, x[0, :1].expand(5), slice(0, 5))
+    return Unchecked.apply(room, x[1], slice(0, 5)) + before
+
+
+def fill_what_is_read_before(x, w):
+    room = Unchecked.apply(torch.zeros(3, 5), w, 0)
+    read = room * 2
+    Unchecked.apply(room, x[1], 1)
+    return read, room + 1
+
+
+def fill_parts(x, w):
+    one, other = (x * 1).chunk(2)
+    one.data.mul_(2)
+    other.data[0] = w.detach()
+    return one * 3 + other
+
+
+def fill_unrecorded(x, w):
+    with torch.no_grad():
+        part = x[1:]
+    part.data.mul_(2)
+    return part * w
+
+
+FILLS = [fill, fill_given, fill_what_is_read_before, fill_parts, fill_unrecorded]
+
+
+@pytest.mark.parametrize("function", FILLS, ids=lambda f: f.__name__)
+def test_data_of_what_may_not_be_written_otherwise(function):
+    check(function, X, W)
+
+
+@pytest.mark.parametrize("backend", ["eager", "pliant"])
+def test_data_of_what_may_not_be_written_otherwise_behind_breaks(backend):
+    def function(x, w):
+        room = Unchecked.apply(torch.zeros(3, 5), w, 0)
+        pliant.graph_break()
+        room = Unchecked.apply(room, room.sum(0) * x[0], 1)
+        pliant.graph_break()
+        return Unchecked.apply(room, x[1], 2).sin()
+
+    pliant.reset()
+    check(function, X, W, whole=False, ways=({"backend": backend},))
+    assert set(pliant.stats()["break_reasons"]) == {"user-request"}

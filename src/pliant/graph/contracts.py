@@ -49,7 +49,7 @@ class CapturedGraph:
     def written_inputs(self) -> list[int]:
         """Which inputs the graph writes, perhaps: inference tensors do not count writes."""
         tensors = [(i, one.fake) for i, one in enumerate(self.inputs) if one.kind == "tensor"]
-        return [i for i, fake in tensors if fake is not None and (fake.is_inference() or fake._version > 0)]
+        return [i for i, fake in tensors if fake is not None and (fake.is_inference() or fake.writes_ > 0)]
 
     def changed_inputs(self) -> list[int]:
         """The same, and those that calls write without counting it: through `data`, and statistics of batch norms."""

@@ -92,6 +92,14 @@ class FakeTensor(torch.Tensor):
         return self.spec.device
 
     @property
+    def writes_(self) -> int:
+        """How often its memory was written, through `.data` too; in inference mode nothing tells."""
+        apart = self.fake_mode.apart
+        with DisableTorchFunction():
+            group = apart.get(id(base_of(self))) if apart else None
+            return self._version if group is None else sum([one._version for one in group])
+
+    @property
     def data(self) -> torch.Tensor:
         alone: torch.Tensor = _DATA.__get__(self)
         self.fake_mode.note_data(alone)
@@ -156,12 +164,6 @@ def counting_as(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-def is_written(fake: FakeTensor) -> bool:
-    """Whether the trace has written the tensor's memory, or may have: those of inference mode do not tell."""
-    with DisableTorchFunction():
-        return fake.fake_mode.writes > 0 if fake.is_inference() else fake._version > 0
-
-
 def is_on_constant(tensor: torch.Tensor) -> bool:
     """Whether it requires gradients, and is a view of a tensor that does not: a leaf, or the result of a custom function.
     As its base, views of it that are made while nothing is recorded require none."""
@@ -198,6 +200,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.writes = 0
         self.under_results: set[int] = set()  # ids of constants that results of custom functions are views of
         self.viewed_unrecorded: set[int] = set()  # ids of bases of which views were made while nothing was recorded
+        self.apart: dict[int, list[FakeTensor]] = {}  # by id: tensors in one memory whose writes count apart
         self.draws = False  # whether random numbers were drawn
         self.counts: dict[
             Any, tuple[Any, Any]

@@ -80,7 +80,7 @@ def _twice(t: Tracer, same_numbers: bool) -> Iterator[None]:
     finally:
         t.mode.draws |= drawn
     seen = [node.meta.get("val") for node in graph.nodes if node in known or node.op == "placeholder"]
-    if any(one._version != before.get(id(one), 0) for one in tensors_in(seen)):
+    if any(one.writes_ != before.get(id(one), 0) for one in tensors_in(seen)):
         raise GraphBreak("side-effect-call", "a checkpointed function writes a tensor from outside")
 
 

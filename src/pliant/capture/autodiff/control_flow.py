@@ -78,13 +78,13 @@ def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[
     before = versions(region.readable)
     with region.active(), without_effects(t, "a body of control flow"):
         parameters = [region.fresh(one) for one in slices]
-        before |= {id(one): one._version for one in parameters}
+        before |= {id(one): one.writes_ for one in parameters}
         try:
             result = t.call(function, arrange(parameters), {})
         finally:
             set_grad_enabled(grad)
         leaves, spec = flat(t, result)
-        if any(one._version != before.get(id(one), 0) for one in tensors_of(region.lifted)):
+        if any(one.writes_ != before.get(id(one), 0) for one in tensors_of(region.lifted)):
             raise GraphBreak("tensor-error", "a body of control flow writes what it is given or closes over")
         module = region.close(tensors_of(leaves), "Body")
     if not {type(value) for value in region.lifted} <= {FakeTensor, torch.SymInt}:

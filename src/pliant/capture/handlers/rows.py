@@ -82,7 +82,7 @@ class _Template:
         self.nodes: list[fx.Node] = []
 
     def _versions(self) -> list[int]:
-        return [-1 if one.is_inference() else one._version for one in self.row]
+        return [-1 if one.is_inference() else one.writes_ for one in self.row]
 
     def finish(self) -> bool:
         """Collect the nodes; False if one of them does more than compute from the row, or write it."""

@@ -40,7 +40,8 @@ from pliant.capture.numbers.ranges import end_of_range, is_end_of_range
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete, varying
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
+from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.writes import is_written
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 

@@ -24,8 +24,9 @@ from pliant.capture.numbers.node_values import NodeValues
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import varying
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import written
+from pliant.graph.writes import is_written
 from pliant.guards.parts import root_of
 from pliant.symbolic.expr import Expr
 from pliant.symbolic.traverse import evaluate

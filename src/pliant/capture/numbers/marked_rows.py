@@ -28,8 +28,9 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import ByKind, module_of, varying
-from pliant.graph.fake_tensor import FakeTensor, is_fake, is_written
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, written
+from pliant.graph.writes import is_written
 from pliant.symbolic.expr import Expr
 from pliant.torch_adapter import C_OPERATORS
 

@@ -18,7 +18,8 @@ from pliant.capture.numbers.element_rules import Unknown
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.structures import several
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake, is_written
+from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
+from pliant.graph.writes import is_written
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 

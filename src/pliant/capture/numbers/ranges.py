@@ -21,7 +21,8 @@ from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import argument, as_tuple
 from pliant.capture.value_kinds import concrete, plain_class
 from pliant.graph.contracts import name_of_target
-from pliant.graph.fake_tensor import is_fake, is_written
+from pliant.graph.fake_tensor import is_fake
+from pliant.graph.writes import is_written
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 

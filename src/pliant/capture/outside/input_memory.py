@@ -154,7 +154,7 @@ class InputMemory(abc.ABC):
     def is_written(self, fake: FakeTensor) -> bool:
         """Whether a write in place was recorded on the tensor or a view of it; inference tensors do not tell which."""
         if not fake.is_inference():
-            return fake._version > 0
+            return fake.writes_ > 0
         return any(
             (node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"))
             or (node.op == "call_function" and getattr(node.target, "__name__", "") in _STORES)

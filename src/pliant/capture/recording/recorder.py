@@ -33,6 +33,7 @@ from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.opaque_derivatives import differentiable_form
 from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import OPERATORS, call_numbering, numbering, written
+from pliant.graph.writes import data_of
 from pliant.source import SourceLocation
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
@@ -272,7 +273,7 @@ class Recorder(Nodes, TorchFunctionMode):
     def _get_attribute(self, func: Any, args: tuple[Any, ...]) -> Any:
         name = func.__self__.__name__
         # A write of the data counts as one of the tensor: it is how writes are known while the program is followed.
-        result = args[0].detach() if name == "data" else func(*args)
+        result = data_of(args[0]) if name == "data" else func(*args)
         if not isinstance(result, Tensor):
             return result
         if name == "grad":

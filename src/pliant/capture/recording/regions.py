@@ -156,7 +156,7 @@ def grad_recorded(t: Tracer, wanted: bool) -> Iterator[None]:
 def versions(graphs: Iterable[fx.Graph]) -> dict[int, int]:
     """How often each tensor of the graphs was written so far; those that enter later are new."""
     values = [node.meta.get("val") for graph in graphs for node in graph.nodes]
-    return {id(one): one._version for one in tensors_in(values)}
+    return {id(one): one.writes_ for one in tensors_in(values)}
 
 
 def tensors_in(value: Any) -> list[FakeTensor]:
