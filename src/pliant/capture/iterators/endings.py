@@ -26,7 +26,9 @@ def runs_code_at_end(value: Any) -> bool:
 
 
 def let_go(value: Any) -> GraphBreak:
-    return GraphBreak("unknown-object", f"a {type(value).__name__} is let go of, whose end the program may notice")
+    itself = runs_code_at_end(value) or type(value) is types.GeneratorType
+    what = f"a {type(value).__name__}" if itself else f"a {type(value).__name__} that is seen or holds others"
+    return GraphBreak("unknown-object", f"{what} is let go of, whose end the program may notice")
 
 
 def check_let_go(values: Collection[Any]) -> None:

@@ -256,6 +256,9 @@ def not_stop_iteration(error: BaseException) -> BaseException:
     return failure
 
 
+TracedGenerator.__name__ = TracedGenerator.__qualname__ = "generator"  # messages name what the program has
+
+
 def own(t: Tracer, value: Any) -> Any:
     """The traced form of an iterator or revived generator from outside; any other value is itself."""
     if type(value) in SHARED:
