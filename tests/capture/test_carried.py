@@ -1,5 +1,6 @@
 """A break inside a loop leaves the loop's iterator usable: one graph a turn, shared by the turns, nothing breaks twice."""
 
+import collections
 import itertools
 
 import pytest
@@ -183,6 +184,88 @@ def test_goes_on_behind_a_break(loop):
     for shift in (0.5, -5.0, 0.5):
         x = torch.linspace(-1, 1, 6) + shift
         torch.testing.assert_close(compiled(x), loop(x))
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def ordered():
+    return collections.OrderedDict(a=1, b=2, c=3)
+
+
+SHARED_DICT = ordered()
+
+
+def changed_while_broken(x):
+    found = ordered()
+    for key, value in found.items():
+        pliant.graph_break()
+        x = x + value
+        found["b"] = 7
+    return x
+
+
+def grown_while_broken(x):
+    found = ordered()
+    try:
+        for key in found:
+            pliant.graph_break()
+            found[key + "a"] = 1
+    except RuntimeError as error:
+        return x, str(error)
+
+
+def moved_while_broken(x):
+    items = iter(SHARED_DICT.items())
+    next(items)
+    pliant.graph_break()
+    SHARED_DICT["b"] = x.shape[0]
+    pliant.graph_break()
+    return x, list(items)
+
+
+def of_one_item(x):
+    found = collections.OrderedDict(a=x)
+    items = reversed(found.values())
+    pliant.graph_break()
+    found["a"] = x + 1
+    return next(items)
+
+
+WAYS = {
+    "keys": iter,
+    "values": lambda d: iter(d.values()),
+    "items": lambda d: iter(d.items()),
+    "keys backwards": reversed,
+    "values backwards": lambda d: reversed(d.values()),
+    "items backwards": lambda d: reversed(d.items()),
+}
+
+
+@pytest.mark.parametrize("taken", range(4))
+@pytest.mark.parametrize("make", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("kind", [ordered, lambda: SHARED_DICT, lambda: dict(ordered())], ids=["new", "shared", "dict"])
+def test_iterators_over_dicts_stand_where_they_stood(kind, make, taken):
+    def function(x):
+        items = make(kind())
+        before = [next(items) for _ in range(taken)]
+        pliant.graph_break()
+        return x + 1, before, next(items, None), list(items)
+
+    pliant.reset()
+    x = torch.ones(2)
+    assert repr(pliant.compile(function, backend="eager")(x)) == repr(function(x))
+    assert pliant.stats()["fallbacks"] == 0
+
+
+CHANGING = [changed_while_broken, grown_while_broken, moved_while_broken, of_one_item]
+
+
+@pytest.mark.parametrize("function", CHANGING, ids=lambda f: f.__name__)
+def test_ordered_dicts_that_change_while_they_are_iterated_over(function):
+    pliant.reset()
+    compiled = pliant.compile(function, backend="eager")
+    for size in (2, 3):
+        x = torch.ones(size)
+        assert repr(compiled(x)) == repr(function(x))
     assert pliant.stats()["fallbacks"] == 0
 
 

@@ -18,6 +18,7 @@ from pliant.capture.iterators.standing_iterators import (
     CHANGED,
     END,
     OF_DICTS,
+    OF_ORDERED,
     OF_SETS,
     PLAIN_ITERATORS,
     ContainerSource,
@@ -27,6 +28,7 @@ from pliant.capture.iterators.standing_iterators import (
     ReducedSource,
     container_of,
     left_of,
+    over_dict,
     peek,
     place,
 )
@@ -67,7 +69,7 @@ class CarriedItems(ItsOwnIterator):
             self.ended = True
             raise StopIteration
         if found is CHANGED:
-            raise RuntimeError(_CHANGED_SIZE[type(self.real) is OF_SETS])
+            raise RuntimeError(_CHANGED_SIZE.get(type(self.real), _DICT_CHANGED))
         self.steps += 1
         return found
 
@@ -120,13 +122,21 @@ class CarriedItems(ItsOwnIterator):
             return CHANGED
         if any(a is not b for a, b in zip(now, real, strict=True)):
             raise GraphBreak("unknown-object", f"the keys of a {type(real).__name__} change while it is iterated over")
-        made = OF_DICTS.get(type(self.real), iter)(now)
+        made = iter(now) if type(self.real) is OF_SETS else over_dict(self._way(real), now, len(now))
         return next(itertools.islice(made, len(real) - left + distance, None), END)
+
+
+    def _way(self, container: dict[Any, Any]) -> int:
+        """How the iterator over the dict was made."""
+        if type(self.real) is OF_ORDERED:
+            raise GraphBreak("unknown-object", "an ordered dict changes while it is iterated over")
+        return tuple(OF_DICTS).index(type(self.real))
 
 
 _FORWARD: type = type(iter([]))
 _COUNTING: type = type(iter(range(0)))
-_CHANGED_SIZE = ("dictionary changed size during iteration", "Set changed size during iteration")
+_DICT_CHANGED = "dictionary changed size during iteration"
+_CHANGED_SIZE = {OF_SETS: "Set changed size during iteration", OF_ORDERED: "OrderedDict mutated during iteration"}
 
 
 class Numbered(ItsOwnIterator):
@@ -332,4 +342,4 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
 
 
 def _is_over_sequence(iterator: Any) -> bool:
-    return type(iterator) in (*OF_DICTS, OF_SETS) or type(place(iterator)[0]) in _SEQUENCES
+    return type(iterator) in (*OF_DICTS, OF_ORDERED, OF_SETS) or type(place(iterator)[0]) in _SEQUENCES

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import gc
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from pliant.guards.sources import ChainedSource, source_class
@@ -38,6 +38,16 @@ OF_DICTS: dict[type, Callable[[dict[Any, Any]], Any]] = {
         lambda d: reversed(dict.items(d)),
     )
 }
+# Those of an ordered dict are of one class, however they are made.
+OF_ORDERED: type = type(iter(collections.OrderedDict()))
+_ORDERED_WAYS: tuple[Callable[[Any], Any], ...] = (
+    collections.OrderedDict.__iter__,
+    lambda d: iter(collections.OrderedDict.values(d)),
+    lambda d: iter(collections.OrderedDict.items(d)),
+    collections.OrderedDict.__reversed__,
+    lambda d: reversed(collections.OrderedDict.values(d)),
+    lambda d: reversed(collections.OrderedDict.items(d)),
+)
 OF_SETS: type = type(iter(set()))
 OF_DEQUES: type = type(iter(collections.deque()))
 OF_LISTS: tuple[type, ...] = (type(iter([])), type(reversed([])))
@@ -45,6 +55,7 @@ OF_LISTS: tuple[type, ...] = (type(iter([])), type(reversed([])))
 PLAIN_ITERATORS: tuple[type, ...] = (
     *OF_LISTS,
     *OF_DICTS,
+    OF_ORDERED,
     OF_SETS,
     type(iter(())),
     type(iter(range(0))),
@@ -130,9 +141,36 @@ def put_at(iterator: Any, index: int) -> None:
     del items[len(items) - missing :]
 
 
+def way_over(iterator: Any, container: dict[Any, Any]) -> int | None:
+    """Of an iterator over a dict or ordered dict: how it was made, by what it has left. None if that is not seen."""
+    rest = iterator.__reduce__()[1][0]
+    if type(iterator) is not OF_ORDERED:
+        ways, known = tuple(OF_DICTS.values()), tuple(OF_DICTS).index(type(iterator))
+        return known if same_objects(rest, [*ways[known](container)][len(container) - len(rest) :]) else None
+    found = [n for n, way in enumerate(_ORDERED_WAYS) if same_objects(rest, [*way(container)][len(container) - len(rest) :])]
+    # Of one item both directions are alike, but a key that is its own value may be another later.
+    return found[0] if found and (not rest or len({n % 3 for n in found}) == 1) else None
+
+
+def same_objects(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether both hold the same objects, or pairs of them."""
+    pairs = list(zip(left, right, strict=False))
+    return len(left) == len(right) and all(
+        a is b or type(a) is type(b) is tuple and same_objects(a, b) for a, b in pairs
+    )
+
+
+def over_dict(way: int, container: dict[Any, Any], left: int) -> Iterator[Any]:
+    """An iterator over a dict, made that way, with so many items left."""
+    ways = _ORDERED_WAYS if isinstance(container, collections.OrderedDict) else tuple(OF_DICTS.values())
+    made: Iterator[Any] = ways[way](container)
+    collections.deque(itertools.islice(made, len(container) - left), maxlen=0)
+    return made
+
+
 def at_left(cls: type, container: Any, left: int, rest: list[Any] | None = None) -> Iterator[Any]:
-    """An iterator of the class over the container, with so many items left, which are `rest`."""
-    made: Any = OF_DICTS.get(cls, iter)(container)
+    """An iterator of the class over the set or deque, with so many items left, which are `rest`."""
+    made: Any = iter(container)
     collections.deque(itertools.islice(made, len(container) - left), maxlen=0)
     if rest is not None and made.__reduce__()[1][0] != rest:  # the order of a set depends on its past
         return iter(rest)
@@ -141,12 +179,14 @@ def at_left(cls: type, container: Any, left: int, rest: list[Any] | None = None)
 
 def of_changed(cls: type) -> Iterator[Any]:
     """An iterator of the class whose container was changed meanwhile."""
-    container: Any = {} if cls in OF_DICTS else set() if cls is OF_SETS else collections.deque()
-    made = at_left(cls, container, 0)
-    if cls in OF_DICTS:
-        container[0] = 0
-    else:
-        container.add(0) if cls is OF_SETS else container.append(0)
+    if cls is OF_SETS or cls is OF_DEQUES:
+        some: Any = set() if cls is OF_SETS else collections.deque()
+        made: Iterator[Any] = iter(some)
+        some.add(0) if cls is OF_SETS else some.append(0)
+        return made
+    container: dict[int, int] = collections.OrderedDict() if cls is OF_ORDERED else {}
+    made = over_dict(0 if cls is OF_ORDERED else tuple(OF_DICTS).index(cls), container, 0)
+    container[0] = 0
     return made
 
 

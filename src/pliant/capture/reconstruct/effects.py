@@ -89,15 +89,11 @@ def _replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
         case list():
             return [f"{methods}.__setitem__({target}, slice(None), [{b.items(list.__iter__(contents))}])"]
         case dict() if isinstance(obj, collections.OrderedDict):  # it keeps an order of its own beside the dict's
-            ordered = collections.OrderedDict if isinstance(contents, collections.OrderedDict) else dict
-            keys = list(ordered.__iter__(contents))
+            keys = _keys_of(contents)
             stores = [_item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
-            return [f"{methods}.clear({target})", *stores]
+            return [*([] if _stay(_keys_of(obj), keys) else [f"{methods}.clear({target})"]), *stores]
         case dict():
-            # No more is changed than the program does: iterators over the rest stay good.
-            before, after = dict.keys(obj), dict.keys(contents)
-            stays = len(before) <= len(after) and all(a is b for a, b in zip(before, after, strict=False))
-            clear = [] if stays else [f"dict.clear({target})"]
+            clear = [] if _stay(_keys_of(obj), _keys_of(contents)) else [f"dict.clear({target})"]
             return [*clear, f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
         case set():
             return _replaced_set(b, obj, contents)
@@ -110,6 +106,16 @@ def _replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
             return [f"{methods}.clear({target})", f"{methods}.extend({target}, [{items}])"]
         case _:
             raise CannotReconstruct("container", contents)
+
+
+def _keys_of(mapping: dict[Any, Any]) -> list[Any]:
+    ordered = collections.OrderedDict if isinstance(mapping, collections.OrderedDict) else dict
+    return list(ordered.__iter__(mapping))
+
+
+def _stay(before: list[Any], after: list[Any]) -> bool:
+    """Whether keys are only added. No more is changed than the program does: iterators over the rest stay good."""
+    return len(before) <= len(after) and all(a is b for a, b in zip(before, after, strict=False))
 
 
 def _replaced_set(b: Statements, obj: set[Any], contents: set[Any]) -> list[str]:

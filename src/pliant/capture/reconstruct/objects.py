@@ -13,7 +13,6 @@ import itertools
 import random
 import types
 import weakref
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,12 +25,15 @@ from pliant.capture.iterators.standing_iterators import (
     OF_DEQUES,
     OF_DICTS,
     OF_LISTS,
+    OF_ORDERED,
     OF_SETS,
     PLAIN_ITERATORS,
     at_left,
     container_of,
     of_changed,
+    over_dict,
     put_at,
+    way_over,
 )
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
@@ -187,16 +189,11 @@ def _over_unordered(b: Statements, obj: Any) -> str:
     except RuntimeError:
         return b.bind(obj, f"{b.hold(of_changed)}({cls})", hint="iterator")
     b.keep.append(rest)
-    items = f", [{b.items(rest)}]" if isinstance(container, set) else ""
-    if not items and not _same(rest, [*OF_DICTS[type(obj)](container)][len(container) - len(rest) :]):
+    if isinstance(container, set):
+        return b.bind_late(obj, f"{b.hold(at_left)}({cls}, {b.value(container)}, {len(rest)}, [{b.items(rest)}])")
+    if (way := way_over(obj, container)) is None:
         raise CannotReconstruct("changed-while-iterated", obj)
-    return b.bind_late(obj, f"{b.hold(at_left)}({cls}, {b.value(container)}, {len(rest)}{items})")
-
-
-def _same(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Whether both hold the same objects, or pairs of them."""
-    pairs = list(zip(left, right, strict=False))
-    return len(left) == len(right) and all(a is b or type(a) is type(b) is tuple and _same(a, b) for a, b in pairs)
+    return b.bind_late(obj, f"{b.hold(over_dict)}({way}, {b.value(container)}, {len(rest)})")
 
 
 def _over_deque(b: Statements, obj: DequeItems) -> str:
@@ -232,7 +229,7 @@ def array(b: Statements, obj: Any) -> str:
 
 
 _ITERATORS: tuple[type, ...] = (
-    *(one for one in PLAIN_ITERATORS if one not in (*OF_LISTS, *OF_DICTS, OF_SETS)),
+    *(one for one in PLAIN_ITERATORS if one not in (*OF_LISTS, *OF_DICTS, OF_ORDERED, OF_SETS)),
     enumerate,
     zip,
     map,
@@ -298,6 +295,6 @@ RECIPES: dict[type, Recipe] = {
     },
     **dict.fromkeys(_ITERATORS, _reduced),
     **dict.fromkeys(OF_LISTS, _over_list),
-    **dict.fromkeys((*OF_DICTS, OF_SETS), _over_unordered),
+    **dict.fromkeys((*OF_DICTS, OF_ORDERED, OF_SETS), _over_unordered),
     DequeItems: _over_deque,
 }
