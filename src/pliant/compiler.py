@@ -95,7 +95,7 @@ def _kernels_for_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int
 
     try:
         return compile_rows(graph, rows, numbers)
-    except NoKernels as error:
+    except CompileError as error:
         pass_on(error)
         return None  # which compiles its graph as any other
 

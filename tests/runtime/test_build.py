@@ -140,3 +140,28 @@ def test_without_a_compiler_graphs_run_operator_by_operator(strict, tmp_path):
     seen = pliant.stats()
     assert seen["graphs"] == 1 and seen["graph_breaks"] == 0 and seen["fallbacks"] == 2  # forward and backward
     assert not list(tmp_path.rglob("repro-*"))
+
+
+def test_a_text_that_is_refused_is_tried_once(tmp_path):
+    tried, refusing = tmp_path / "tried", tmp_path / "cc"
+    refusing.write_text(
+        f"#!/bin/sh\nfor a in \"$@\"; do case $a in *.c) grep -q p_exp $a && echo $a >> {tried} && exit 1;; esac; done\n"
+        'exec cc "$@"\n'
+    )
+    refusing.chmod(0o755)
+    pliant.reset()
+    x = torch.randn(4, 5, requires_grad=True)
+    with config.patch(compiler=str(refusing), cache_dir=str(tmp_path / "cache")):
+        compiled, other = pliant.compile(run_exp), pliant.compile(lambda x: run_exp(x))
+        with pytest.warns(FallbackWarning, match="operator by operator\n.*\n  why  the C compiler refused") as caught:
+            results = [compiled(x), compiled(x), other(x)]
+    for result in results:
+        torch.testing.assert_close(result, run_exp(x))
+        torch.testing.assert_close(torch.autograd.grad(result.sum(), x), torch.autograd.grad(run_exp(x).sum(), x))
+    assert len(caught) == 1 and "report" in str(caught[0].message)
+    assert pliant.stats()["graphs"] == 2 and pliant.stats()["fallbacks"] == 4  # two forward and backward
+    assert len(tried.read_text().splitlines()) == 2  # their two texts
+
+
+def run_exp(x):
+    return (x.exp() * 2).sum(-1)

@@ -131,6 +131,13 @@ def build(texts: Sequence[str], options: config.Build) -> Path:
     return stored(texts, options, lambda work, target: _compile(texts, options, work, target))
 
 
+class RefusedText(CompileError):
+    """The C compiler does not take a text, and would not take it another time."""
+
+
+_REFUSED: dict[str, RefusedText] = {}  # by the digest of the texts; one that is refused costs more to try than to keep
+
+
 def stored(texts: Sequence[str], options: config.Build, make: Callable[[Path, Path], None]) -> Path:
     """What the store has for these texts, else what `make(folder for its work, target)` makes of them now."""
 
@@ -143,8 +150,13 @@ def stored(texts: Sequence[str], options: config.Build, make: Callable[[Path, Pa
         events.record("build", name=key.digest[:12], seconds=time.perf_counter() - started)
 
     key = key_of(texts, options)
+    if (known := _REFUSED.get(key.digest)) is not None:
+        raise known.with_traceback(None)
     try:
         return open_store("kernels").get_or_build(key, ".so", kept)
+    except RefusedText as error:
+        _REFUSED[key.digest] = error
+        raise
     except OSError as error:
         raise no_space(str(error.strerror or error)) from error
 
@@ -210,10 +222,10 @@ def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str])
 def _refused(failed: background.Failed, texts: Sequence[str]) -> CompileError:
     if os.strerror(errno.ENOSPC) in failed.output:
         return no_space(failed.output.strip()[:200])
-    return CompileError(
+    return RefusedText(
         f"the C compiler refused generated text: {failed.output.strip()[:2000]}",
         kind="c-compiler",
         where=keep(texts, ".c"),
         why=" ".join(failed.command),
-        do="please report this with the kept text; the graph runs eagerly meanwhile",
+        do="please report this with the kept text; the graph runs operator by operator meanwhile",
     )

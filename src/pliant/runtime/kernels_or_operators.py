@@ -1,4 +1,4 @@
-"""What runs an ATen graph: compiled, or operator by operator where this machine cannot build kernels.
+"""What runs an ATen graph: compiled, or operator by operator where its kernels cannot be built.
 
 In:     an `AtenGraph`.
 Out:    a `Runnable`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pliant import config
 from pliant.debug import events
-from pliant.errors import FallbackWarning, NoKernels
+from pliant.errors import CompileError, FallbackWarning
 from pliant.graph.contracts import AtenGraph, Runnable
 from pliant.interruptions import pass_on
 
@@ -21,16 +21,17 @@ def kernels_or_operators(graph: AtenGraph) -> Runnable:
 
     try:
         return compile_graph(graph)
-    except NoKernels as error:
+    except CompileError as error:  # trying again at each call would fail again
         pass_on(error)
         tell_operators(graph.name, error)
         return eager(graph)
 
 
-def tell_operators(name: str, error: NoKernels) -> None:
+def tell_operators(name: str, error: CompileError) -> None:
     """Say why a graph runs operator by operator; raises under `strict`."""
     if config.get().general.strict:
         raise error
     events.record("fallback", name=name, why=f"operator by operator, since {error.what}", reason=error.kind)
-    message = f"graphs run operator by operator\n  why  {error.what}\n  do   {error.do}    ({error.doc})"
+    places = "".join(f"\n  {where}" for where in (error.where,) if where)
+    message = f"graphs run operator by operator{places}\n  why  {error.what}\n  do   {error.do}    ({error.doc})"
     events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning, stacklevel=10)
