@@ -35,6 +35,7 @@ from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.graph.late_module import with_code
 from pliant.guards import native_watch
+from pliant.guards.settings import SETTERS, Settings
 from pliant.interruptions import pass_on
 from pliant.runtime.kernels_or_operators import kernels_or_operators, tell_operators
 from pliant.targets.registry import provide, target_of
@@ -163,6 +164,7 @@ def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
     """`run` of a graph that writes its inputs as it goes. Where an assumption, or an operator on data, may fail, it leaves
     them as they were; other errors say whether they were written.
     """
+    run = _restoring(captured, run)
     written = captured.changed_inputs()
     if not written:
         return run
@@ -180,6 +182,23 @@ def undoing(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
             raise
 
     return undone
+
+
+def _restoring(captured: CapturedGraph, run: GraphCallable) -> GraphCallable:
+    """`run` of a graph that changes settings as it goes: where it fails in between, they are as before."""
+    find = captured.module.graph.find_nodes
+    if not any(find(op="call_function", target=setter, sort=False) for setter in SETTERS):
+        return run
+
+    def restored(inputs: list[Any]) -> Sequence[Any]:
+        before = Settings()
+        try:
+            return run(inputs)
+        except BaseException:
+            before.restore()
+            raise
+
+    return restored
 
 
 def _may_fail(captured: CapturedGraph) -> bool:

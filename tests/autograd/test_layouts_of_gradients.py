@@ -43,3 +43,29 @@ def test_gradients_that_are_contiguous_in_eager(name):
             found, expected = gradient(compiled, layout, given), gradient(PROGRAMS[name], layout, given)
             torch.testing.assert_close(found, expected)
             assert found.is_contiguous() or not expected.is_contiguous(), (layout, given)
+
+
+LEAVES = {
+    "transposed": lambda t: t.mT,
+    "gaps": lambda t: t[..., ::2],
+    "expanded": lambda t: t[:1].expand(t.shape),
+    "overlapping": lambda t: t.as_strided((3, 3), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "pliant"])
+@pytest.mark.parametrize("leaf", LEAVES.values(), ids=LEAVES)
+def test_gradients_of_leaves_that_a_function_makes(leaf, backend):
+    def function(x):
+        made = leaf(x).detach().requires_grad_()
+        (made * made.cos()).sum().backward()
+        first = made.grad.stride()
+        (made * 2).sum().backward()
+        return made.grad, first
+
+    pliant.reset()
+    x = torch.randn(2, 3, 4)
+    found, expected = pliant.compile(function, backend=backend)(x), function(x)
+    torch.testing.assert_close(found[0], expected[0])
+    assert (found[0].stride(), found[1]) == (expected[0].stride(), expected[1])
+    assert pliant.stats()["fallbacks"] == 0

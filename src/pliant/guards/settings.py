@@ -72,6 +72,7 @@ SETTINGS = (
 )
 _ROWS = {(one.getter, one.key): row for row, one in enumerate(SETTINGS)}
 NESTED = (torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache)
+SETTERS = frozenset((*(one.setter for one in SETTINGS), *NESTED))
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
