@@ -282,3 +282,25 @@ def test_private_root_ends_with_its_process():
     program = "from pliant.cache.store import private_root; import os; print(private_root(os.getpid()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not os.path.exists(done.stdout.strip())
+
+
+def test_what_another_process_drops_while_it_is_looked_for_is_not_there(store, monkeypatch):
+    """Between the look into a folder and the look at what lies there, and between a question and the next."""
+    loose = make_key(maker=None, text="int g;", flags="")
+    store.put(loose, b"abc", ".so")
+    folder = entry_folder(store, loose)
+
+    def gone(self, pattern):
+        found = list(real(self, pattern))
+        shutil.rmtree(folder, ignore_errors=True)
+        return iter(found)
+
+    real = Path.glob
+    monkeypatch.setattr(Path, "glob", gone)
+    assert list(store.all(loose, ".so")) == []
+    monkeypatch.undo()
+
+    store.put(loose, b"abc", ".so")
+    monkeypatch.setattr(trust, "within", lambda root, path: shutil.rmtree(folder, ignore_errors=True) or path.stat())
+    assert store.path(loose, ".so") is None
+    assert list(store.all(loose, ".so")) == []

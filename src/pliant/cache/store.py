@@ -86,7 +86,11 @@ class Store:
         folder = self._folder(key)
         if key.maker is not None:
             return [folder]
-        found = [(f.stat().st_mtime, f) for f in folder.parent.glob(f"{key.content}*/key.json")]
+        found: list[tuple[float, Path]] = []
+        with contextlib.suppress(FileNotFoundError):  # evicted since, with all beside it
+            for file in folder.parent.glob(f"{key.content}*/key.json"):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((file.stat().st_mtime, file))
         return [file.parent for _, file in sorted(found, reverse=True)] or [folder]
 
     def _checked(self, folder: Path, suffix: str) -> Path | None:
@@ -159,7 +163,10 @@ class Store:
     def _may_write(self, key: Key) -> bool:
         """Not where something lies that others could have written: what is corrupt is dropped, that is not."""
         folder = self._folder(key)
-        return self.writable and not (folder.exists() and trust.within(self.root, folder) is not None)
+        try:
+            return self.writable and not (folder.exists() and trust.within(self.root, folder) is not None)
+        except FileNotFoundError:  # evicted since
+            return self.writable
 
     def _cannot_write(self, error: OSError) -> None:
         text = f"the cache folder {self.root} cannot be written ({error.strerror or error}); a temporary one serves for this"
