@@ -568,7 +568,7 @@ def _difference(program: Program, theirs: Step, mine: Step) -> tuple[str, str] |
             a = [one for one in a if not one[0].startswith("np") or one[0] in wanted]
         case "written" if ".data = " in text or METADATA_WRITE.search(text):
             return None
-    loose = "bfloat16" in text or "float32" in program.text()
+    loose = "bfloat16" in text or LOW_PRECISION.search(program.text()) is not None
     if what == other and _alike(_comparable(a, b), b, loose):
         return None
     return what.split(" ")[0], f"{what}: {_shown(a, b)}"
@@ -582,6 +582,7 @@ LIMITS = (
 
 
 WRITTEN = "modified by an inplace operation"
+LOW_PRECISION = re.compile(r"float32|float16|\.float\(\)|\.half\(\)|complex64")  # what is seen in float64 was rounded before
 
 
 def _difference_of_errors(line: str, mine: Any, theirs: Any) -> tuple[str, str] | str | None:
