@@ -20,7 +20,7 @@ def as_it_is(module, inputs):
     return module.forward
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "pliant", as_it_is], ids=str)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "pliant", as_it_is], ids=["eager", "aot_eager", "pliant", "own"])
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_settings_are_as_before(block, backend):
     def raising(x, index):

@@ -193,3 +193,20 @@ def test_methods_of_tensors_fail_as_in_eager(program):
         compiled(x)
     assert str(found.value) == str(wanted.value)
     assert not pliant.stats()["graph_breaks"]
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (2,), (2, 1), ()], ids=str)
+@pytest.mark.parametrize("convert", [float, int, complex, lambda t: t.item()], ids=["float", "int", "complex", "item"])
+def test_numbers_of_tensors_and_arrays_that_have_not_one_element(convert, shape):
+    def function(x):
+        found = []
+        for one in (x * 2, (x > 0), x.numpy() * 2):
+            try:
+                found.append(convert(one))
+            except Exception as error:
+                found.append((type(error), str(error)))
+        return found
+
+    pliant.reset()
+    x = torch.ones(shape)
+    assert pliant.compile(function, backend="eager")(x) == function(x)

@@ -41,6 +41,7 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.tensor_spec import certain, product
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
 
@@ -284,8 +285,12 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
 def _convert(function: Any, symbolic: Any, specials: tuple[str, ...], t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1 and is_array(args[0]):
         number = plain_number(args[0])
+        if number is args[0] and number.tensor.dim():  # whether NumPy takes one of one element depends on its version
+            raise GraphBreak("bad-call", f"{function.__name__} of an array that has dimensions")
         args = (args[0].tensor if number is args[0] else number,)
     if len(args) == 1 and is_fake(args[0]):
+        if certain(product(args[0].size_) != 1):  # another error than that of `item`
+            raise GraphBreak("bad-call", f"{function.__name__} of what has not one element")
         args = (element(t, args[0]),)
     if args and is_symbolic(args[0]):
         (number,) = within_domain(t, function.__name__, args[0])
