@@ -9,7 +9,6 @@ Holds:  the argument list is emptied at once (but for inputs that only native co
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,7 +34,7 @@ from pliant.symbolic.printer import to_python
 from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.torch_adapter import OPAQUE_RESULTS, RUNS_AS, current_stream_of
 from pliant.wrappers import large_buffers
-from pliant.wrappers.wrapper import FIRST_WRITE, WrapperCode, conform, without_memory
+from pliant.wrappers.wrapper import FIRST_WRITE, WrapperCode, conform, numbers_in_memory, without_memory
 
 
 @dataclass(slots=True)
@@ -106,10 +105,9 @@ def write_row_wrapper(
     symbols = {s: s.name for s in found if isinstance(s, Symbol)}
     lines = [f"    {s.name} = args[{place}]\n" for s, place in zip(found, numbers) if isinstance(s, Symbol)]
     places = [place for row in rows for place in row]
-    table = (ctypes.c_int32 * len(places))(*places)
     given = "".join(f", {to_python(s, symbols)}" for s in sizes)
     source = f"def call(args):\n{''.join(lines)}    entry0(args, rows, {len(rows)}{given})\n"
-    names = {"rows": ctypes.addressof(table), "table": table, "math": math, FIRST_WRITE: 0}
+    names = {"rows": numbers_in_memory(tuple(places)), "math": math, FIRST_WRITE: 0}
     return WrapperCode(source, names)
 
 

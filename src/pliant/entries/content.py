@@ -19,7 +19,7 @@ import marshal
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader
 from typing import Any, NamedTuple
 
@@ -94,6 +94,27 @@ def is_ufunc(obj: Any) -> bool:
     return numpy is not None and type(obj) is numpy.ufunc and vars(numpy).get(obj.__name__) is obj
 
 
+# What descriptors hold.
+PARTS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
+
+
+def homeless_parts(obj: Any) -> Iterator[tuple[str, types.FunctionType]]:
+    """Functions that a descriptor holds, by the attribute, whose globals are no module's."""
+    for name in PARTS.get(type(obj), ()):
+        if is_homeless(part := getattr(obj, name)):
+            yield name, part
+
+
+def is_homeless(value: Any) -> bool:
+    """Whether it is a function whose globals are no module's."""
+    return type(value) is types.FunctionType and module_of(value.__globals__) is None
+
+
 # Classes in C: all that matters of their objects has guards, or they stand for themselves.
 _BY_TYPE = frozenset((dict, list, set, collections.deque, collections.OrderedDict, collections.defaultdict, *SENTINEL_TYPES))
 
@@ -134,7 +155,7 @@ def module_of(namespace: dict[str, Any]) -> str | None:
 
 def _function(function: types.FunctionType, depth: int) -> Content:
     name = module_of(function.__globals__)
-    if name is None:
+    if name is None and depth > 1:  # else whoever has a name for the function, or its descriptor, has one for its namespace
         raise NotKept("no-name", f"the namespace of {function.__qualname__} is no module's")
     return [
         function.__module__,
@@ -146,6 +167,11 @@ def _function(function: types.FunctionType, depth: int) -> Content:
         str(markers.mark_of(function)),
         _default(markers.substitute_of(function), depth),
     ]
+
+
+def _part(value: Any, depth: int) -> Content:
+    """What a property calls: of what is no function the type will do."""
+    return _content(value, depth - 1) if type(value) is types.FunctionType else _default(value, depth)
 
 
 def _default(value: Any, depth: int) -> Content:
@@ -333,10 +359,10 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     types.ClassMethodDescriptorType: _named,
     types.GetSetDescriptorType: _named,
     types.MemberDescriptorType: _named,
-    property: lambda one, depth: [_default(part, depth) for part in (one.fget, one.fset, one.fdel)],
-    classmethod: lambda one, depth: [_content(one.__func__, depth)],
-    staticmethod: lambda one, depth: [_content(one.__func__, depth)],
-    functools.cached_property: lambda one, depth: [one.attrname, _content(one.func, depth)],
+    property: lambda one, depth: [_part(part, depth) for part in (one.fget, one.fset, one.fdel)],
+    classmethod: lambda one, depth: [_content(one.__func__, depth - 1)],
+    staticmethod: lambda one, depth: [_content(one.__func__, depth - 1)],
+    functools.cached_property: lambda one, depth: [one.attrname, _content(one.func, depth - 1)],
     functools.partial: _partial,
     LRU_CACHE: lambda one, depth: [_content(one.__wrapped__, depth)],
     enum.Enum: _member_of_enum,

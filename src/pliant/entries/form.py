@@ -9,6 +9,7 @@ Holds:  every object that the entry refers to was found and has the content that
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import time
@@ -16,6 +17,8 @@ import types
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import torch
 
 from pliant import gc_pause, peer
 from pliant.cache.lines import Lines, written
@@ -194,7 +197,8 @@ def _own_operators(entry: Entry) -> Iterator[OpOverload[..., Any]]:
     """The program's own operators that are called. NotKept for functions that are called unread."""
     if entry.graph is None:
         return
-    for node in entry.graph.module.graph.nodes:
+    modules = [one for one in entry.graph.module.modules() if isinstance(one, torch.fx.GraphModule)]
+    for node in itertools.chain.from_iterable(one.graph.nodes for one in modules):
         if (own := overload_of(node.target)) is not None:
             yield own
         if node.op == "call_function" and markers.mark_of(node.target) is markers.Mark.IN_GRAPH:

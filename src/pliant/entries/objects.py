@@ -26,7 +26,7 @@ import torch
 from pliant.entries import constants
 from pliant.entries.codes import at_place, codes_of, places_of
 from pliant.entries.constants import Json
-from pliant.entries.content import ITERATORS, NotKept, digest, is_ufunc, module_of
+from pliant.entries.content import ITERATORS, PARTS, NotKept, digest, homeless_parts, is_homeless, is_ufunc, module_of
 from pliant.entries.taken import Taken
 from pliant.guards.codegen import READ_ERRORS, lookup
 from pliant.guards.facts import CacheToken
@@ -42,14 +42,6 @@ _MISSING = "missing"
 
 
 _READERS = {id(reader.read): name for name, reader in READERS.items()}
-
-# What descriptors hold.
-_PARTS: dict[type, tuple[str, ...]] = {
-    property: ("fget", "fset", "fdel"),
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
-    functools.cached_property: ("func",),
-}
 
 
 class NotFound(Exception):
@@ -166,6 +158,7 @@ class Namer:
         self._sources: dict[int, tuple[str, Source]] = {}
         self._classes_of: dict[int, type] = {}  # by id of their dictionaries
         self._looked_through = 0  # how many of those kept
+        self._spaces: dict[int, types.FunctionType] = {}  # by id of globals that are no module's: who has them
         self._codes: dict[int, tuple[Any, tuple[int, ...]]] = {}
         self._searched = 0  # how many of those kept
         self._add(root, ["root"])
@@ -183,18 +176,25 @@ class Namer:
 
     def _note(self, guard: Guard) -> None:
         """Where guards find objects."""
+        self._note_space(guard.expected)
         match guard.kind:
             case Kind.TYPE_LOOKUP:
                 name, value = guard.expected
                 cls = guard.source.held.value if hasattr(guard.source, "held") else None
                 if isinstance(cls, type) and value is not MISSING:
                     self._looked_up.setdefault(id(value), (cls, name))
-                    for part in _PARTS.get(type(value), ()):
+                    self._note_space(value)
+                    for part in PARTS.get(type(value), ()):
+                        self._note_space(getattr(value, part))
                         self._inside.setdefault(id(getattr(value, part)), (value, part))
             case Kind.IDENTITY | Kind.UNSET:
                 self._sources.setdefault(id(guard.expected), ("at", guard.source))
             case Kind.TYPE:
                 self._sources.setdefault(id(guard.expected), ("type at", guard.source))
+
+    def _note_space(self, value: Any) -> None:
+        if is_homeless(value):
+            self._spaces.setdefault(id(value.__globals__), value)
 
     @property
     def objects(self) -> Sequence[Any]:
@@ -205,10 +205,25 @@ class Namer:
         place = self._places[id(obj)] = len(self.table)
         self.table.append(row)
         self._kept.append(obj)
+        if is_homeless(obj):
+            self._add_space(obj.__globals__, place)
+        for name, part in homeless_parts(obj):
+            self._inside.setdefault(id(part), (obj, name))
+            self.reference(part)
         return place
+
+    def _add_space(self, namespace: dict[str, Any], function: int) -> None:
+        """Globals that are no module's, as those of functions made by `exec` may be: the function's own, or another's as well."""
+        known = self._places.get(id(namespace))
+        if known is None:
+            self._add(namespace, ["globals of", function])
+        else:
+            self.table.append(["same globals", known, function])
 
     def reference(self, obj: Any) -> int:
         """The place of the object's name in the table. NotKept."""
+        if id(obj) not in self._places and type(obj) is dict and (function := self._spaces.get(id(obj))) is not None:
+            self.reference(function)
         place = self._places.get(id(obj))
         if place is None:
             row = self._row(obj)
@@ -360,6 +375,10 @@ class Finder:
     def _namespace(self, module: str) -> Any:
         return vars(at_path(module, ()))
 
+    def _same_globals(self, space: int, function: int) -> None:
+        if self.find(function).__globals__ is not self.find(space):
+            raise NotFound(f"{self.find(function).__qualname__} has other globals")
+
     def _looked_up(self, cls: int, name: str, expected: str) -> Any:
         found = lookup(self.find(cls), name)
         if found is MISSING:
@@ -401,6 +420,8 @@ _FIND: dict[str, Callable[..., Any]] = {
     "registrations": Finder._asked,
     "in": Finder._in,
     "namespace": Finder._namespace,
+    "globals of": lambda finder, function: finder.find(function).__globals__,
+    "same globals": Finder._same_globals,
     "looked up": Finder._looked_up,
     "operators": lambda finder, namespace: vars(getattr(torch.ops, namespace)),
     "mro": lambda finder, cls: finder.find(cls).__mro__,

@@ -25,7 +25,7 @@ from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest_of
 from pliant.entries.objects import at_path, path_of
 from pliant.entries.operators import content_of
-from pliant.torch_adapter import OpOverload
+from pliant.torch_adapter import RUNS_AS, OpOverload
 from pliant.wrappers import generated_code
 from pliant.wrappers.remade import call_that_made
 from pliant.wrappers.wrapper import without_memory
@@ -40,16 +40,27 @@ MAKERS = {
     "chain": "autograd.calls", "inference": "autograd.calls", "joined": "autograd.calls", "with_constants": "autograd.calls",
     "counting_writes": "autograd.around", "outside_autocast": "autograd.around", "uncounted": "autograd.around",
     "of_given": "autograd.trained", "trained": "autograd.trained",
-    "recorded_on": "runtime.cuda.graphs", "made_apart": "runtime.cuda.large_results", "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
+    "recorded_on": "runtime.cuda.graphs", "made_apart": "runtime.cuda.large_results", "numbers_in_memory": "wrappers.wrapper",
+    "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
 }  # fmt: skip
 RECORDS = {
-    "Around": "autograd.trained", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls", "FromInput": "autograd.places",
-    "FromResult": "autograd.places", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
+    "Around": "autograd.trained", "Backward": "graph.custom_function", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls", "FromInput": "autograd.places",
+    "FromResult": "autograd.places", "FunctionPlan": "graph.custom_function", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
     "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",
     "Refused": "autograd.refused", "Roles": "runtime.cuda.roles", "Root": "autograd.history", "SameAs": "autograd.places",
     "Saved": "autograd.places",
     "ViewOf": "autograd.places", "ViewStep": "autograd.aliases", "Watched": "autograd.trained",
 }  # fmt: skip
+# Modules of captured graphs, with the attributes that are what they were made with; `options` by their names.
+MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "CustomFunction": ("graph.custom_function", ("plan",)),
+    "TensorHook": ("graph.tensor_hook", ("body",)),
+    "Mapped": ("graph.transforms", ("body", "in_dims", "out_dims", "options")),
+    "OwnMapped": ("graph.transforms", ("rule", "name", "in_dims", "out_dims")),
+    **dict.fromkeys(
+        ("Gradient", "Jacobian", "PulledBack", "PushedForward"), ("graph.transforms", ("body", "places", "n_outputs", "options"))
+    ),
+}
 _GRADIENT = {"GradientProgram": "autograd.higher_order"}
 _BACKWARD = {"KeptBackwards": "autograd.trained"}
 _OURS = "pliant"  # the namespace of operators
@@ -119,6 +130,12 @@ class ProgramWriter:
                 return _tensor(value)
             case types.ModuleType():
                 return ["at", value.__name__, []]
+            case torch.fx.GraphModule():
+                return ["text", *self._text(value)]
+            case torch.nn.Module() if type(value).__name__ in MODULES:
+                return self._module(value)
+        if (operator := _run_by().get(value)) is not None:
+            return ["runs as", *parts_of(name_of(operator))]
         if (found := path_of(value)) is not None:
             return ["at", *found]
         what = value.__qualname__ if isinstance(value, types.FunctionType) else type(value).__qualname__
@@ -139,15 +156,33 @@ class ProgramWriter:
 
     def _gradient(self, program: GradientProgram) -> Json:
         """The program as text, which runs where gradients of its gradients are asked for."""
-        nodes = program.module.graph.nodes
-        targets = {str(n.target) for n in nodes if n.op in ("get_attr", "call_module")}
-        held = {name: getattr(program.module, name, None) for name in targets}
-        code = program.module.graph.python_code("self")
+        facts = [program.name, program.count, *map(self.written, (program.roots, program.written, program.late, program.casts))]
+        return ["gradient", *self._text(program.module), *facts]
+
+    def _text(self, module: Any) -> list[Json]:
+        """A graph module as text, the globals of the text, and what the module holds. NotKept."""
+        targets = {str(n.target) for n in module.graph.nodes if n.op in ("get_attr", "call_module")}
+        held = {name: getattr(module, name, None) for name in sorted(targets)}
+        code = module.graph.python_code("self")
         names = _names_in(code.src)
         scope = {name: self.written(value) for name, value in code.globals.items() if name in names}
-        attributes = {name: self.written(value) for name, value in held.items()}
-        facts = [program.name, program.count, *map(self.written, (program.roots, program.written, program.late, program.casts))]
-        return ["gradient", code.src, scope, attributes, *facts]
+        return [code.src, scope, {name: self.written(value) for name, value in held.items()}]
+
+    def _module(self, module: torch.nn.Module) -> Json:
+        """One of ours that captured graphs call. NotKept."""
+        name = type(module).__name__
+        place, attributes = MODULES[name]
+        if type(module) is not _named({name: place}, name):
+            raise NotKept("no-form", f"{name} in what runs the graph")
+        given = [self.written(getattr(module, one)) for one in attributes if one != "options"]
+        options = getattr(module, "options", {}) if "options" in attributes else {}
+        return ["module", name, {key: self.written(value) for key, value in options.items()}, *given]
+
+
+@functools.cache
+def _run_by() -> dict[Any, OpOverload[..., Any]]:
+    """Of functions that compiled code calls in place of operators: which."""
+    return {function: operator for operator, function in RUNS_AS.items()}
 
 
 def _names_in(text: str) -> set[str]:
@@ -205,28 +240,36 @@ class ProgramReader:
         self.backwards.append(make({missing: self.made(run) for missing, run in runs}))
         return self.backwards[-1]
 
+    def _module(self, name: str, options: dict[str, Json], *given: Json) -> Any:
+        make = _named({name: MODULES[name][0]}, name)
+        return make(*map(self.made, given), **{key: self.made(value) for key, value in options.items()})
+
     def _gradient(
         self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, *facts: Json
     ) -> GradientProgram:
         roots, written, late, casts = map(self.made, facts)
-        program = _Program(self, text, scope, held)
+        program = _TextModule(self, text, scope, held)
         found: GradientProgram = _named(_GRADIENT, "GradientProgram")(name, program, count, roots, written, late, casts, None)
         return found
 
 
-class _Program:
-    """A program as text, read when it first runs."""
+class _TextModule(torch.nn.Module):
+    """A graph module as text, read when it first runs."""
 
     def __init__(self, reader: ProgramReader, text: str, scope: dict[str, Json], held: dict[str, Json]) -> None:
+        super().__init__()
         self._reader, self._text, self._scope, self._held = reader, text, scope, held
 
     @functools.cached_property
-    def forward(self) -> Callable[..., Any]:
+    def _function(self) -> Callable[..., Any]:
         names = {name: self._reader.made(json) for name, json in self._scope.items()}
         held = types.SimpleNamespace(**{name: self._reader.made(json) for name, json in self._held.items()})
         exec(compile(self._text, "<pliant program>", "exec"), names)  # our own text
         forward: Callable[..., Any] = functools.partial(names["forward"], held)
         return forward
+
+    def forward(self, *values: Any) -> Any:
+        return self._function(*values)
 
 
 def _is_ours(operator: OpOverload[..., Any]) -> bool:
@@ -268,6 +311,9 @@ _READ: dict[str, Callable[..., Any]] = {
     "row": ProgramReader._row,
     "backward": ProgramReader._backward,
     "gradient": ProgramReader._gradient,
+    "module": ProgramReader._module,
+    "text": lambda reader, text, scope, held: _TextModule(reader, text, scope, held),
+    "runs as": lambda reader, *names: RUNS_AS[operator_named(*names)],
     "list": lambda reader, *values: list(map(reader.made, values)),
     "tuple": lambda reader, *values: tuple(map(reader.made, values)),
     "dict": lambda reader, *pairs: {reader.made(key): reader.made(value) for key, value in pairs},

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from pliant.entries import constants
-from pliant.entries.content import Content, NotKept, content, digest_of
+from pliant.entries.content import Content, NotKept, content, digest_of, homeless_parts
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, NumberOf, TensorFacts
 from pliant.guards.sources import Source, _Held
 
@@ -105,6 +105,8 @@ class Taken:
         self._contents[id(obj)] = found
         if isinstance(obj, type):
             self._classes.add(obj)
+        for _, part in homeless_parts(obj):
+            self._take(part)
         if isinstance(obj, enum.Enum):  # which is named after its class
             self._take(type(obj))
 

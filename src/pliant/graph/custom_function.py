@@ -77,8 +77,11 @@ class CustomFunction(torch.nn.Module):
         return tuple(results[: self.plan.n_outputs])
 
 
-def _leave_mode(backward: fx.GraphModule) -> None:
-    """Blocks with gradients on end in the mode that they began in, which is on where the backward has a history."""
+def _leave_mode(backward: torch.nn.Module) -> None:
+    """Blocks with gradients on end in the mode that they began in, which is on where the backward has a history. A module that
+    was made again of its text has that already."""
+    if not isinstance(backward, fx.GraphModule):
+        return
     modes = [n for n in backward.graph.nodes if n.target is set_grad_enabled]
     if not modes or [node.args[0] for node in modes] != [True, False] * (len(modes) // 2):
         return

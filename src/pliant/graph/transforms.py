@@ -126,7 +126,7 @@ class OwnMapped(torch.nn.Module):
 
     def __init__(self, rule: fx.GraphModule, name: str, in_dims: tuple[int | None, ...], out_dims: Any) -> None:
         super().__init__()
-        self.rule = rule
+        self.rule, self.name = rule, name
         self.function = rule_function(name, self._mapped, self._of_sample)
         self.in_dims = in_dims
         self.out_dims = out_dims

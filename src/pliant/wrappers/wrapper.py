@@ -7,6 +7,7 @@ Holds:  the names that a text refers to are as they were when it was written.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -58,6 +59,21 @@ class WrapperCode:
 
     source: str
     names: dict[str, Any]
+
+
+class Address(int):
+    """Where numbers lie in memory, for native code; they lie there as long as this lives."""
+
+    table: Any
+
+
+@remade
+def numbers_in_memory(numbers: tuple[int, ...]) -> Address:
+    """Numbers of 32 bits in a row."""
+    table = (ctypes.c_int32 * len(numbers))(*numbers)
+    found = Address(ctypes.addressof(table))
+    found.table = table
+    return found
 
 
 def conform(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
