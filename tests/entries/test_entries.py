@@ -361,7 +361,7 @@ def test_kernels_of_the_programs_own_for_aten(monkeypatch, kernel, refused):
     assert ("own-kernels" in {e.fields.get("reason") for e in events.events("entry")}) is refused
 
 
-@pytest.mark.parametrize(("fn", "reason"), [(programs.hashes, "process-bound"), (programs.lazily, "slice")])
+@pytest.mark.parametrize(("fn", "reason"), [(programs.hashes, "process-bound"), (programs.lazily, "runs-later")])
 @torch.no_grad()
 def test_what_is_not_kept_is_told(fn, reason):
     compiled = pliant.compile(fn)

@@ -72,7 +72,7 @@ from pliant.guards.codegen import (
     GuardWriter,
     rank,
 )
-from pliant.guards.generated import EntryFunction, define_entry, holds
+from pliant.guards.generated import define_entry, holding, holds
 from pliant.guards.held_section import HeldSection
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
@@ -113,18 +113,16 @@ def make_entry(
     text = (section.text() + "\n" if section else "") + _function_text(steps, body, passed)
     run = define_entry(text, writer.names.values, name, section, tensors)
     held = Held(range(place, place + len(apart)), holds(run)) if section else None
-    form = None
-    if trace.lock is None:
-        marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
-        names = writer.names
-        told = None if trace.end.reason is None else told_of(trace.end.reason)
-        runs = (names(one) if one is not None and graph is not None else "" for one in (graph, eager))
-        form = EntryForm(
-            text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks, end.behind, told,
-            next(runs), next(runs), trace.answers, trace.orders,
-        )  # fmt: skip
+    marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
+    names = writer.names
+    told = None if trace.end.reason is None else told_of(trace.end.reason)
+    runs = (names(one) if one is not None and graph is not None else "" for one in (graph, eager))
+    form = EntryForm(
+        text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks, end.behind, told,
+        next(runs), next(runs), trace.answers, trace.orders, trace.lock,
+    )  # fmt: skip
     if trace.lock is not None:
-        run = _holding(trace.lock, run)
+        run = holding(trace.lock, run)
     ended = "return" if trace.end.reason is None else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
@@ -308,16 +306,6 @@ def _function_text(steps: list[str], body: list[str], passed: int | None) -> str
     take = f"_take()({', '.join(['_take()'] * (passed - 1))})"
     text += "\ndef entry(args, kwargs, prepare=prepare):\n    _pending = prepare(args, kwargs)\n    if _pending is MISS: return MISS\n"
     return text + f"    _take = _pending.pop\n    return {take}\n"
-
-
-def _holding(lock: Any, run: EntryFunction) -> EntryFunction:
-    """The entry of a program that takes a lock: what it reads, its guards too, it reads under the lock."""
-
-    def locked(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        with lock:
-            return run(args, kwargs)
-
-    return locked
 
 
 class _Body:

@@ -72,7 +72,8 @@ class EntryForm:
     `marks`: what users said about the sizes of each tensor, which no guard tells either; `behind`: what names of the text
     stand for that an entry makes itself at a graph break, `told`: what is told of that break; `graph`, `eager`: the names of
     what runs the graph and of what serves the calls that it cannot, "" if there is none; `answers` of functions that are marked
-    constant; `orders` in which sets that the program made gave their items, and how many slots their tables had."""
+    constant; `orders` in which sets that the program made gave their items, and how many slots their tables had; `lock`: what the
+    program holds while it runs."""
 
     text: str
     values: Mapping[str, Any]
@@ -87,6 +88,7 @@ class EntryForm:
     eager: str = ""
     answers: Sequence[Answer] = ()
     orders: Sequence[tuple[int, tuple[Any, ...]]] = ()
+    lock: Any = None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -8,6 +8,7 @@ Holds:  `read(spelled(v))` has the same type all the way down and the same bits 
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,26 @@ def spelled(value: Any) -> Json:
     if cls in ITSELF:
         return value
     spell = _SPELL.get(cls)
-    return spell(value) if spell is not None else None
+    if spell is None:
+        return _scalar_of_numpy(value) if _is_numpy_scalar(cls) else None
+    return spell(value)
+
+
+def _is_numpy_scalar(cls: type) -> bool:
+    """Whether it is a class of NumPy's own for single numbers."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and numpy.generic in cls.__mro__ and vars(numpy).get(cls.__name__) is cls
+
+
+def _scalar_of_numpy(value: Any) -> Json:
+    kind = value.dtype
+    return ["numpy", kind.str, base64.b64encode(value.tobytes()).decode()] if kind.kind in "biufc" else None
+
+
+def _to_numpy(kind: str, text: str) -> Any:
+    import numpy
+
+    return numpy.frombuffer(base64.b64decode(text), kind)[0]
 
 
 def is_constant(value: Any) -> bool:
@@ -100,6 +120,7 @@ _READ: dict[str, Callable[..., Any]] = {
     "dict": lambda *pairs: {read(key): read(value) for key, value in pairs},
     "size": lambda *items: torch.Size(map(read, items)),
     "device": torch.device,
+    "numpy": lambda kind, text: _to_numpy(kind, text),
     "torch": lambda name: _of_torch(name),
 }
 

@@ -9,16 +9,21 @@ Holds:  no addresses, file names or times; nothing of the program runs. What of 
 
 from __future__ import annotations
 
+import _thread
 import abc
 import collections
+import datetime
 import enum
 import functools
 import hashlib
 import json
 import marshal
+import operator
 import re
+import struct
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader
 from typing import Any, NamedTuple
@@ -83,9 +88,18 @@ def _instance(obj: Any) -> Content:
         return ["instance", cls.__module__, cls.__qualname__]
     if is_ufunc(obj):
         return ["ufunc", obj.__name__]
+    for base, plain in _PLAIN_VALUES.items():
+        if base in cls.__mro__:
+            return ["value", cls.__module__, cls.__qualname__, spelled(plain(obj))]
     if isinstance(obj, (*IDENTITY_TYPES, torch.Tensor)) or not all(map(_is_read_by_guards, cls.__mro__)):
         raise NotKept("no-content", f"a {cls.__module__}.{cls.__qualname__}")
     return ["instance", cls.__module__, cls.__qualname__]
+
+
+# What a class of the program's that derives from one of these has of it: no method of the program's is asked.
+_PLAIN_VALUES: dict[type, Callable[[Any], Any]] = {
+    int: int.__int__, float: float.__float__, str: str.__str__, bytes: bytes.__bytes__, complex: complex.__complex__,
+}  # fmt: skip
 
 
 def is_ufunc(obj: Any) -> bool:
@@ -116,7 +130,9 @@ def is_homeless(value: Any) -> bool:
 
 
 # Classes in C: all that matters of their objects has guards, or they stand for themselves.
-_BY_TYPE = frozenset((dict, list, set, collections.deque, collections.OrderedDict, collections.defaultdict, *SENTINEL_TYPES))
+_BY_TYPE = frozenset(
+    (dict, list, set, collections.deque, collections.OrderedDict, collections.defaultdict, _thread.LockType, _thread.RLock, *SENTINEL_TYPES)
+)
 
 
 # Of one container: what they will give.
@@ -130,13 +146,14 @@ ITERATORS: tuple[type, ...] = (
 _READ: tuple[type, ...] = (
     dict, list, set, frozenset, collections.deque, tuple, slice, BaseException, types.FunctionType, types.MethodType,
     types.ModuleType, types.SimpleNamespace, types.CellType, types.GeneratorType, types.BuiltinFunctionType, types.MethodWrapperType,
-    functools.partial, torch.Tensor, *ITERATORS,
+    functools.partial, torch.Tensor, torch.finfo, torch.iinfo, types.MappingProxyType, *ITERATORS,
 )  # fmt: skip
+_OF_NUMPY = ("numpy", "numpy.dtypes")
 
 
 def check_type(cls: type) -> None:
     """Of an object only the type has a guard: no more of it may be in the entry than guards say of its parts. NotKept."""
-    if not (issubclass(cls, _READ) or all(map(_is_read_by_guards, cls.__mro__)) or cls.__module__ == "numpy"):
+    if not (issubclass(cls, _READ) or all(map(_is_read_by_guards, cls.__mro__)) or cls.__module__ in _OF_NUMPY):
         raise NotKept("no-content", f"what a {cls.__module__}.{cls.__qualname__} holds")
 
 
@@ -211,7 +228,12 @@ def _digest_of_code(code: types.CodeType) -> str:
     return known[1]
 
 
-_encode = json.JSONEncoder(default=_digest_of_code).encode
+def _spelled_out(value: Any) -> Content:
+    """Code, and what classes in C have in place of their names."""
+    return _digest_of_code(value) if isinstance(value, types.CodeType) else ["a", type(value).__name__]
+
+
+_encode = json.JSONEncoder(default=_spelled_out).encode
 
 
 # Attributes whose values no guard tells, and that another process has other values of.
@@ -258,15 +280,24 @@ def _members(cls: type, depth: int) -> Content:
     if isinstance(cls, enum.EnumMeta):
         found += [[name, _member_of_enum(member, depth)] for name, member in cls.__dict__.get("_member_map_", {}).items()]
     annotations = cls.__dict__.get("__annotations__", {})  # noqa: RUF063  # which may run code
-    return [*found, *([name, _annotation(value)] for name, value in annotations.items())]
+    of_python = annotations if type(annotations) is dict else {}  # what Cython makes has none of its own
+    return [*found, *([name, _annotation(value)] for name, value in of_python.items())]
 
 
 def _annotation(value: Any) -> Content:
     """A class by its name, what is made of others as these, a constant as itself."""
     if isinstance(value, type) and not isinstance(value, types.GenericAlias):
         return [value.__module__, value.__qualname__]
-    made_of = getattr(value, "__args__", ()) if type(value).__module__ in ("typing", "types") else ()
-    return [type(value).__qualname__, getattr(value, "_name", None) if made_of else None, spelled(value), [*map(_annotation, made_of)]]
+    if type(value).__module__ not in ("typing", "types"):
+        return [type(value).__qualname__, spelled(value)]
+    said = [getattr(value, name, None) for name in ("_name", "__name__", "__forward_arg__")]
+    parts = [getattr(value, name, None) or () for name in ("__args__", "__metadata__", "__constraints__")]
+    of = [getattr(value, name, None) for name in ("__origin__", "__bound__")]
+    return [
+        type(value).__qualname__, [one if type(one) is str else None for one in said],
+        [[*map(_annotation, part)] if type(part) is tuple else None for part in parts],
+        [None if one is None or one is value else _annotation(one) for one in of],
+    ]  # fmt: skip
 
 
 def _registered(cls: type) -> Content:
@@ -343,6 +374,14 @@ def _member_of_enum(member: enum.Enum, depth: int) -> Content:
     return [type(member).__module__, type(member).__qualname__, [[name, _default(value, depth)] for name, value in more.items()]]
 
 
+def _made_of(obj: Any, depth: int) -> Content:
+    """Of what says by which call it can be made again."""
+    if type(obj).__module__ not in ("datetime", "operator"):
+        raise NotKept("no-content", f"a {type(obj).__module__}.{type(obj).__qualname__}")
+    make, args, *_ = obj.__reduce__()
+    return [_content(make, depth), *(_content(one, depth) for one in args)]
+
+
 class _Named(NamedTuple):
     one: int
 
@@ -369,6 +408,14 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     type(vars(_Named)["one"]): lambda field, depth: [field.__reduce__()[1][0]],  # which item it reads
     CacheToken: lambda token, depth: [_registered(cls) for cls in token.asked],
     re.Pattern: lambda one, depth: [spelled(one.pattern), one.flags],
+    types.GenericAlias: lambda one, depth: [_annotation(one)],
+    types.UnionType: lambda one, depth: [_annotation(one)],
+    weakref.ref: lambda one, depth: [type(one).__qualname__],  # what it leads to is read under guards
+    functools.singledispatchmethod: lambda one, depth: [],  # as what it holds
+    struct.Struct: lambda one, depth: [one.format],
+    **dict.fromkeys((operator.attrgetter, operator.itemgetter, operator.methodcaller), _made_of),
+    **dict.fromkeys((datetime.date, datetime.datetime, datetime.time, datetime.timedelta), _made_of),
+    datetime.timezone: lambda one, depth: [_content(part, depth) for part in one.__getinitargs__()],
 }
 
 

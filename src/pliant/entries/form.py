@@ -40,7 +40,7 @@ from pliant.entries.operators import content_of, overload_of
 from pliant.entries.programs import ProgramReader, ProgramWriter, operator_named, parts_of
 from pliant.entries.taken import Taken
 from pliant.guards.codegen import READ_ERRORS, Step
-from pliant.guards.generated import define_entry
+from pliant.guards.generated import define_entry, holding
 from pliant.guards.kinds import Guard
 from pliant.guards.replay import Replay
 from pliant.guards.sources import (
@@ -76,7 +76,7 @@ class Draft:
     def __init__(self, root: Root, entry: Entry, compiler: str) -> None:
         found = entry.form
         if found is None or entry.later:
-            raise NotKept("slice", "it takes a lock, or returns what runs later")
+            raise NotKept("runs-later", "it returns what runs later, as a generator does")
         if found.process_bound:
             raise NotKept("process-bound", found.process_bound)
         self._root, self._entry, self._compiler = weakref.ref(root), weakref.ref(entry), compiler
@@ -85,7 +85,7 @@ class Draft:
         guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
         self.programs = ProgramWriter()
-        self.programs.code |= generated_code.code_behind(entry.run)
+        self.programs.code |= generated_code.code_behind(getattr(entry.run, "__wrapped__", entry.run))
         for operator in _own_operators(entry):
             self.programs.note(operator)
         self._graph = self.programs.written(found.values[found.graph]) if found.graph else None
@@ -123,6 +123,7 @@ class Draft:
             "compiler": self._compiler,
             "text": entry.text,
             "names": names,
+            "lock": None if form.lock is None else facts.namer.reference(form.lock),
             "own operators": self.programs.operators,
             "behind": behind,
             "assumes": list(entry.assumptions),
@@ -296,6 +297,8 @@ def made(
         if graph:
             values[graph] = programs.made(data["graph"])
         run = define_entry(data["text"], values, data["name"], section, data["tensors"])
+    if data["lock"] is not None:
+        run = holding(finder.find(data["lock"]), run)
     checks = Replay(lambda: _steps(reader, data["steps"]), values)
     guards = [reader.guard(place) for place in range(len(data["guards"]))] if events.wants("guard") else []
     told = None if data["break"] is None else breaks.told_of(data["break"])

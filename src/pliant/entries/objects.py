@@ -12,12 +12,12 @@ from __future__ import annotations
 import abc
 import contextlib
 import enum
-import functools
 import gc
 import importlib
 import os
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +32,7 @@ from pliant.guards.codegen import READ_ERRORS, lookup
 from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.sources import Source, value_of
+from pliant.guards.standard import standard_module
 from pliant.guards.state import READERS
 
 _OURS = "pliant"
@@ -143,6 +144,17 @@ def _operators_in(space: dict[str, Any]) -> str:
     return str(name) if known is not None and vars(known) is space else ""
 
 
+def _is_unknown_module(value: Any) -> bool:
+    """Whether it is a module that is not loaded under its name."""
+    return type(value) is types.ModuleType and vars(sys.modules.get(value.__name__, object)) is not vars(value)
+
+
+def _space_of(owner: Any) -> dict[str, Any]:
+    """The globals of a function, or of a module."""
+    space: dict[str, Any] = vars(owner) if isinstance(owner, types.ModuleType) else owner.__globals__
+    return space
+
+
 class Namer:
     """Names in one entry. `spell`: how a source is written down; `taken`: what objects were when it was made."""
 
@@ -158,7 +170,7 @@ class Namer:
         self._sources: dict[int, tuple[str, Source]] = {}
         self._classes_of: dict[int, type] = {}  # by id of their dictionaries
         self._looked_through = 0  # how many of those kept
-        self._spaces: dict[int, types.FunctionType] = {}  # by id of globals that are no module's: who has them
+        self._spaces: dict[int, Any] = {}  # by id of globals that no loaded module has: who has them
         self._codes: dict[int, tuple[Any, tuple[int, ...]]] = {}
         self._searched = 0  # how many of those kept
         self._add(root, ["root"])
@@ -195,6 +207,8 @@ class Namer:
     def _note_space(self, value: Any) -> None:
         if is_homeless(value):
             self._spaces.setdefault(id(value.__globals__), value)
+        elif _is_unknown_module(value):
+            self._spaces[id(vars(value))] = value
 
     @property
     def objects(self) -> Sequence[Any]:
@@ -205,25 +219,25 @@ class Namer:
         place = self._places[id(obj)] = len(self.table)
         self.table.append(row)
         self._kept.append(obj)
-        if is_homeless(obj):
-            self._add_space(obj.__globals__, place)
+        if is_homeless(obj) or _is_unknown_module(obj):
+            self._add_space(_space_of(obj), place)
         for name, part in homeless_parts(obj):
             self._inside.setdefault(id(part), (obj, name))
             self.reference(part)
         return place
 
-    def _add_space(self, namespace: dict[str, Any], function: int) -> None:
-        """Globals that are no module's, as those of functions made by `exec` may be: the function's own, or another's as well."""
+    def _add_space(self, namespace: dict[str, Any], owner: int) -> None:
+        """Globals that no loaded module has, as those of functions made by `exec` may be: the owner's alone, or another's as well."""
         known = self._places.get(id(namespace))
         if known is None:
-            self._add(namespace, ["globals of", function])
+            self._add(namespace, ["globals of", owner])
         else:
-            self.table.append(["same globals", known, function])
+            self.table.append(["same globals", known, owner])
 
     def reference(self, obj: Any) -> int:
         """The place of the object's name in the table. NotKept."""
-        if id(obj) not in self._places and type(obj) is dict and (function := self._spaces.get(id(obj))) is not None:
-            self.reference(function)
+        if id(obj) not in self._places and type(obj) is dict and (owner := self._spaces.pop(id(obj), None)) is not None:
+            self.reference(owner)
         place = self._places.get(id(obj))
         if place is None:
             row = self._row(obj)
@@ -272,12 +286,20 @@ class Namer:
             return ["iterator", ITERATORS.index(obj)]
         if isinstance(obj, enum.Enum) and _member(type(obj), obj._name_) is obj:
             return ["member", self.reference(type(obj)), obj._name_, self._digest(obj)]
+        if isinstance(obj, enum.Flag) and (value := constants.spelled(obj._value_)) is not None:
+            return ["flags", self.reference(type(obj)), value, self._digest(obj)]
         if id(obj) in self._inside:
             whole, part = self._inside[id(obj)]
             return ["inside", self.reference(whole), part, self._digest(obj)]
         if id(obj) in self._sources:
             how, source = self._sources[id(obj)]
             return [how, self._spell(source), self._digest(obj)]
+        if type(obj) is tuple:
+            return ["tuple", *map(self.reference, obj)]
+        if type(obj) is weakref.ref and (target := obj()) is not None:  # equal to any other
+            return ["weak reference", self.reference(target)]
+        if isinstance(obj, types.CodeType):
+            return ["code", *self.code(obj)]
         raise NotKept("no-name", f"{type(obj).__module__}.{type(obj).__qualname__} {getattr(obj, '__qualname__', '')}")
 
     def _class_of(self, members: Any) -> type:
@@ -375,9 +397,12 @@ class Finder:
     def _namespace(self, module: str) -> Any:
         return vars(at_path(module, ()))
 
-    def _same_globals(self, space: int, function: int) -> None:
-        if self.find(function).__globals__ is not self.find(space):
-            raise NotFound(f"{self.find(function).__qualname__} has other globals")
+    def _globals_of(self, owner: int) -> Any:
+        return _space_of(self.find(owner))
+
+    def _same_globals(self, space: int, owner: int) -> None:
+        if _space_of(self.find(owner)) is not self.find(space):
+            raise NotFound(f"{self.find(owner).__name__} has other globals")
 
     def _looked_up(self, cls: int, name: str, expected: str) -> Any:
         found = lookup(self.find(cls), name)
@@ -391,6 +416,13 @@ class Finder:
     def _member(self, cls: int, name: str, expected: str) -> Any:
         found = _member(self.find(cls), name)
         return self.checked(found, expected, f"{self.find(cls).__qualname__}.{name}")
+
+    def _flags(self, cls: int, value: Json, expected: str) -> Any:
+        kind = self.find(cls)
+        found = kind.__dict__.get("_value2member_map_", {}).get(constants.read(value))
+        if found is None and type(kind) is enum.EnumMeta and standard_module(getattr(lookup(kind, "_missing_"), "__module__", "")):
+            found = kind(constants.read(value))  # which keeps it for whoever asks next
+        return self.checked(found, expected, f"flags of {kind.__qualname__}")
 
     def _at(self, source: int, expected: str) -> Any:
         where = self.source_at(source)
@@ -420,12 +452,16 @@ _FIND: dict[str, Callable[..., Any]] = {
     "registrations": Finder._asked,
     "in": Finder._in,
     "namespace": Finder._namespace,
-    "globals of": lambda finder, function: finder.find(function).__globals__,
+    "tuple": lambda finder, *places: tuple(map(finder.find, places)),
+    "weak reference": lambda finder, target: weakref.ref(finder.find(target)),
+    "code": Finder.code,
+    "globals of": Finder._globals_of,
     "same globals": Finder._same_globals,
     "looked up": Finder._looked_up,
     "operators": lambda finder, namespace: vars(getattr(torch.ops, namespace)),
     "mro": lambda finder, cls: finder.find(cls).__mro__,
     "members": lambda finder, cls: finder.find(cls).__dict__,
+    "flags": Finder._flags,
     "inside": Finder._inside,
     "member": Finder._member,
     "at": Finder._at,

@@ -70,10 +70,10 @@ class _Reader:
         if made is None or not has_only_kernels_of_its_own(operator):
             raise NotKept("custom-operator", f"{operator}, of which not all is known")
         casts = [value for name, value in vars(made).items() if name.startswith("_autocast")]  # releases name them otherwise
-        if made._torch_dispatch_fns or made._vmap_fn or any(casts):
-            raise NotKept("custom-operator", f"{operator} has rules for modes, transforms or autocast")
-        facts = [str(operator._schema), sorted(map(str, operator.tags)), str(markers.mark_of(operator))]
-        return [*facts, *(self.value(one) for one in (made._abstract_fn, made._setup_context_fn, made._backward_fn))]
+        rules = [[cls.__module__, cls.__qualname__, self.value(rule)] for cls, rule in made._torch_dispatch_fns.items()]
+        facts = [str(operator._schema), sorted(map(str, operator.tags)), str(markers.mark_of(operator)), rules, *map(self.value, casts)]
+        functions = (made._abstract_fn, made._setup_context_fn, made._backward_fn, made._vmap_fn)
+        return [*facts, *map(self.value, functions)]
 
     def value(self, value: Any) -> Content:
         """What such a function may find under a name."""

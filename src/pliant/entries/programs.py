@@ -44,7 +44,8 @@ MAKERS = {
     "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
 }  # fmt: skip
 RECORDS = {
-    "Around": "autograd.trained", "Backward": "graph.custom_function", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls", "FromInput": "autograd.places",
+    "Around": "autograd.trained", "Backward": "graph.custom_function", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls",
+    "FromInput": "autograd.places",
     "FromResult": "autograd.places", "FunctionPlan": "graph.custom_function", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
     "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",
     "Refused": "autograd.refused", "Roles": "runtime.cuda.roles", "Root": "autograd.history", "SameAs": "autograd.places",
@@ -301,7 +302,7 @@ def _written_by(operator: OpOverload[..., Any]) -> Any:
 
 
 def _read_tensor(size: Json, stride: Json, dtype: Json, device: Json, content: str) -> torch.Tensor:
-    flat = torch.tensor(list(base64.b64decode(content)), dtype=torch.uint8).view(constants.read(dtype))
+    flat = torch.tensor(list(base64.b64decode(content)), dtype=torch.uint8, device="cpu").view(constants.read(dtype))
     return flat.as_strided(constants.read(size), constants.read(stride)).to(constants.read(device))
 
 

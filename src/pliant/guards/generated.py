@@ -43,3 +43,14 @@ def holds(entry: EntryFunction) -> Callable[[], bool]:
     """Whether all guards hold that start at held objects, of an entry that checks them apart."""
     load = entry.__dict__[LOAD]
     return lambda: load() is not None
+
+
+def holding(lock: Any, run: EntryFunction) -> EntryFunction:
+    """The entry of a program that takes a lock: what it reads, its guards too, it reads under the lock."""
+
+    def locked(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        with lock:
+            return run(args, kwargs)
+
+    locked.__wrapped__ = run  # type: ignore[attr-defined]
+    return locked

@@ -407,13 +407,14 @@ class MethodSource(ChainedSource):
 
 @source_class
 class QuestionSource(Source):
-    """The answer of a C function that reads a setting of PyTorch or Python; arguments are constants."""
+    """The answer of a function that reads a setting of PyTorch or Python; arguments are constants or classes."""
 
     function: _Held
     args: tuple[Any, ...]
 
     def code(self, hold: Namer) -> str:
-        return f"{hold(self.function.value)}({', '.join(repr(a) for a in self.args)})"
+        given = [hold(a) if isinstance(a, type) else repr(a) for a in self.args]
+        return f"{hold(self.function.value)}({', '.join(given)})"
 
     def describe(self) -> str:
         return f"{getattr(self.function.value, '__name__', 'question')}({', '.join(map(repr, self.args))})"

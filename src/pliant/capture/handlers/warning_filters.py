@@ -24,6 +24,8 @@ from pliant.capture.trace import CallEffect
 from pliant.capture.tracebacks import line_at
 from pliant.capture.value_kinds import concrete
 from pliant.dispatch.own_frames import program_frames
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import question
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
@@ -65,13 +67,24 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     elif type(message) not in (str, Text) or given.get("skip_file_prefixes") or given.get("source") is not None:
         raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
     current = t.warning_blocks[-1].filters if t.warning_blocks else None
-    filters = current or warnings.filters
-    if _may_raise(filters, None, category) and _may_raise(filters, str(concrete(message)), category):
+    text = str(concrete(message))
+    if current is None:  # another call may find other filters
+        t.world.guard(question(becomes_error, category, text), Kind.EQUALS, becomes_error(category, text))
+    if _becomes_error(current or warnings.filters, category, text):
         raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
     inner = None if current is None else tuple(current)
     t.world.effects_in_order.append(_place(t, message, category, level, inner))
+
+
+def becomes_error(category: type[Warning], text: str) -> bool:
+    """Whether the filters that hold now make an exception of such a warning."""
+    return _becomes_error(warnings.filters, category, text)
+
+
+def _becomes_error(filters: Sequence[Any], category: type[Warning], text: str) -> bool:
+    return _may_raise(filters, None, category) and _may_raise(filters, text, category)
 
 
 def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]) -> bool:

@@ -99,6 +99,13 @@ def _range(world: World, value: range, source: Source) -> range:
     return value
 
 
+def _limits(world: World, value: Any, source: Source) -> Any:
+    """Of the numbers of a dtype, which says all of it."""
+    world.guard(AttributeSource(source, "dtype"), Kind.EQUALS, value.dtype)
+    world.set_origin(value, source)
+    return value
+
+
 def _partial(world: World, value: Any, source: Source) -> Any:
     """It may be made anew for each call: a call of it reads what it holds."""
     world.known_by_parts[id(value)] = value
@@ -205,6 +212,7 @@ _TRACED: ByKind[Callable[[World, Any, Source], Any]] = ByKind(
         **{cls: _of_this_class(make) for cls, make in MADE_AGAIN.items()},
         **dict.fromkeys((types.BuiltinFunctionType, types.MethodWrapperType), _method_in_c),
         range: _range,
+        **dict.fromkeys((torch.finfo, torch.iinfo), _of_this_class(_limits)),
         types.FunctionType: lambda world, value, source: (
             (bring_function if is_made_per_call(value, source) else _itself)(world, value, source)
         ),

@@ -29,6 +29,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
+from pliant.guards.standard import standard_module
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import (
     C_NN,
@@ -64,7 +65,13 @@ def _leaf_code(code: types.CodeType, module: str) -> bool:
 def is_torch_leaf(function: types.FunctionType) -> bool:
     """Whether a Python function of PyTorch is called natively instead of being interpreted."""
     module = module_of(function)
-    return module.startswith("torch") and _leaf_code(function.__code__, module)
+    return module.startswith("torch") and _leaf_code(function.__code__, module) and not _is_replaced(function)
+
+
+def _is_replaced(function: types.FunctionType) -> bool:
+    """Whether the program has put a function of its own in its place: that is what it says is called, by that name."""
+    found = function.__globals__.get(function.__name__, function)
+    return type(found) is types.FunctionType and not standard_module(module_of(found))
 
 
 # C functions of torch that change a setting. Those that the graph records have handlers of their own.

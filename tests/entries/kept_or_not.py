@@ -1,0 +1,53 @@
+"""Small programs, by what they are made of (`kept_or_not.txt`): which entries another process finds, and which are not kept, and why.
+
+    python -m tests.entries.kept_or_not
+"""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from pathlib import Path
+
+from tests.entries.changes import Change, keeping, load, process_of
+
+
+def _read() -> dict[str, str]:
+    blocks = Path(__file__).with_suffix(".txt").read_text().split("\n\n")[1:]
+    named = (block.partition("\n") for block in blocks)
+    return {name: textwrap.dedent(body) for name, _, body in named}
+
+
+PROGRAMS = _read()
+
+# What is not kept, and the reason that is counted.
+NOT_KEPT = {
+    "cond": "custom-operator",
+    "generator of numbers": "no-form",
+    "variable of a context": "no-content",
+    "of a thread": "no-name",
+    "decimal": "no-content",
+    "identity number": "process-bound",
+}
+
+
+def processes(name: str, folder: str) -> tuple[str, str]:
+    """What two processes of the program tell: "kept" and "found", or why it is not."""
+    said = []
+    change = Change("import contextlib\n" + PROGRAMS[name], "", "")
+    with keeping(folder):
+        for word in ("kept", "found"):
+            told = process_of(lambda: load(change, ""))
+            assert not told.wrong, told.wrong
+            said.append(word if told.entries == {word: 1} else "; ".join(told.why) or str(told.entries))
+    return said[0], said[1]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in PROGRAMS:
+            print(f"{name}: {', '.join(dict.fromkeys(processes(name, folder)))}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
