@@ -759,6 +759,11 @@ def packed_layers(name: str) -> Callable[..., Any]:
     return found
 
 
+def is_distributed() -> bool:
+    """Whether this process is one of a group that works together."""
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
+
+
 def default_group_facts() -> tuple[str, int, int] | None:
     """(name, size, this process's rank) of the default process group; None before there is one."""
     group = torch.distributed.group.WORLD if torch.distributed.is_available() else None

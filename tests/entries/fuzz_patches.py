@@ -105,7 +105,7 @@ def _delete_method(program, model):
 _PATCHES = {
     "pre hook": lambda program, model: model.parts[0].register_forward_pre_hook(lambda module, args: (args[0] + 1,)),
     "backward hook": lambda program, model: model.parts[0].register_full_backward_hook(lambda module, grads, given: tuple(g if g is None else g * 2 for g in grads)),
-    "parameter hook": lambda program, model: next(model.parameters()).register_hook(lambda grad: grad * 2),
+    "parameter hook": lambda program, model: [p.register_hook(lambda grad: grad * 2) for p in model.parameters() if p.requires_grad],
     "global pre hook": lambda program, model: torch.nn.modules.module.register_module_forward_pre_hook(lambda module, args: None),
     "operator of tensors": lambda program, model: setattr(torch.Tensor, "__mul__", torch.Tensor.__add__),
     "functional": lambda program, model: setattr(torch.nn.functional, "gelu", torch.nn.functional.silu),

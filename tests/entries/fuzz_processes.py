@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import types
+import warnings
 from collections import Counter
 
 import torch
@@ -72,6 +73,8 @@ def _prepare(program: types.ModuleType, chosen: dict[str, str]):
     os.environ["FUZZ_MODE"] = chosen["environment"]
     if chosen["environment"] == "number":
         os.environ["FUZZ_OTHER"] = "2.0"
+    torch.set_num_threads(int(chosen["threads"] or "1"))
+    warnings.simplefilter(chosen["warnings"] or "ignore", UserWarning)
     if chosen["precision"]:
         torch.set_float32_matmul_precision("medium")
     rows, width = map(int, chosen["sizes"].split())
@@ -225,7 +228,6 @@ def in_a_fork(chosen: dict[str, str]) -> dict[str, object]:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a handler of Python's would wait for the operator
         signal.alarm(SECONDS)
         try:
-            torch.set_num_threads(1)
             with os.fdopen(write, "w") as pipe:
                 json.dump(_guarded(chosen), pipe)
                 pipe.flush()
@@ -239,8 +241,6 @@ def in_a_fork(chosen: dict[str, str]) -> dict[str, object]:
 
 
 def _guarded(chosen: dict[str, str]) -> dict[str, object]:
-    import warnings
-
     warnings.simplefilter("ignore")
     try:
         with pliant.config.patch(keep_entries=True):

@@ -1,7 +1,7 @@
 """The program of the fuzzer of pairs of processes: a text with slots, and what may stand in each."""
 
 PROGRAM = """
-import contextlib, dataclasses, enum, functools, math, os, re, types
+import collections, contextlib, dataclasses, datetime, enum, functools, math, operator, os, re, threading, types, warnings, weakref
 from typing import NamedTuple
 import torch
 from torch import nn
@@ -131,6 +131,67 @@ def generated():
 ORDER = {order}
 SIDES = {{"a": 1.0, "b": 2.0}}
 MEMBERS = frozenset({members})
+
+LIMITS = torch.finfo(torch.{limits})
+PAIR = collections.namedtuple("PAIR", {pair_fields}, defaults=(1.0, {pair_default}))
+SPACE = {{"__name__": "nowhere", "K": {space_number}}}
+exec("def executed(x):\\n    return x * K + {executed_constant}", SPACE)
+executed = SPACE["executed"]
+MADE = types.ModuleType("fuzz_made")
+exec("L = {made_number}\\ndef made(x):\\n    return x * L", vars(MADE))
+FLAGS = {flags}
+take = operator.itemgetter({taken})
+SPAN = datetime.timedelta(seconds={seconds})
+READ_ONLY = types.MappingProxyType({{"a": {proxied}}})
+LOCK = threading.{lock}()
+
+class Permission(enum.Flag):
+    READ = 1
+    WRITE = {flag_number}
+    EXECUTE = 4
+
+class Number(int):
+    pass
+
+NUMBER = Number({number_of_class})
+
+class Referred:
+    k = {referred}
+
+referred = Referred()
+REFERENCE = weakref.ref(referred)
+
+class Slotted:
+    __slots__ = {slots}
+    b = {behind_slot}
+
+def standard(x):
+    with LOCK:
+        x = x * LIMITS.eps + PAIR().b + executed(x) + MADE.made(x)
+    x = x * take((1.0, 2.0)) + SPAN.total_seconds() + READ_ONLY["a"] + NUMBER + REFERENCE().k
+    x = x * (Permission.READ | Permission.{permission}).value
+    try:
+        warnings.warn("fuzz", UserWarning)
+    except UserWarning:
+        x = x + 9
+    if "b" in Slotted.__slots__:
+        x = x + 4
+    return x + len(Slotted.__mro__) + torch.get_num_threads()
+
+class Hooked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin() * {saved_forward}
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos() * {saved_backward}
+
+def derivatives(x):
+    y = Hooked.apply(x)
+    if y.requires_grad:
+        y.register_hook(lambda grad: grad * {hook_factor})
+    return y + torch.vmap(lambda row: row.sum() * {mapped_factor})(x)[..., None]
 
 def pick(x, f={default_function}, *rest, **more):
     return f(x)
@@ -308,7 +369,13 @@ SLOTS: dict[str, list[str]] = {
     "creation": ["pass", "x = x + torch.ones(x.shape[-1])", "x = x + torch.arange(x.shape[-1])"], "root": ["4.0", "9.0"],
     "environment_default": ['"0.0"', '"1.0"'], "chain": ["nn.Tanh(), nn.Softplus()", "nn.Softplus(), nn.Tanh()", "nn.Tanh()"],
     "entry_of_table": ["1.0", "2.0"], "key_of_table": ['"one"', '"two"'],
-    "more": ["y = protocols(y)", "y = gradients(y)", "y = gradients(protocols(y))", "pass"],
+    "limits": ["float32", "float16"], "pair_fields": ['"a b"', '"b a"'], "pair_default": ["2.0", "3.0"], "space_number": ["1.0", "2.0"],
+    "executed_constant": ["1.0", "2.0"], "made_number": ["1.0", "2.0"], "flags": ["0", "1"], "taken": ["0", "1"], "seconds": ["1", "2"],
+    "proxied": ["1.0", "2.0"], "lock": ["Lock", "RLock"], "flag_number": ["2", "8"], "number_of_class": ["1", "2"], "referred": ["1.0", "2.0"],
+    "slots": ['("a",)', '("a", "c")'], "behind_slot": ["1.0", "2.0"], "permission": ["WRITE", "EXECUTE"], "saved_forward": ["1.0", "2.0"],
+    "saved_backward": ["1.0", "2.0"], "hook_factor": ["1.0", "2.0"], "mapped_factor": ["1.0", "2.0"],
+    "more": ["y = standard(y)", "y = derivatives(y)", "y = standard(derivatives(protocols(y)))", "y = protocols(y)",
+             "y = gradients(y)", "y = gradients(protocols(y))", "pass"],
 }  # fmt: skip
 
 
@@ -326,5 +393,6 @@ SETTINGS: dict[str, list[str]] = {
                 "metaclass", "registered kind", "order", "descriptor", "parametrized", "added base"],
     "training": ["", "yes"], "target": ["function", "model", "method", "closure", "partial", "object", "class method"], "weights": ["", "other", "tied"],
     "precision": ["", "medium"], "environment": ["", "double", "other", "number"], "mkldnn": ["", "off"],
+    "threads": ["", "2"], "warnings": ["", "error"],
     "default device": ["", "cpu", "meta"], "anomaly": ["", "yes"], "mode": ["", "function", "dispatch", "saved tensors"],
 }  # fmt: skip

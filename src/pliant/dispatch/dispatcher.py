@@ -122,6 +122,7 @@ class Dispatcher:
         "__weakref__",
         "_failures",
         "_limit_told",
+        "claim",
         "_lock",
         "raising",
         "compilation",
@@ -157,6 +158,7 @@ class Dispatcher:
         self.raising = ""
         self._lock = background.reentrant_lock()
         self.seen: dict[str, Any] = {}  # by digest: the entries on disk that the keeper looked at, or wrote
+        self.claim: Any = None  # the keeper's: other processes wait for what this one compiles
         self._limit_told = ""  # why the first call was not compiled for which there was no room
         stance.register(self)
 
@@ -187,11 +189,21 @@ class Dispatcher:
             return self._eagerly(args, kwargs)
         if (result := self._by_another_process(said, args, kwargs)) is not MISS:
             return result
-        if not self._is_open(said, args, kwargs):
-            return self._eagerly(args, kwargs)
-        if not tried and said in stance.EAGER_FIRST and self._note_call(args, kwargs):
-            return self._eagerly(args, kwargs)
-        return self._capture_and_run(args, kwargs, tried)
+        try:
+            if not self._is_open(said, args, kwargs):
+                self._let_others_go_on()
+                return self._eagerly(args, kwargs)
+            if not tried and said in stance.EAGER_FIRST and self._note_call(args, kwargs):
+                return self._eagerly(args, kwargs)
+            return self._capture_and_run(args, kwargs, tried)
+        finally:
+            self._let_others_go_on()
+
+    def _let_others_go_on(self) -> None:
+        """Processes that wait for an entry, which is not made here; what keeps one does so itself."""
+        claim, self.claim = self.claim, None
+        if claim is not None:
+            claim.release(kept=False)
 
     def step_aside(self, observer: str) -> None:
         """Say that a call runs eagerly since something around it is to see its operators."""
@@ -376,6 +388,7 @@ class Dispatcher:
 
     def _uncaptured(self, raising: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call that no entry was made for. `raising`: what the program was expected to raise."""
+        self._let_others_go_on()
         result = self._eagerly(args, kwargs)
         if raising:
             self.fall_back(f"only while it is captured it raises: {raising}", "exception")

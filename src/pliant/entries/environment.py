@@ -62,6 +62,10 @@ def _content(root: Any) -> Content:
         return ["method", content(root.__func__), content(type(root.__self__))]
     if isinstance(root, torch.nn.Module):
         return ["instance", content(type(root))]
+    if isinstance(root, functools.partial):  # of which all is fixed
+        return content(root)
+    if type(root) not in (types.BuiltinFunctionType, type):
+        return [content(root), content(type(root))]
     raise NotKept("no-name", f"a {type(root).__qualname__} is called")
 
 

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from pliant import background, config
@@ -23,6 +23,7 @@ from pliant.debug import events
 from pliant.dispatch.dispatcher import Dispatcher
 from pliant.dispatch.entry import Entry
 from pliant.entries import form
+from pliant.entries.claims import Claim, claimed
 from pliant.entries.content import NotKept
 from pliant.entries.environment import Parts, circumstances_of, compiler_of, key_of
 from pliant.entries.objects import NotFound
@@ -43,6 +44,7 @@ class Keeper:
         self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[[], None] | None:
         """What writes the entry, once it has served the call: its guards then hold for what is looked at here."""
+        claim, dispatcher.claim = dispatcher.claim, None
         if not _wanted():
             return None
         try:
@@ -53,7 +55,7 @@ class Keeper:
             pass_on(error)
             _refused("not kept", dispatcher.name, error)
             return None
-        return _Keeping(circumstances, draft, dispatcher.name, dispatcher.seen).start
+        return _Keeping(circumstances, draft, dispatcher.name, dispatcher.seen, claim).start
 
     # ---- finding
     def may_find(self) -> bool:
@@ -66,6 +68,19 @@ class Keeper:
         """Entries for the dispatcher that it does not have yet. The caller tries them on the call."""
         if not _wanted():
             return
+        yield from self._known(dispatcher, args, kwargs)
+        dispatcher.claim = claim = claimed(open_store(_STORE), dispatcher.root, args, kwargs)
+        if claim is None or not claim.was_anothers:
+            return
+        new = list(self._known(dispatcher, args, kwargs, but=set(dispatcher.seen)))
+        if new:
+            claim.release()
+        yield from new
+
+    def _known(
+        self, dispatcher: Dispatcher, args: Sequence[Any], kwargs: Mapping[str, Any], but: Container[str] = ()
+    ) -> Iterator[Entry]:
+        """Entries that are there now, but for some that were tried."""
         if open_store(_STORE).is_empty():
             return
         try:
@@ -75,6 +90,8 @@ class Keeper:
             return
         seen = dispatcher.seen
         for digest, text in itertools.islice(open_store(_STORE).all(key, _SUFFIX), _MOST):
+            if digest in but:
+                continue
             if digest not in seen:
                 seen[digest] = self._made(dispatcher, digest, text, args, kwargs)
             found = seen[digest]
@@ -124,8 +141,10 @@ class _Keeping:
     call waits neither for names and tables nor for the disk. Names come first, while there is what they name: nothing of the
     program's is held while a backward is waited for."""
 
-    def __init__(self, circumstances: Parts, draft: form.Draft, name: str, seen: dict[str, form.Found | None]) -> None:
-        self.circumstances, self.draft, self.name, self.seen = circumstances, draft, name, seen
+    def __init__(
+        self, circumstances: Parts, draft: form.Draft, name: str, seen: dict[str, form.Found | None], claim: Claim | None
+    ) -> None:
+        self.circumstances, self.draft, self.name, self.seen, self.claim = circumstances, draft, name, seen, claim
         self.changing = background.lock()
         self.grown = threading.Event()
         self.wanted = self.done = 0  # how often it was to be written, and which of these times is on disk
@@ -153,9 +172,12 @@ class _Keeping:
 
         def write() -> None:
             with config.use(options):
+                kept = False
                 if self._done(self._name):
                     self._await_backwards()
-                    self._done(self._put)
+                    kept = self._done(self._put)
+                if self.claim is not None:
+                    self.claim.release(kept)
 
         background.start(write, WRITING)
 

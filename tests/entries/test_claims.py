@@ -1,0 +1,112 @@
+"""Processes that start with the same call: one compiles, the others wait for its entry, but for nobody who is gone."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+from tests.entries import crowd, programs
+
+import pliant
+from pliant import background
+from pliant.cache.store import open_store
+from pliant.dispatch.roots import CallableRoot
+from pliant.entries import claims
+
+X = torch.randn(4, 4)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    pliant.reset()
+    monkeypatch.setattr(claims, "_given_up", set())
+    with pliant.config.patch(keep_entries=True, cache_dir=str(tmp_path / "cache")):
+        yield tmp_path / "cache"
+    pliant.reset()
+
+
+def claim(*args):
+    return claims.claimed(open_store("entries"), CallableRoot(programs.scaled), args, {})
+
+
+def test_one_of_many_compiles(folder):
+    pliant.compile(programs.scaled)(torch.ones(2))  # what compiling loads
+    told = crowd.together(str(folder / "crowd"), 8)
+    assert all(one and not one["wrong"] for one in told)
+    assert sum(bool(one["builds"]) for one in told) == 1
+
+
+def test_a_process_does_not_wait_for_itself():
+    first = claim(X)
+    assert claim(X) is None
+    first.release()
+    other = claim(X)
+    assert other is not None and not other.was_anothers
+    other.release()
+
+
+def test_calls_of_other_sizes_do_not_wait():
+    first, other = claim(X), claim(X[:2])
+    assert other is not None
+    first.release()
+    other.release()
+
+
+def _owner(kept):
+    """A process that has the claim, and releases it when it is told to."""
+    read, write = os.pipe()
+    ready, told = os.pipe()
+    process = os.fork()
+    if process == 0:
+        one = claim(X)
+        os.write(told, b"x")
+        os.read(read, 1)
+        one.release(kept)
+        os._exit(0)
+    os.read(ready, 1)
+    return process, write
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_others_go_on_when_it_is_released(kept):
+    process, write = _owner(kept)
+    os.write(write, b"x")
+    found = claim(X)
+    os.waitpid(process, 0)
+    if found is not None:
+        found.release()
+    assert kept or found is None or not found.was_anothers
+
+
+def test_who_is_killed_holds_nothing():
+    process, _ = _owner(True)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    found = claim(X)
+    assert found is not None
+    found.release()
+
+
+def test_nobody_waits_for_long(monkeypatch):
+    monkeypatch.setattr(claims, "PATIENCE", 0.2)
+    process, write = _owner(True)
+    began = time.monotonic()
+    assert claim(X) is None
+    assert claim(X[:2]) is None  # nor once more
+    assert time.monotonic() - began < 5
+    os.write(write, b"x")
+    os.waitpid(process, 0)
+
+
+def test_nothing_is_left_behind(folder):
+    pliant.compile(programs.scaled)(X)
+    background.finish()
+    assert not list(folder.glob("v1/claims/*"))
+
+
+def test_a_folder_that_is_no_folder_is_not_waited_for(folder):
+    (folder / "v1").mkdir(parents=True, exist_ok=True)
+    (folder / "v1" / "claims").write_text("")
+    assert claim(X) is None
+    torch.testing.assert_close(pliant.compile(programs.scaled)(X), programs.scaled(X))
