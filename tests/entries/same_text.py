@@ -46,6 +46,7 @@ def kept(name: str, training: bool, folder: Path) -> Digests:
 def child(names: list[str], modes: list[str], folder: Path) -> None:
     """Write down what is kept of each."""
     warnings.simplefilter("ignore")
+    zoo_models.import_libraries({name.partition("/")[0] for name in names if "/" in name})
     for name in names:
         for mode in modes:
             place = folder / f"{name.replace('/', '.')} {mode}"
