@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.entries import same_text
+
 PROGRAM = """
 import hashlib, json, pathlib, sys, torch
 import pliant
@@ -35,3 +37,11 @@ def test_seeds_of_hashes_change_nothing(tmp_path):
     assert ran(2, tmp_path / "other") == [{"kept": 1}, texts]
     counts, after = ran(3, tmp_path / "one")
     assert counts == {"found": 1} and after == texts
+
+
+def test_what_ran_before_changes_nothing(tmp_path):
+    """`python -m tests.entries.same_text --public ...` does the same with public models."""
+    found = same_text.both(["function", "gru"], ["training"], tmp_path)
+    assert len(found) == 2
+    for one, other in found.values():
+        assert isinstance(one, dict) and len(one) > 1 and not same_text.different(one, other)
