@@ -31,13 +31,14 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.late_module import LateModule
 from pliant.graph.passes.purity import binds_symbols
 from pliant.graph.unbacked import assume, written
+from pliant.guards.settings import NESTED, SETTINGS
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 
 Write = tuple[Base, fx.Node | None, bool]  # of what memory, by which node, whether the tensor's version shows it
 
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
-
+_MODES = frozenset((*(one.setter for one in SETTINGS), *NESTED))
 
 # Of memory that is written, the positions of the writes and, for each tensor that lies in it, where it is made.
 WrittenViews = tuple[tuple[frozenset[int], tuple[frozenset[int], ...]], ...]
@@ -163,17 +164,14 @@ def _tearing(rewritten: WrittenViews, timeline: Timeline) -> set[int]:
 
 
 def _stab(spans: list[tuple[int, int]], timeline: Timeline, avoided: set[int]) -> list[int]:
-    """Few positions so that each span (after `first`, up to `last`) holds one, where modes are as at the start, and none
-    that is `avoided` where there is another."""
+    """Few positions so that each span (after `first`, up to `last`) holds one: where modes are as at the start if it can
+    be (a cast of autocast's is then taken once), and none that is `avoided` where there is another."""
     found: list[int] = []
     for first, last in spans:
         if found and found[-1] > first:
             continue
-        possible = [place for place in range(last, first, -1) if timeline.modes[place] == timeline.modes[0]]
-        if not possible:
-            raise UnsupportedAliasing(
-                "a returned tensor is used within a change of modes", kind="returned-intermediate"
-            )
+        places = range(last, first, -1)
+        possible = [place for place in places if timeline.modes[place] == timeline.modes[0]] or places
         found.append(next((place for place in possible if place not in avoided), possible[0]))
     return found
 
@@ -254,7 +252,8 @@ def refined(captured: CapturedGraph, cuts: Cuts, segment: Segment, further: Cuts
     """
     places = {node.name: position for position, node in enumerate(captured.module.graph.nodes)}
     inside = list(segment.graph.nodes)
-    found = {*cuts.before, *[places[inside[k].name] for k in further.before if inside[k].name in places]}
+    positions = [next(n for n in inside[k:] if not _changes_modes(n)).name for k in further.before]
+    found = {*cuts.before, *[places[name] for name in positions if name in places]}
     if further.inside or further.hooks or found == set(cuts.before):
         return None
     return dataclasses.replace(cuts, before=tuple(sorted(found)))
@@ -355,7 +354,8 @@ def _make_segment(
     for node in takes:
         copies[node] = graph.placeholder(node.name)
     copy = _copier(graph, copies)
-    own = [n for n in nodes if number_of[n] == number and n.op not in ("placeholder", "output", "get_attr")]
+    inner = [n for n in nodes if n.op not in ("placeholder", "output", "get_attr")]
+    own = [n for n in inner if number_of[n] == number or not hooks and _changes_modes(n)]
     for node in own:
         if not _is_number(node):
             copy(node)
@@ -366,6 +366,11 @@ def _make_segment(
         gives += [node for node in returned if _is_number(node) or node.op == "get_attr"]
     graph.output(tuple(copy(node) for node in gives))
     return Segment(graph, takes, gives, hooks)
+
+
+def _changes_modes(node: fx.Node) -> bool:
+    """Such calls are in every segment: a cut may lie in a block of autocast, and each ends as the program does."""
+    return node.op == "call_function" and node.target in _MODES
 
 
 def _copier(graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> Callable[[fx.Node], fx.Node]:
