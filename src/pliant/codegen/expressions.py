@@ -126,6 +126,20 @@ def cast_text(text: str, source: torch.dtype, target: torch.dtype) -> str:
     return f"({register_type(target)}){text}"
 
 
+def is_rounded_to_whole(x: Apply) -> bool:
+    """Whether `x` is a float made of an integer that was made of a float."""
+    return x.op == "cast" and x.dtype.is_floating_point and _was_a_float(x.args[0])
+
+
+def _was_a_float(x: Scalar) -> bool:
+    match x:
+        case Apply(op="cast"):
+            return x.dtype in (torch.int32, torch.int64) and x.args[0].dtype.is_floating_point
+        case Apply(op="where"):
+            return any(map(_was_a_float, x.args[1:]))
+    return False
+
+
 def _range_of(symbol: Expr) -> Interval | None:
     """Loop symbols (`x..`) and looked-up indices are not negative; nothing is known of sizes here."""
     if isinstance(symbol, Symbol) and symbol.kind is int:
@@ -292,9 +306,15 @@ class Statements:
 
     def _apply_text(self, x: Apply, args: list[str]) -> str:
         if x.op == "cast":
-            return cast_text(args[0], x.args[0].dtype, x.dtype)
+            whole = self.opaque(args[0], x.args[0].dtype) if is_rounded_to_whole(x) else args[0]
+            return cast_text(whole, x.args[0].dtype, x.dtype)
         of = x.args[1] if x.op == "where" else x.args[0]
         return operator_text(x.op, of.dtype, x.dtype, args)
+
+    def opaque(self, text: str, dtype: torch.dtype) -> str:
+        """An integer of which the compiler is not told that it was a float. gcc makes `trunc` of a float that becomes an
+        integer and a float again, which keeps the sign of -0.5, and NaN."""
+        return f"p_opaque_{'i32' if dtype is torch.int32 else 'i64'}({text})"
 
     def define(self, text: str, dtype: torch.dtype, varying: bool) -> str:
         """A local that holds `text`; the same text gives the same local."""

@@ -73,6 +73,12 @@ P_INLINE double p_fmin(double a, double b) { return b < a ? b : a; }
     "p_fmax": """\
 P_INLINE double p_fmax(double a, double b) { return b > a ? b : a; }
 """,
+    "p_opaque_i32": """\
+P_INLINE int32_t p_opaque_i32(int32_t x) { P_OPAQUE(x); return x; }
+""",
+    "p_opaque_i64": """\
+P_INLINE int64_t p_opaque_i64(int64_t x) { P_OPAQUE(x); return x; }
+""",
     "p_sigmoid_d": """\
 P_INLINE double p_sigmoid_d(double x) { return 1.0 / (1.0 + exp(-x)); }
 """,

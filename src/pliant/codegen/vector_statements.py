@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import torch
 
-from pliant.codegen.expressions import Names, Resolve, Statements, may_fail
+from pliant.codegen.expressions import Names, Resolve, Statements, is_rounded_to_whole, may_fail
 from pliant.codegen.vectors import VECTOR_OPS
 from pliant.ir.loops import Axis
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
@@ -143,7 +143,9 @@ class VectorStatements(Statements):
     def _applied(self, x: Apply, args: list[str]) -> str:
         """An operator of which at least one argument is a vector."""
         if x.op == "cast":
-            return self.cast(args[0], x.args[0].dtype, x.dtype)
+            found = self.cast(args[0], x.args[0].dtype, x.dtype)
+            # No -0.0, which it is if gcc makes `trunc` of both conversions.
+            return self._local("p_vf", f"{found} + 0.0f") if is_rounded_to_whole(x) and x.dtype is torch.float32 else found
         of = x.args[0].dtype
         if of is torch.int64:
             return self._of_int64(x, args)

@@ -48,6 +48,9 @@ class DeviceStatements(Statements):
     def before_the_loop(self, ctype: str, name: str, text: str) -> str:
         return f"const {ctype} {name} = {text};"
 
+    def opaque(self, text: str, dtype: torch.dtype) -> str:
+        return text  # compilers for GPUs convert twice, as the text says
+
     def value_everywhere(self, x: Scalar, member: Member) -> str:
         """A value that has a name from now on, whatever choice is being printed: no condition around it may be its own."""
         outer, self.guards, self.ends = (self.guards, self.ends), [], []
