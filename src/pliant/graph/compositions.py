@@ -195,16 +195,17 @@ def _resized(
         return NotImplemented
     scales = [None] * len(numbers) if size is not None or recompute_scale_factor else numbers
     sizes = numbers if size is not None else [_times(n, scale) for n, scale in zip(x.shape[2:], numbers)]
-    if all(type(n) is int for n in (*x.shape, *sizes)) or not all(map(_is_positive, sizes)):
+    if all(type(n) is int for n in (*x.shape, *sizes)):
         return NotImplemented
+    for one_size in sizes:
+        _expect_size(one_size)
     return operator(x, sizes, *([bool(align_corners)] if linear else []), *scales)
 
 
-def _is_positive(size: Any) -> bool:
-    """Taken to be so, and checked, of what only running the graph tells."""
+def _expect_size(size: Any) -> None:
+    """What only running the graph tells is taken to be a size, and checked; which sizes may be, the operator knows."""
     if isinstance(size, torch.SymInt):
         size.node.expect_size()
-    return bool(size > 0)
 
 
 def _times(size: Any, scale: float) -> Any:

@@ -233,6 +233,12 @@ def require(condition: Any, message: str = "sizes do not match") -> None:
         raise RuntimeError(message)
 
 
+def require_floats(x: TensorSpec, what: str) -> None:
+    """Raise as eager's kernels do that integers and truth values are not implemented for."""
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise NotImplementedError(f"{what} is not implemented for {x.dtype}")
+
+
 def same_dim(one: Dim, other: Dim) -> bool:
     return one is other or key_of(one) == key_of(other) or certain(one == other)
 

@@ -137,6 +137,8 @@ def _one_hot(t: Tracer, input: Any, num_classes: Any = -1) -> Any:
         return None
     if type(num_classes) is int and num_classes == -1 and t.mode.allow_unbacked:  # as many classes as the data has
         return _classes_of_data, (input,)
+    if type(num_classes) is int and num_classes <= 0 and num_classes != -1:
+        raise GraphBreak("tensor-error", "one_hot of no classes")
     known = is_symbolic(num_classes) and not is_unbacked(num_classes) and t.truth(num_classes > 0)
     fits = known or type(num_classes) is int and num_classes > 0
     return (_classes, (input, num_classes)) if fits else None

@@ -12,6 +12,7 @@ from pliant.graph.shape_rules import (
     indexing,
     like_operand,
     linear_algebra,
+    losses,
     matmul,
     neural,
     pointwise,
@@ -24,7 +25,7 @@ from pliant.tables import joined
 
 __all__ = ["FAMILIES", "RULES", "DependsOnValues", "Rule", "find_rule"]
 
-FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, linear_algebra, pointwise)
+FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, losses, linear_algebra, pointwise)
 RULES = joined(*(family.RULES for family in FAMILIES))
 _absent: set[Any] = set()
 

@@ -6,13 +6,25 @@ Out:    the tensor itself, or a fresh one of its dtype.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from pliant.graph.layouts import preserved_strides
+from pliant.graph.shape_rules import views
 from pliant.graph.shape_rules.registry import Rules
-from pliant.graph.tensor_spec import Sizes, TensorSpec, broadcast, require, require_same, wrap_dim
+from pliant.graph.tensor_spec import (
+    Sizes,
+    TensorSpec,
+    broadcast,
+    certain,
+    is_empty,
+    require,
+    require_same,
+    wrap_dim,
+    wrap_dims,
+)
 from pliant.graph.unsupported import UnsupportedOperator
 
 RULES = Rules()
@@ -36,6 +48,16 @@ def same_strides(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return TensorSpec(x.size, x.stride, x.dtype, x.device)
 
 
+def part_written(view: Any) -> Any:
+    """As `same_strides`: the part that a view of the tensor is becomes what the source holds, which is as large."""
+
+    def rule(x: TensorSpec, source: TensorSpec, *args: Any, **given: Any) -> TensorSpec:
+        require_same(source.size, view(x, *args, **given).size, "the source is not as large as the part that is written")
+        return same_strides(x)
+
+    return rule
+
+
 def between(x: TensorSpec, low: Any = -1, high: Any = 1) -> TensorSpec:
     """As `same_layout`, for dtypes that have the limits."""
     if x.dtype is torch.bool:
@@ -57,15 +79,94 @@ def same_size(x: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return x.like()
 
 
-def rows_written(x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
-    """`x`, the index having as many elements as the source has rows."""
-    if index.ndim == 1 and source.ndim:
-        require(index.size[0] == source.size[wrap_dim(dim, source.ndim)], "as many indices as rows are needed")
+def scattered(x: TensorSpec, dim: int, index: TensorSpec, source: Any, *_: Any, **__: Any) -> TensorSpec:
+    """`x`, into which elements of the source (or one number) are written where the index says."""
+    d = wrap_dim(dim, x.ndim)
+    if is_empty(index):
+        return x
+    if index.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError(f"scatter: expected int32 or int64 for the index, but got {index.dtype}")
+    given = [source] if type(source) is TensorSpec else []
+    if any(one.dtype is not x.dtype for one in given):
+        raise RuntimeError(f"scatter: elements of another dtype are written to {x.dtype}")
+    if any(max(one.ndim, 1) != max(index.ndim, 1) for one in (x, *given)):
+        raise RuntimeError("scatter: the index must have the same number of dimensions as the tensors")
+    for at, (length, extent) in enumerate(zip(index.size, x.size)):
+        require(at == d or length <= extent, "scatter: the index is larger than the tensor")
+    for one in given:
+        for length, extent in zip(index.size, one.size):
+            require(length <= extent, "scatter: the index is larger than the source")
     return x
+
+
+def with_scattered(x: TensorSpec, *args: Any, **given: Any) -> TensorSpec:
+    return scattered(x, *args, **given).like()
+
+
+def rows_written(x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
+    """`x`, into which rows of its other sizes are written, as many as there are indices."""
+    rows_match(x, dim, index, source)
+    if x.ndim != source.ndim:
+        raise RuntimeError(f"rows of {source.ndim} dimensions are written to {x.ndim}")
+    return x
+
+
+def rows_replaced(x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> TensorSpec:
+    """The same, where a tensor without dimensions is one row."""
+    rows_match(x, dim, index, source)
+    if index.dtype is not torch.int64:
+        raise RuntimeError(f"expected a long tensor for index, but got {index.dtype}")
+    if x.ndim != source.ndim and x.ndim and source.ndim:
+        raise IndexError(f"rows of {source.ndim} dimensions are written to {x.ndim}")
+    return x
+
+
+def rows_match(x: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> None:
+    """What `rows_written` and `rows_replaced` both require."""
+    d = wrap_dim(dim, x.ndim)
+    if index.ndim > 1:
+        raise IndexError(f"indices of rows are a vector, not a tensor of {index.ndim} dimensions")
+    if index.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError(f"expected int32 or int64 for indices of rows, but got {index.dtype}")
+    if x.dtype is not source.dtype:
+        raise RuntimeError(f"rows of {source.dtype} cannot be written to {x.dtype}")
+    rows = source.size[wrap_dim(d, source.ndim)] if source.ndim else 1
+    require(rows == (index.size[0] if index.ndim else 1), "as many indices as rows are needed")
+    require_same(
+        (*source.size[:d], *source.size[d + 1 :]), (*x.size[:d], *x.size[d + 1 :]), "rows of another size are written"
+    )
 
 
 def with_rows(x: TensorSpec, *args: Any, **given: Any) -> TensorSpec:
     return rows_written(x, *args, **given).like()
+
+
+def with_rows_replaced(x: TensorSpec, *args: Any) -> TensorSpec:
+    return rows_replaced(x, *args).like()
+
+
+def flipped(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
+    """As `same_layout`; no dimension may be named twice."""
+    wrap_dims(dims, x.ndim)
+    return same_layout(x)
+
+
+def rolled(x: TensorSpec, shifts: Sequence[Any], dims: Sequence[int] = ()) -> TensorSpec:
+    """As `same_size`; a shift for each dimension, or one for the elements in a row."""
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if len(shifts) != len(dims) and (dims or len(shifts) != 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if not certain(is_empty(x)):
+        for dim in dims:
+            _existing_dim(dim, x.ndim)
+    return x.like()
+
+
+def _existing_dim(dim: int, ndim: int) -> None:
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    wrap_dim(dim, ndim)
 
 
 def with_noise(x: TensorSpec, noise: TensorSpec, *_: Any, **__: Any) -> tuple[TensorSpec, TensorSpec]:
@@ -113,8 +214,7 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.fill_.Scalar, _aten.zero_.default, _aten.uniform_.default, _aten.normal_.default,
         _aten.bernoulli_.float, _aten.random_.default, _aten.random_.to, getattr(_aten.random_, "from"),
         _aten.exponential_.default, _aten.geometric_.default, _aten.log_normal_.default, _aten.cauchy_.default,
-        _aten.tril_.default, _aten.triu_.default, _aten.scatter_.src, _aten.scatter_.value,
-        _aten.scatter_add_.default, _aten.scatter_reduce_.two,
+        _aten.tril_.default, _aten.triu_.default,
         _aten.index_fill_.int_Scalar, _aten.index_fill_.int_Tensor, _aten.masked_scatter_.default,
         _aten.index_put_.default, _aten._index_put_impl_.default, _aten.alias.default, _aten.detach.default,
         _aten.lift.default, _aten.lift_fresh.default,
@@ -123,18 +223,18 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.lift_fresh_copy.default, _aten.detach_copy.default, _aten.alias_copy.default, _aten.fill.Scalar,
         _aten.zero.default, _aten.bernoulli.p, _aten.bernoulli.Tensor, _aten.uniform.default,
         _aten.normal_functional.default, _aten.exponential.default, _aten.geometric.default, _aten.log_normal.default,
-        _aten.cauchy.default, _aten.flip.default, _aten.index_fill.int_Scalar,
-        _aten.index_fill.int_Tensor, _aten.put.default, _aten.as_strided_scatter.default, _aten.index_put.default,
+        _aten.cauchy.default, _aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor,
+        _aten.put.default, _aten.as_strided_scatter.default, _aten.index_put.default,
         _aten._unsafe_index_put.default, _aten._fake_quantize_learnable_per_tensor_affine.default,
         _aten._fake_quantize_learnable_per_channel_affine.default,
     ),
-    same_strides: (_aten.slice_scatter.default, _aten.select_scatter.default, _aten.diagonal_scatter.default),
+    part_written(views.slice_): (_aten.slice_scatter.default,),
+    part_written(views.select): (_aten.select_scatter.default,),
+    part_written(views.diagonal): (_aten.diagonal_scatter.default,),
     between: (_aten.hardtanh.default,),
     filled: (_aten.fill.Tensor,),
     same_size: (
-        _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.roll.default, _aten.scatter.src,
-        _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce, _aten.scatter.value_reduce,
-        _aten.scatter_reduce.two, _aten.poisson.default, _aten._standard_gamma.default, _aten.rrelu_with_noise.default,
+        _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.poisson.default, _aten._standard_gamma.default, _aten.rrelu_with_noise.default,
         _aten._standard_gamma_grad.default, _aten._sample_dirichlet.default, _aten._dirichlet_grad.default,
         _aten.binomial.default,
     ),
@@ -148,15 +248,26 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten._fake_quantize_learnable_per_tensor_affine_backward.default,
         _aten._fake_quantize_learnable_per_channel_affine_backward.default,
     ),
-    rows_written: (_aten.index_add_.default, _aten.index_copy_.default, _aten.index_reduce_.default),
-    with_rows: (_aten.index_copy.default, _aten.index_reduce.default),
+    scattered: (
+        _aten.scatter_.src, _aten.scatter_.value, _aten.scatter_add_.default, _aten.scatter_reduce_.two,
+    ),
+    with_scattered: (
+        _aten.scatter.src, _aten.scatter.value, _aten.scatter_add.default, _aten.scatter.reduce,
+        _aten.scatter.value_reduce, _aten.scatter_reduce.two,
+    ),
+    rows_written: (_aten.index_add_.default, _aten.index_reduce_.default),
+    with_rows: (_aten.index_add.default, _aten.index_reduce.default),
+    rows_replaced: (_aten.index_copy_.default,),
+    with_rows_replaced: (_aten.index_copy.default,),
+    flipped: (_aten.flip.default,),
+    rolled: (_aten.roll.default,),
     like_second: (
         _aten.normal.float_Tensor, _aten.nll_loss_backward.default, _aten.nll_loss2d_backward.default,
         _aten.multi_margin_loss_backward.default, _aten.multilabel_margin_loss_backward.default,
         _aten.fractional_max_pool3d_backward.default, _aten.glu_backward.default,
     ),
     written_by_second: (
-        _aten.copy_.default, _aten.bernoulli_.Tensor, _aten.masked_fill_.Scalar, _aten.masked_fill_.Tensor,
+        _aten.copy_.default, _aten.bernoulli_.Tensor,
     ),
     broadcast_with_second: (
         _aten.normal.Tensor_Tensor, _aten.masked_scatter.default,

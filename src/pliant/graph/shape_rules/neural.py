@@ -25,9 +25,12 @@ from pliant.graph.tensor_spec import (
     holds,
     key_of,
     keys_of,
+    product,
     require,
+    require_floats,
     require_same,
     row_major_strides,
+    wrap_dim,
 )
 from pliant.graph.unsupported import UnsupportedOperator
 
@@ -74,11 +77,23 @@ def _mixed_dtype(x: TensorSpec, weight: _Maybe) -> torch.dtype:
     return torch.float32 if is_half and weight is not None and weight.dtype != x.dtype else x.dtype
 
 
+def _require_dtypes(x: TensorSpec, what: str, *parameters: _Maybe) -> None:
+    """Floats; on CPUs with parameters of the same dtype, or all of them float32 beside a half type."""
+    require_floats(x, what)
+    found = {parameter.dtype for parameter in parameters if parameter is not None}
+    if x.device.type != "cpu" or found <= {x.dtype}:
+        return
+    if x.dtype not in (torch.bfloat16, torch.float16) or found != {torch.float32}:
+        raise RuntimeError(f"{what}: parameters of {', '.join(sorted(map(str, found)))} beside {x.dtype}")
+
+
 @rule(_aten.native_layer_norm.default)
 def layer_norm(
     x: TensorSpec, shape: Sequence[Dim], weight: _Maybe, bias: _Maybe, eps: float
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    _require_dtypes(x, "layer_norm", weight, bias)
     kept = x.ndim - len(shape)
+    require(len(shape) > 0, "layer_norm: normalized_shape is empty")
     require(kept >= 0, "layer_norm: normalized_shape has more dimensions than the input")
     require_same(x.size[kept:], tuple(shape), "layer_norm: the input does not end in normalized_shape")
     for parameter in (weight, bias):
@@ -105,6 +120,7 @@ def batch_norm(
     x: TensorSpec, weight: _Maybe, bias: _Maybe, running_mean: _Maybe, running_var: _Maybe, training: bool,
     momentum: float, eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:  # fmt: skip
+    _require_dtypes(x, "batch_norm", weight, bias, running_mean, running_var)
     channels = x.size[1] if training else 0
     saved = x.like((channels,), dtype=_statistics_dtype(x, weight))
     for parameter in (weight, bias, running_mean, running_var):
@@ -166,6 +182,8 @@ def batch_norm_backward(
 def group_norm(
     x: TensorSpec, weight: _Maybe, bias: _Maybe, n: Dim, c: Dim, hxw: Dim, group: int, eps: float
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    _require_dtypes(x, "group_norm", weight, bias)
+    require(product(x.size) == n * c * hxw, "group_norm: other sizes than those given")
     mean = x.like((n, group), dtype=_mixed_dtype(x, weight))  # on every device
     return suggested(x) if x.device.type == "cpu" else x.like(), mean, mean
 
@@ -308,36 +326,41 @@ def flash_for_cpu_backward(
     return tuple([_flash_result(x, x.size, follows) for x in (query, key, value)])
 
 
-# -- losses -----------------------------------------------------------------------------------------------------------
-@rule(_aten.nll_loss_forward.default, _aten.nll_loss2d_forward.default)
-def nll_loss(
-    x: TensorSpec, target: TensorSpec, weight: _Maybe, reduction: int, ignore_index: Dim
-) -> tuple[TensorSpec, TensorSpec]:
-    if x.ndim > 1:
-        batch = (x.size[0], *x.size[2:])
-        require_same(target.size, batch, "nll_loss: input and target do not match")
-    return x.like(target.size if reduction == 0 and x.ndim > 1 else ()), x.like(())
-
-
 @rule(_aten.glu.default)
 def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
-    d = dim % x.ndim
+    require_floats(x, "glu")
+    require(x.ndim > 0, "glu does not support tensors without dimensions")
+    d = wrap_dim(dim, x.ndim)
     require(x.size[d] % 2 == 0, "glu: the halved dimension must be even")
     half = (*x.size[:d], x.size[d] // 2, *x.size[d + 1 :])
     return TensorSpec(half, preserved_strides(x.view(half, x.stride)), x.dtype, x.device)
 
 
 # -- resampling, unpooling, bags of embeddings ------------------------------------------------------------------------
+def _resizable(x: TensorSpec, output_size: Sequence[Dim]) -> Sizes:
+    """The size that `x` gets."""
+    if x.ndim != len(output_size) + 2:
+        raise RuntimeError(f"a tensor of {x.ndim} dimensions cannot be resized in {len(output_size)}")
+    for extent in (*x.size[2:], *output_size, x.size[1]):
+        require(extent > 0, "resizing: sizes must be greater than 0")
+    return (*x.size[:2], *output_size)
+
+
+@rule(_aten.upsample_nearest1d.default, _aten._upsample_nearest_exact1d.default, _aten.upsample_nearest3d.default,
+      _aten._upsample_nearest_exact3d.default, _aten.upsample_linear1d.default, _aten.upsample_bilinear2d.default,
+      _aten.upsample_bicubic2d.default, _aten.upsample_trilinear3d.default, _aten._upsample_bilinear2d_aa.default,
+      _aten._upsample_bicubic2d_aa.default)  # fmt: skip
+def upsample(x: TensorSpec, output_size: Sequence[Dim], *_: Any) -> TensorSpec:
+    return suggested(x, _resizable(x, output_size))
+
+
 @rule(_aten.upsample_nearest2d.default, _aten._upsample_nearest_exact2d.default)
 def upsample_nearest2d(
     x: TensorSpec, output_size: Sequence[Dim], scales_h: float | None = None, scales_w: float | None = None
 ) -> TensorSpec:
     """A GPU keeps channels last from four channels on: of an image that does not lie so their number is not asked."""
-    require(x.ndim == 4 and len(output_size) == 2, "upsample: an image of four dimensions and two sizes expected")
-    sizes = (*x.size[1:], *output_size)
-    require(all(holds(n > 0) for n in sizes), "upsample: sizes must be more than 0")
+    size = _resizable(x, output_size)
     last = suggests_channels_last(x) and (x.device.type != "cuda" or holds(x.size[1] >= 4))
-    size = (*x.size[:2], *output_size)
     return x.like(size, channels_last_strides(size) if last else None)
 
 

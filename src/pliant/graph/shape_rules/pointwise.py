@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from pliant import torch_adapter
 from pliant.graph.layouts import elementwise_strides
 from pliant.graph.shape_rules.registry import Rule, Rules
-from pliant.graph.tensor_spec import TensorSpec, broadcast, require_same, row_major_strides
+from pliant.graph.tensor_spec import TensorSpec, broadcast, require_floats, require_same, row_major_strides
 from pliant.graph.unsupported import UnsupportedOperator
 
 RULES = Rules()
@@ -134,15 +134,30 @@ def in_place_rule(func: Any) -> Rule:
 
 @rule(_aten.masked_fill.Scalar, _aten.masked_fill.Tensor)
 def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
+    _is_mask(mask, value)
     size = broadcast(self.size, mask.size)
+    return TensorSpec(size, row_major_strides(size), self.dtype, self.device)
+
+
+@rule(_aten.masked_fill_.Scalar, _aten.masked_fill_.Tensor)
+def masked_fill_(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
+    _is_mask(mask, value)
+    require_same(broadcast(self.size, mask.size), self.size, "the mask does not broadcast to the output")
+    return self
+
+
+def _is_mask(mask: TensorSpec, value: Any) -> None:
+    """What filling by a mask requires beside sizes."""
     if mask.dtype is not torch.bool:
         raise RuntimeError("masked_fill only supports boolean masks")
-    return TensorSpec(size, row_major_strides(size), self.dtype, self.device)
+    if type(value) is TensorSpec and value.ndim:
+        raise RuntimeError(f"masked_fill only supports a value without dimensions, not with {value.ndim}")
 
 
 @rule(_aten.log_sigmoid_forward.default)
 def log_sigmoid(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     """The result, and what the CPU's kernel, which makes both anew in the order of positions, keeps for the derivative."""
+    require_floats(self, "log_sigmoid")
     result = pointwise_rule(_aten.log_sigmoid_backward.default)(self, self, self)
     if self.device.type != "cpu":
         return result, self.like((0,))

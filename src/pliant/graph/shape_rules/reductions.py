@@ -14,6 +14,8 @@ from pliant.graph.tensor_spec import (
     Sizes,
     TensorSpec,
     require,
+    require_floats,
+    require_same,
     wrap_dim,
     wrap_dims,
 )
@@ -143,12 +145,15 @@ def vector_norm(
 # -- same size --------------------------------------------------------------------------------------------------------
 @rule(_aten._softmax.default, _aten._log_softmax.default, _aten._safe_softmax.default)
 def softmax(x: TensorSpec, dim: int, half_to_float: Any = False) -> TensorSpec:
+    require_floats(x, "softmax")
     wrap_dim(dim, x.ndim)
     return x.like(dtype=torch.float32 if half_to_float is True else x.dtype)
 
 
 @rule(_aten._softmax_backward_data.default, _aten._log_softmax_backward_data.default)
 def softmax_backward(grad: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
+    require_floats(grad, "the derivative of softmax")
+    require_same(grad.size, output.size, "the derivative of softmax: the gradient has another size")
     wrap_dim(dim, grad.ndim)
     return grad.like(dtype=input_dtype)
 
