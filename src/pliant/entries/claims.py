@@ -141,6 +141,6 @@ def _digest(root: Root, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 def _told(value: Any) -> object:
     if type(value) in (int, bool, str, float, type(None)):
         return value
-    if isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter):
+    if type(value) in (torch.Tensor, torch.nn.Parameter) and not value.is_nested:
         return tuple(value.shape), str(value.dtype), str(value.device), value.requires_grad
     return type(value).__qualname__

@@ -12,7 +12,7 @@ import itertools
 import sys
 import types
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
@@ -67,10 +67,7 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     elif type(message) not in (str, Text) or given.get("skip_file_prefixes") or given.get("source") is not None:
         raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
     current = t.warning_blocks[-1].filters if t.warning_blocks else None
-    text = str(concrete(message))
-    if current is None:  # another call may find other filters
-        t.world.guard(question(becomes_error, category, text), Kind.EQUALS, becomes_error(category, text))
-    if _becomes_error(current or warnings.filters, category, text):
+    if _is_error(t, current, category, message):
         raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
@@ -78,13 +75,28 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     t.world.effects_in_order.append(_place(t, message, category, level, inner))
 
 
-def becomes_error(category: type[Warning], text: str) -> bool:
-    """Whether the filters that hold now make an exception of such a warning."""
-    return _becomes_error(warnings.filters, category, text)
+def _is_error(t: Tracer, current: Sequence[Any] | None, category: type[Warning], message: Any) -> bool:
+    """Whether filters make an exception of the warning. Its text, which may tell a size, is asked for only where it may be
+    one. `current`: the program's own filters; where there are none, another call may find others."""
+    if current is not None:
+        return _may_raise(current, None, category) and _may_raise(current, str(concrete(message)), category)
+    return _holds(t, may_be_error, category) and _holds(t, is_error, category, str(concrete(message)))
 
 
-def _becomes_error(filters: Sequence[Any], category: type[Warning], text: str) -> bool:
-    return _may_raise(filters, None, category) and _may_raise(filters, text, category)
+def _holds(t: Tracer, asked: Callable[..., bool], *about: Any) -> bool:
+    found: bool = asked(*about)
+    t.world.guard(question(asked, *about), Kind.EQUALS, found)
+    return found
+
+
+def may_be_error(category: type[Warning]) -> bool:
+    """Whether the filters that hold now make an exception of some warning of the kind."""
+    return _may_raise(warnings.filters, None, category)
+
+
+def is_error(category: type[Warning], text: str) -> bool:
+    """Whether they make one of that with this text."""
+    return _may_raise(warnings.filters, text, category)
 
 
 def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]) -> bool:
