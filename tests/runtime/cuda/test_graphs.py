@@ -13,7 +13,7 @@ from pliant.ir.loops import Buffer, LoopProgram
 from pliant.runtime.compile_graph import _recorded_on
 from pliant.runtime.cuda import graphs
 from pliant.runtime.cuda.graphs import Graphed
-from pliant.runtime.cuda.roles import Roles
+from pliant.runtime.cuda.roles import ALIGNMENT, Roles
 from pliant.symbolic.expr import ONE
 
 
@@ -70,6 +70,24 @@ def test_a_tensor_that_is_returned_twice_is_one_tensor():
             assert torch.equal(found[1], x) and torch.equal(found[4], x[1:]) and torch.equal(found[5], x[1:])
             del found
     assert call.calls < 4
+
+
+@pytest.mark.parametrize("draws", [False, True])
+def test_which_numbers_are_drawn_depends_on_alignment(draws):
+    """Libraries read vectors where tensors are aligned: a recording that draws holds for tensors that lie as its own."""
+    seen = []
+
+    def function(x):
+        seen.append(x.data_ptr() % ALIGNMENT)
+        return [x * 2]
+
+    call, recorder = Counted(function), FakeRecorder()
+    f = Graphed(call, Roles(draws=draws), recorder, "f")
+    memory = torch.randn(64)
+    for offset in (0, 0, 0, 1, 1, 1):
+        x = memory[offset : offset + 8]
+        assert torch.equal(run(f, x)[0], x * 2)
+    assert seen == ([0, 0, 4, 4] if draws else [0, 0])
 
 
 def test_the_second_call_is_recorded_and_the_third_replayed():

@@ -30,7 +30,12 @@ def roles_of(program: LoopProgram, static: Iterable[int] = (), private: Iterable
         frozenset(k for k, b in inputs if isinstance(b, Buffer) and b in written),
         frozenset(private),
         tuple(k for k, given in inputs if not (isinstance(given, Buffer) and _is_fixed(given))),
+        any(isinstance(one, Extern) and _draws(one) for one in program.computations),
     )
+
+
+def _draws(extern: Extern) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(extern.target, "tags", ())
 
 
 def _is_fixed(b: Buffer) -> bool:

@@ -26,7 +26,7 @@ from pliant.debug import events
 from pliant.interruptions import pass_on
 from pliant.runtime.cuda.recorder import Recorder, recorder_of
 from pliant.runtime.cuda.recording import Recording
-from pliant.runtime.cuda.roles import Roles, key_of
+from pliant.runtime.cuda.roles import Roles, key_of, misalignment
 from pliant.runtime.cuda.trials import Trials
 from pliant.wrappers.remade import remade
 
@@ -109,7 +109,8 @@ class Graphed:
             self._refuse(why)
 
     def _key(self, inputs: list[Any]) -> object:
-        return (torch.is_inference_mode_enabled(), *(key_of(inputs[k]) for k in self.roles.sized))
+        places = map(misalignment, inputs) if self.roles.draws else ()
+        return (torch.is_inference_mode_enabled(), *(key_of(inputs[k]) for k in self.roles.sized), *places)
 
     def _recorded(self, key: object, inputs: list[Any]) -> Recording | None:
         """A recording for a call, where one is to be."""

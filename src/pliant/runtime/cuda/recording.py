@@ -17,7 +17,7 @@ from pliant.autograd.aliases import overlaps_itself
 from pliant.records import dataclass
 from pliant.runtime.cuda.load import addresses_check
 from pliant.runtime.cuda.recorder import Recorder
-from pliant.runtime.cuda.roles import Roles
+from pliant.runtime.cuda.roles import Roles, misalignment
 from pliant.runtime.load import reads_lists
 from pliant.torch_adapter import copy_all, storage_of, storage_users, uncounted_writes
 
@@ -97,8 +97,9 @@ def _check_aliases(tensors: dict[int, torch.Tensor], written: frozenset[int]) ->
 
 
 def _room_like(t: torch.Tensor) -> torch.Tensor:
-    """Memory for a copy, with the tensor's sizes and strides."""
-    return torch.empty(_span(t), dtype=t.dtype, device=t.device).as_strided(t.shape, t.stride())
+    """Memory for a copy, with the tensor's sizes, strides and alignment."""
+    skipped = misalignment(t) // t.element_size()
+    return torch.empty(skipped + _span(t), dtype=t.dtype, device=t.device).as_strided(t.shape, t.stride(), skipped)
 
 
 def _span(t: torch.Tensor) -> int:

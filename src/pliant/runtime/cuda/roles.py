@@ -13,13 +13,23 @@ class Roles:
 
     static: inputs that lie where they lay at the last call (parameters, buffers, what the forward saved). written: inputs
     that are written. private: outputs that only the program's own backward sees, while they live. sized: inputs on which
-    sizes and other numbers depend.
+    sizes and other numbers depend. draws: whether operators draw random numbers: which of them an element gets depends on
+    how tensors are aligned.
     """
 
     static: frozenset[int] = frozenset()
     written: frozenset[int] = frozenset()
     private: frozenset[int] = frozenset()
     sized: tuple[int, ...] = ()
+    draws: bool = False
+
+
+ALIGNMENT = 32  # bytes: the longest vectors that the library's kernels read
+
+
+def misalignment(value: object) -> int:
+    """How far a tensor begins behind an aligned place, in bytes."""
+    return value.data_ptr() % ALIGNMENT if isinstance(value, torch.Tensor) else 0
 
 
 def key_of(value: object) -> object:
