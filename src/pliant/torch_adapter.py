@@ -823,6 +823,17 @@ def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -
         torch._foreach_copy_(list(targets), list(sources))
 
 
+def copy_uncounted(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """The same, of writes that nobody is to notice. Kernels of GPUs for lists count theirs whoever calls them, so versions are
+    set back (no public form)."""
+    counted = tuple([target for target in targets if not target.is_inference()])
+    versions = tuple([target._version for target in counted])
+    with uncounted_writes():
+        copy_all(targets, sources)
+    if counted:
+        torch._C._autograd._unsafe_set_version_counter(counted, versions)
+
+
 def python_kernels_of_aten() -> list[str]:
     """Kernels that programs registered in Python for PyTorch's own operators: not shape functions, nor those of transforms,
     which PyTorch registers itself where it loads them and no entry serves."""

@@ -130,3 +130,26 @@ def test_recorded_writes_of_a_tensor_that_was_given_data(program, of_leaf, backe
         (given.sum() + result.sum()).backward()
         seen.append((given.requires_grad, given.grad_fn is None, p.grad, leaf.grad, given.detach(), result.detach()))
     torch.testing.assert_close(seen[1], seen[0])
+
+
+# C++ takes the dimension that a product of a vector has too many away in place.
+PRODUCTS = {
+    "turned": lambda v, m: (lambda h: (h.transpose(0, -1), h))(v @ m),
+    "a row of it": lambda v, m: (lambda h: (h[None], h))(v @ m),
+    "a part of it behind": lambda v, m: (lambda h: (h, h[1:]))(v @ m),
+    "in place": lambda v, m: (lambda h: (h[:], h))((v * 2)[None].clone().squeeze_(0)),
+}
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_results_beside_views_of_them_have_a_history(name, backend):
+    compiled = pliant.compile(PRODUCTS[name], backend=backend)
+    for n in (3, 3, 4):
+        v, m = torch.rand(n, requires_grad=True), torch.rand(n, 5, requires_grad=True)
+        gradients = []
+        for function in (PRODUCTS[name], compiled):
+            one, other = function(v, m)
+            loss = one.sin().sum() + other.cos().sum()
+            gradients.append(torch.autograd.grad(loss, (v, m), allow_unused=True))
+        torch.testing.assert_close(gradients[1], gradients[0])

@@ -247,6 +247,7 @@ def _restride(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict
     seen = _view(mode, _pure_form(func), args, kwargs)
     _keep_description(mode, tensor)
     tensor.node = seen.node
+    seen.node.fake = tensor  # whose history the view has: the other one was made below autograd
     return mode.restrided(tensor, seen.spec)
 
 

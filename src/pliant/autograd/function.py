@@ -18,7 +18,7 @@ import torch
 from pliant import torch_adapter
 from pliant.autograd.casts import Products, change, products_of
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.kept_inputs import HALVES, KeptInputs, given_again, version
+from pliant.autograd.kept_inputs import HALVES, WRITTEN, KeptInputs, check_versions, given_again, unchanged, version
 from pliant.autograd.leaf_hooks import spare_hooks_of_leaf
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
@@ -33,6 +33,7 @@ from pliant.autograd.tangent_layouts import (
     layout_of_tangent,
     lies_as_traced,
     lying,
+    relaid,
 )
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
@@ -50,8 +51,6 @@ _count_dispatch_modes, _count_function_modes = torch_adapter.count_dispatch_mode
 _engine_keeps_graph, _saved_tensor_hooks = torch_adapter.engine_keeps_graph, torch_adapter.saved_tensor_hooks
 _is_grad_enabled, _shielded = torch.is_grad_enabled, torch_adapter.shielded
 _any_autocast = torch_adapter.any_autocast
-
-_WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +157,15 @@ class Halves:
         if self.n_numbers:
             ctx.numbers = outputs[end : end + self.n_numbers]
         own = self._own(before, inputs) if self.apart else inputs
-        ctx.save_for_backward(*self.saved((*own, *self.constants, *results, *outputs[end:])))
+        saved = self.saved((*own, *self.constants, *results, *outputs[end:]))
+        ctx.save_for_backward(*saved)
         if self.layouts_vary:
             ctx.layouts = self._layouts_of(results)
         ctx.inputs = inputs if before is None else before
         if kept.unsaved:
             ctx.versions = kept.versions(inputs)
         if _saved_tensor_hooks(True) is not None:
-            ctx.unwatched = self._versions(inputs)
+            ctx.unwatched, ctx.strides = self._versions(inputs), [one.stride() for one in saved]
         return results
 
     def _own(self, before: Any, inputs: tuple[Any, ...]) -> list[Any]:
@@ -217,7 +217,7 @@ class Halves:
 
     def _freed(self, ctx: Any) -> Any:
         """What was saved, which nobody has after this."""
-        saved = ctx.saved_tensors
+        saved = _as_saved(ctx, ctx.saved_tensors)
         ctx.used, ctx.rest = self.all, self.nothing_left
         ctx.maybe_clear_saved_tensors()
         if self.frees_all:
@@ -234,7 +234,7 @@ class Halves:
             return self._placed({})
         arguments = [*ctx.numbers, *saved]
         if ctx.watched:
-            _check_versions(ctx.watched, asked)
+            check_versions(ctx.watched, asked)
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
         missing = self.all & ~asked
@@ -313,9 +313,9 @@ class Halves:
         elif any(bits & used for n, bits in enumerate(self.sharing) if asked >> n & 1):
             raise RuntimeError(FREED)
         else:
-            saved = [one if one is None else _unchanged(*one) for one in rest]
+            saved = [one if one is None else unchanged(*one) for one in rest]
             if any(one is None and bits & asked for one, bits in zip(saved, self.reads)):
-                raise RuntimeError(f"{_WRITTEN} a saved tensor of a compiled function")
+                raise RuntimeError(f"{WRITTEN} a saved tensor of a compiled function")
         if not torch_adapter.engine_keeps_graph():
             ctx.used = used = used | asked
             ctx.maybe_clear_saved_tensors()
@@ -336,11 +336,11 @@ class Halves:
     def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors; None for what was written since, if these tangents are not combined with it."""
         try:
-            return list(ctx.saved_tensors)
+            return list(_as_saved(ctx, ctx.saved_tensors))
         except RuntimeError:
             if asked == self.all:
                 raise
-            saved = torch_adapter.saved_one_by_one(ctx)
+            saved = list(_as_saved(ctx, torch_adapter.saved_one_by_one(ctx)))
             if any(one is None and bits & asked for one, bits in zip(saved, self.reads)):
                 raise
             return saved
@@ -386,7 +386,7 @@ class Halves:
         if len(ctx.inputs) < self.n_inputs:
             raise RuntimeError(FREED)
         if self.kept.changed(ctx.inputs, ctx.versions, asked) or self._written_unseen(ctx, asked):
-            raise RuntimeError(f"{_WRITTEN} an input of a compiled function was written after the call")
+            raise RuntimeError(f"{WRITTEN} an input of a compiled function was written after the call")
         inputs = given_again(ctx.inputs)
         for i in self.wanted:
             if not inputs[i].requires_grad:  # any more: eager's functions know nothing of that
@@ -430,10 +430,16 @@ class Compiled(torch.autograd.Function):
 
 # What the record of a call says unless its forward, or what came since, says otherwise. Most calls store none of it.
 torch_adapter.give_to_records(
-    Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None
-)
+    Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None,
+    strides=None,
+)  # fmt: skip
 
 Picker = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+def _as_saved(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
+    """The saved tensors as they lay when they were saved: hooks may give others of the same values."""
+    return saved if ctx.strides is None else list(map(relaid, saved, ctx.strides))
 
 
 def _picker(places: list[int]) -> Picker:
@@ -485,18 +491,3 @@ class Backwards(Protocol):
     as_made: Any  # runs it operator by operator: results lie as these make them
 
     def get(self, missing: int = 0, observer: str = "") -> Runnable | None: ...
-
-
-def _unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:
-    _check_versions([(lambda: tensor, expected, -1)], -1)
-    return tensor
-
-
-def _check_versions(watched: Any, asked: int) -> None:
-    for reference, expected, read in watched:
-        tensor = reference() if read & asked else None
-        if tensor is not None and version(tensor) != expected:
-            raise RuntimeError(
-                f"{_WRITTEN} [{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {expected} "
-                "instead. It is an input or an output of a compiled function."
-            )

@@ -23,11 +23,29 @@ if TYPE_CHECKING:
     from pliant.autograd.partition.split import Partition
 
 HALVES = "_pliant_halves"  # of a function of autograd's graph: what a compiled program has for forward and backward
+WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
 
 
 def version(tensor: torch.Tensor) -> int:
     """How often it was written; inference tensors do not count."""
     return 0 if tensor.is_inference() else tensor._version
+
+
+def unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:
+    """The tensor. RuntimeError if its version is another."""
+    check_versions([(lambda: tensor, expected, -1)], -1)
+    return tensor
+
+
+def check_versions(watched: Any, asked: int) -> None:
+    """RuntimeError if one of these (reference, version, tangents that read it) was written since, as eager says."""
+    for reference, expected, read in watched:
+        tensor = reference() if read & asked else None
+        if tensor is not None and version(tensor) != expected:
+            raise RuntimeError(
+                f"{WRITTEN} [{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {expected} "
+                "instead. It is an input or an output of a compiled function."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,15 @@ def lying(gradient: Any, stride: Any) -> Any:
     return torch.empty_strided(gradient.shape, stride, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
 
 
+def relaid(value: Any, stride: Any) -> Any:
+    """The tensor with these strides: itself, or a copy. What is expanded is copied once."""
+    if value is None or value.stride() == stride:
+        return value
+    once = value.detach()[tuple([slice(0, 1) if step == 0 else slice(None) for step in stride])]
+    made = torch.empty_strided(once.shape, stride, dtype=value.dtype, device=value.device)
+    return made.copy_(once).expand(value.shape)
+
+
 def apart(gradients: Any) -> list[Any]:
     """Gradients of tangents that were copied, none in the memory of another: of views of tangents that are expanded eager
     puts copies into `.grad`. What is one tensor stays so."""

@@ -111,6 +111,8 @@ def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
     made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
     if not isinstance(made, torch.Tensor) or made.shape != out.shape or not torch.can_cast(made.dtype, out.dtype):
         raise Unsupported(f"`{func.__name__}` resizes or refuses `out`", kind="resize")
+    if made.device != out.device:
+        raise Unsupported(f"`{func.__name__}` with `out` on another device", kind="several-devices")
     return out.copy_(made)
 
 

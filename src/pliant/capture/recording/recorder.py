@@ -190,6 +190,8 @@ class Recorder(Nodes, TorchFunctionMode):
                 made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
                 if not isinstance(made, Tensor) or not torch.can_cast(made.dtype, target.dtype):
                     return None
+                if made.device != target.device:
+                    return None
                 if made.requires_grad:  # autograd has no derivative of `out=`, and says so
                     return None
                 made = made.to(target.dtype)

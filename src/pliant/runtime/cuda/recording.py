@@ -19,7 +19,7 @@ from pliant.runtime.cuda.load import addresses_check
 from pliant.runtime.cuda.recorder import Recorder
 from pliant.runtime.cuda.roles import Roles, misalignment
 from pliant.runtime.load import reads_lists
-from pliant.torch_adapter import copy_all, storage_of, storage_users, uncounted_writes
+from pliant.torch_adapter import copy_all, copy_uncounted, storage_of, storage_users
 
 Output = Callable[[Sequence[Any]], Any]  # from the call's inputs
 
@@ -72,8 +72,7 @@ class Recording:
             copy_all(self._copied_in, [window.of(given[k]) for k, window in self._windows.items()])
             self.run()
             if self.written:
-                with uncounted_writes():
-                    copy_all([self._windows[k].of(given[k]) for k in self.written], self._copied_out)
+                copy_uncounted([self._windows[k].of(given[k]) for k in self.written], self._copied_out)
             return self.outputs.of(given)
 
     def _note_stream(self, stream: int) -> None:
@@ -188,8 +187,7 @@ class _Outputs:
             target, source = copy.begin()
             targets.append(target)
             sources.append(source)
-        with uncounted_writes():  # they are new to the caller, whose tensors have not been written
-            copy_all(targets, sources)
+        copy_uncounted(targets, sources)  # they are new to the caller, whose tensors have not been written
         found = [output(inputs) for output in self._plan]
         for k, before in self._again:
             found[k] = found[before]

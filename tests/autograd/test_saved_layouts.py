@@ -1,0 +1,36 @@
+"""Hooks on saved tensors may give the values back in another layout: the backward has them as they lay."""
+
+import pytest
+import torch
+
+import pliant
+
+LAYOUTS = {
+    "dense": lambda n: torch.rand(n, 4),
+    "gaps": lambda n: torch.rand(n, 8)[:, ::2],
+    "turned": lambda n: torch.rand(4, n).t(),
+    "expanded": lambda n: torch.rand(n, 1).expand(n, 4),
+    "one value": lambda n: torch.rand(1, 1).expand(n, 4),
+}
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("retained", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_dense_copies_are_saved(layout, retained, marked):
+    def product(x, y):
+        return (x * y).sin() * x
+
+    def pack(t):
+        return t.clone(memory_format=torch.contiguous_format)
+
+    compiled = pliant.compile(product)
+    hook = pliant.keeps_saved_values(pack) if marked else pack
+    for n in (3, 3, 5):
+        x, y = LAYOUTS[layout](n).requires_grad_(), torch.rand((), requires_grad=True)
+        found = []
+        for function in (product, compiled):
+            with torch.autograd.graph.saved_tensors_hooks(hook, lambda t: t):
+                result = function(x, y)
+            found += [torch.autograd.grad(result.sum(), (x, y), retain_graph=retained) for _ in range(1 + retained)]
+        torch.testing.assert_close(found[-1], found[0])
