@@ -34,3 +34,19 @@ def test_dense_copies_are_saved(layout, retained, marked):
                 result = function(x, y)
             found += [torch.autograd.grad(result.sum(), (x, y), retain_graph=retained) for _ in range(1 + retained)]
         torch.testing.assert_close(found[-1], found[0])
+
+
+def test_constants_are_saved_too():
+    def program(x, b):
+        found = x.sin()[torch.tensor([0, 1])] * x[:2]
+        b.mul_(2)
+        return found
+
+    compiled = pliant.compile(program)
+    for _ in range(2):
+        x, written = torch.rand(3, requires_grad=True), torch.ones(3)
+        with torch.autograd.graph.saved_tensors_hooks(pliant.keeps_saved_values(lambda t: t.clone()), lambda t: t):
+            result = compiled(x, written)
+        assert written.tolist() == [2, 2, 2]
+        expected = program(x, torch.ones(3))
+        torch.testing.assert_close(torch.autograd.grad(result.sum(), x), torch.autograd.grad(expected.sum(), x))

@@ -453,7 +453,7 @@ def _picker(places: list[int]) -> Picker:
 def _saved_inputs(facts: HalvesFacts) -> list[tuple[int, int]]:
     """The inputs that are saved and kept themselves, each with the tangents, as bits, that it is combined with."""
     others = {*facts.kept.copied, *facts.kept.absent}
-    saved = [(one, bits) for one, bits in zip(facts.saved, facts.reads) if one.is_input]
+    saved = [(s, bits) for s, bits in zip(facts.saved, facts.reads) if s.is_input and s.position < facts.inputs]  # no constants
     return [(one.position, bits) for one, bits in saved if one.position not in others]
 
 
