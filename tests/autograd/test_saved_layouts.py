@@ -10,6 +10,7 @@ LAYOUTS = {
     "gaps": lambda n: torch.rand(n, 8)[:, ::2],
     "turned": lambda n: torch.rand(4, n).t(),
     "expanded": lambda n: torch.rand(n, 1).expand(n, 4),
+    "windows": lambda n: torch.rand(2 * n + 2).as_strided((n, 4), (2, 1)),
     "one value": lambda n: torch.rand(1, 1).expand(n, 4),
 }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant import torch_adapter
+from pliant.autograd.aliases import overlaps_itself
 from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:
@@ -111,12 +112,17 @@ def lying(gradient: Any, stride: Any) -> Any:
 
 
 def relaid(value: Any, stride: Any) -> Any:
-    """The tensor with these strides: itself, or a copy. What is expanded is copied once."""
-    if value is None or value.stride() == stride:
+    """The tensor with these strides: itself, or a copy. Elements in one place are equal."""
+    if value is None or value.stride() == stride or not value.numel():
         return value
-    once = value.detach()[tuple([slice(0, 1) if step == 0 else slice(None) for step in stride])]
-    made = torch.empty_strided(once.shape, stride, dtype=value.dtype, device=value.device)
-    return made.copy_(once).expand(value.shape)
+    span = 1 + sum([(n - 1) * step for n, step in zip(value.shape, stride)])
+    memory = torch.empty(span, dtype=value.dtype, device=value.device)
+    made = memory.as_strided(value.shape, stride)
+    if not overlaps_itself(made):
+        return made.copy_(value.detach())
+    places = torch.arange(span, device=value.device).as_strided(value.shape, stride)
+    memory[places.reshape(-1)] = value.detach().reshape(-1)
+    return made
 
 
 def apart(gradients: Any) -> list[Any]:
