@@ -79,8 +79,9 @@ def test_a_number_that_varies(name):
         assert number == told
         assert math.copysign(1, number) == math.copysign(1, told)
         assert torch.equal(y, expected)
-    assert pliant.stats()["graphs"] <= graphs
+    assert 1 <= pliant.stats()["graphs"] <= graphs
     assert not pliant.stats()["graph_breaks"]
+    assert not pliant.stats()["fallbacks"]
 
 
 @pytest.mark.parametrize("divide", [lambda a, b: a // b, lambda a, b: sum(divmod(a, b))])

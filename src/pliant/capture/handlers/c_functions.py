@@ -164,7 +164,7 @@ def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
 
 def _size_method(t: Tracer, size: torch.Size, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "numel" and not args and not kwargs:
-        return TailCall(spelled_out.multiplied, (size, 1))
+        return TailCall(spelled_out.multiplied, (size,))
     return _pure_method(t, size, name, bound, args, kwargs)
 
 
