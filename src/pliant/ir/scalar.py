@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from pliant.ir.ops import OPS
 from pliant.records import dataclass
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.expr import ZERO, Expr, Symbol
 from pliant.symbolic.traverse import substitute as replaced
 
 if TYPE_CHECKING:
@@ -348,20 +348,50 @@ def loads(x: Scalar) -> Iterator[Load]:
     return (node for node in walk(x) if isinstance(node, Load))
 
 
-def substitute(x: Scalar, place: Mapping[Symbol, Expr]) -> Scalar:
-    """`x` with index symbols replaced."""
+def index_expressions(x: Scalar) -> list[Expr]:
+    """The distinct places that `x` loads from, and positions that it computes with."""
+    found = [node.index if isinstance(node, Load) else node.expr for node in walk(x) if isinstance(node, (Load, IndexValue))]
+    return list(dict.fromkeys(found))
+
+
+def substitute(
+    x: Scalar,
+    place: Mapping[Symbol, Expr],
+    moved: Mapping[Buffer, tuple[Buffer, Expr]] | None = None,
+    chosen: Sequence[tuple[Symbol, Scalar]] = (),
+) -> Scalar:
+    """`x` with index symbols replaced. `moved`: buffers whose elements are read from another one, so much further on.
+    `chosen`: indirect symbols of `place`, and their values."""
     made: dict[Scalar, Scalar] = {}
     for node in walk(x):
         match node:
             case IndexValue():
                 made[node] = index_value(replaced(node.expr, place), node.dtype)
             case Load():
-                indirect = tuple((s, made[value]) for s, value in node.indirect)
-                made[node] = load(node.buffer, replaced(node.index, place), indirect)
-            case Apply():
-                made[node] = apply(
-                    node.op, *(made[a] for a in node.args), dtype=node.dtype if node.op == "cast" else None
-                )
+                buffer, further = (moved or {}).get(node.buffer, (node.buffer, ZERO))
+                index = replaced(node.index, place) + further
+                indirect = [(s, made[value]) for s, value in node.indirect]
+                indirect += [(s, value) for s, value in chosen if s in index.free]
+                made[node] = load(buffer, index, tuple(indirect))
             case _:
-                made[node] = node
+                made[node] = _rebuilt(node, made)
     return made[x]
+
+
+def replace(x: Scalar, new: Mapping[Scalar, Scalar]) -> Scalar:
+    """`x` with whole parts of it replaced."""
+    made: dict[Scalar, Scalar] = {}
+    for node in walk(x):
+        made[node] = new[node] if node in new else _rebuilt(node, made)
+    return made[x]
+
+
+def _rebuilt(node: Scalar, made: Mapping[Scalar, Scalar]) -> Scalar:
+    """The same of what its parts were made."""
+    match node:
+        case Load():
+            return load(node.buffer, node.index, tuple((s, made[value]) for s, value in node.indirect))
+        case Apply():
+            return apply(node.op, *(made[a] for a in node.args), dtype=node.dtype if node.op == "cast" else None)
+        case _:
+            return node

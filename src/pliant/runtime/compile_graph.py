@@ -21,6 +21,7 @@ from pliant.ir.printer import program_text
 from pliant.ir.verify import verify
 from pliant.lowering.lower import lower
 from pliant.runtime.compile_program import CompiledGraph, compile_program, compile_row_program
+from pliant.schedule.row_blocks import in_blocks_of_rows
 from pliant.together import beside
 
 
@@ -83,7 +84,7 @@ def interpret_loops(graph: AtenGraph) -> Runnable:
 
 def _lowered(graph: AtenGraph) -> LoopProgram:
     with events.stage("lower", graph=graph.name):
-        program = lower(graph)
+        program = in_blocks_of_rows(lower(graph))
     if config.get().general.verify_passes:
         verify(program)
     if events.wants("loops"):

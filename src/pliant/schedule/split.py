@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import torch
 
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction
-from pliant.ir.scalar import IndexValue, Load, Number, Scalar, apply, cast, const, index_value, load, loads, walk, where
+from pliant.ir.scalar import Number, Scalar, apply, cast, const, index_expressions, index_value, load, loads, where
 from pliant.ir.scalar import substitute as substitute_scalar
 from pliant.lowering.tensors import contiguous_strides
 from pliant.records import dataclass
@@ -158,13 +158,8 @@ def _known_first(c: Reduction, chunks: int) -> tuple[list[Axis], dict[Symbol, Ex
     known = math.prod(a.extent.as_int() or 1 for a in c.reduce_axes if a.symbol not in last)
     axes, place = list(c.reduce_axes), dict[Symbol, Expr]()
     if known * ENOUGH < chunks:
-        axes, place = merge_axes(axes, _index_expressions(c.value), frozenset())
+        axes, place = merge_axes(axes, index_expressions(c.value), frozenset())
     return sorted(axes, key=lambda a: (a.symbol in last, a.extent.as_int() is None)), place
-
-
-def _index_expressions(value: Scalar) -> list[Expr]:
-    found = [node.index if isinstance(node, Load) else node.expr for node in walk(value) if isinstance(node, (Load, IndexValue))]
-    return list(dict.fromkeys(found))
 
 
 def _even(extent: int | None, chunks: int) -> int:

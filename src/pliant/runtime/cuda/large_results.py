@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Any
 
 from pliant.graph.contracts import Runnable
-from pliant.ir.loops import Buffer, Extern, LoopProgram, View
+from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, View
 from pliant.records import dataclass
 from pliant.schedule.dependencies import access
 from pliant.schedule.sizes import Sizes
@@ -45,10 +45,11 @@ class Split:
 
 
 def split(program: LoopProgram, private: Collection[int] = ()) -> Split | None:
-    """The program before and from its last library call on, if large results come from there and little else does.
+    """The program before and from its last library call on, or the first of those that make parts of one result, if large
+    results come from there and little else does.
     `private`: results that the backward finds where they lay at the last call, so they stay in the recording's memory."""
     steps = program.computations
-    start = next((k for k in range(len(steps) - 1, -1, -1) if isinstance(steps[k], Extern)), 0)
+    start = _last_call(steps)
     symbols = _symbols(program)
     if start == 0 or len(steps) - start > MOST_STEPS or symbols is None:
         return None
@@ -63,6 +64,16 @@ def split(program: LoopProgram, private: Collection[int] = ()) -> Split | None:
     read = {b for one in touched[start:] for b in one.reads}
     live = sorted(read & earlier, key=lambda b: b.name)
     return _split(program, start, live, read, written, symbols)
+
+
+def _last_call(steps: list[Computation]) -> int:
+    """The place of the last library call, or of the first of those whose results a loop each reads that makes a part."""
+    calls = [k for k, step in enumerate(steps) if isinstance(step, Extern)]
+    start = calls.pop() if calls else 0
+    made = next((step.out for step in steps[start:] if isinstance(step, Pointwise) and step.part), None)
+    while calls and any(isinstance(s, Pointwise) and s.part and s.out is made for s in steps[calls[-1] : start]):
+        start = calls.pop()
+    return start
 
 
 def _symbols(program: LoopProgram) -> list[Symbol] | None:
