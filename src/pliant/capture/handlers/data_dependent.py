@@ -19,7 +19,6 @@ from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of
-from pliant.capture.numbers.varying_text import Given
 from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
@@ -192,9 +191,7 @@ def _message(t: Tracer, message: Any) -> str:
     text = t.call(str, (t.call(message, (), {}),), {})
     if varying(text) is not str or t.message is None:
         return text  # type: ignore[no-any-return]
-    mark = t.message.mark
-    shown = [p.of(p.number) if isinstance(p, Given) else p for p in text.parts]
-    return "".join([p if isinstance(p, str) else mark(p.number, p.spec) for p in shown])
+    return "".join([part.marked(t.message.mark) for part in text.parts])
 
 
 def _check_now(t: Tracer, error: Any, condition: Any, message: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -24,8 +24,46 @@ _FORMAT = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")
 _EXAMPLES = {torch.SymInt: 2, torch.SymFloat: 2.5, torch.SymBool: True}
 
 
+class Part:
+    """What stands in a text that varies: `of(number)` is what it shows, once the number is known."""
+
+    __slots__ = ()
+    number: Any
+    is_never_empty: ClassVar[bool] = True
+
+    def of(self, number: Any) -> str:
+        raise NotImplementedError
+
+    def plain(self) -> str:
+        return self.of(concrete(self.number))
+
+    def marked(self, mark: Callable[[Any, str], str]) -> str:
+        """As it stands in a message whose numbers only running the graph tells: `mark` stands for one of them."""
+        return mark(self.number, "")
+
+    def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
+        """The expression of the text, in an entry where `value` names the number."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Shown:
+class Literal(Part):
+    """A text that does not vary; it is not empty."""
+
+    number: str
+
+    def of(self, text: str) -> str:
+        return text
+
+    def marked(self, mark: Callable[[Any, str], str]) -> str:
+        return self.number
+
+    def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
+        return repr(self.number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown(Part):
     """A number as `format(number, spec)` shows it, or `spec % (number,)`."""
 
     number: Any
@@ -35,27 +73,28 @@ class Shown:
     def of(self, number: Any) -> str:
         return self.spec % (number,) if self.percent else format(number, self.spec)
 
-    def made(self, hold: Callable[[Any], str], number: str) -> str:
-        """The expression of the text, in an entry where the number has a name."""
+    def marked(self, mark: Callable[[Any, str], str]) -> str:
+        return mark(self.number, self.spec)
+
+    def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
+        number = value(self.number)
         return f"({self.spec!r} % ({number},))" if self.percent else f"{hold(format)}({number}, {self.spec!r})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShownTensor:
+class ShownTensor(Part):
     """A tensor as `shown` makes a text of it; `number` is a copy, which nothing changes."""
 
     number: Any
     shown: Callable[[Any], str]
-    spec: str = ""
 
     def of(self, tensor: Any) -> str:
         if is_fake(tensor):
             raise GraphBreak("data-dependent", "the text of a tensor is used")
         return self.shown(tensor)
 
-    def made(self, hold: Callable[[Any], str], tensor: str) -> str:
-        """The expression of the text, in an entry where the tensor has a name."""
-        return f"{hold(self.shown)}({tensor})"
+    def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
+        return f"{hold(self.shown)}({value(self.number)})"
 
 
 def array_str(tensor: torch.Tensor) -> str:
@@ -85,18 +124,21 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class Given(Part):
     """A text that the call is given, as it is."""
 
     number: Unread
+    is_never_empty: ClassVar[bool] = False
 
     def of(self, unread: Unread) -> str:
         unread.guard()
         return unread.text
 
-    def made(self, hold: Callable[[Any], str], text: str) -> str:
-        """The expression of the text, in an entry where it has a name."""
-        return text
+    def marked(self, mark: Callable[[Any, str], str]) -> str:
+        return self.of(self.number)
+
+    def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
+        return value(self.number)
 
 
 class Text:
@@ -104,21 +146,20 @@ class Text:
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Iterable[Any]) -> None:
-        self.parts: tuple[str | Shown | ShownTensor | Given, ...] = tuple(parts)
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self.parts = tuple(parts)
 
     def plain(self) -> str:
-        return "".join([p if isinstance(p, str) else p.of(concrete(p.number)) for p in self.parts])
+        return "".join([part.plain() for part in self.parts])
 
     def __bool__(self) -> bool:
-        shows = any(type(part) is not Given for part in self.parts)  # a number has digits
-        return shows or bool(self.plain())
+        return any(part.is_never_empty for part in self.parts) or bool(self.plain())
 
     def __add__(self, other: Any) -> Any:
         return join("", (self, other)) if is_text(other) else self.plain() + other
 
     def __radd__(self, other: Any) -> Any:
-        return join("", (other, self)) if isinstance(other, str) else NotImplemented
+        return join("", (other, self)) if is_text(other) else NotImplemented
 
 
 def _asked(name: str) -> Callable[..., Any]:
@@ -161,8 +202,8 @@ def join(separator: Any, items: Sequence[Any]) -> Any:
     """separator.join(items)"""
     if not any(varying(one) is str for one in (separator, *items)):
         return separator.join(items)
-    parts: list[Any] = []
+    parts: list[Part] = []
     for place, item in enumerate(items):
         for one in (separator, item) if place else (item,):
-            parts += one.parts if varying(one) is str else (one,)
-    return Text(p for p in parts if not isinstance(p, str) or p)
+            parts += one.parts if varying(one) is str else (Literal(one),) if one else ()
+    return Text(parts)

@@ -83,7 +83,7 @@ def _one_behind(b: Statements, obj: Any) -> str:
 
 def _parts_of_text(b: Statements, obj: Text) -> str:
     """Texts, and numbers each as its format shows it."""
-    return ", ".join([repr(p) if isinstance(p, str) else p.made(b.hold, b.value(p.number)) for p in obj.parts])
+    return ", ".join([part.made(b.hold, b.value) for part in obj.parts])
 
 
 def _of_fields(names: str) -> Recipe:
