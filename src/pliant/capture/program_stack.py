@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ import torch.nn.modules.module as nn_module
 from pliant.capture.bytecode.tables import encode_locations
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.tracebacks import line_at, live_frame, module_calls
+from pliant.dispatch.own_frames import program_frames
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
@@ -63,19 +65,23 @@ def places(t: Tracer) -> Iterator[Place]:
             raise GraphBreak(LOOKS, f"what called {frame.code.co_name} is looked at, which C code or PyTorch calls")
 
 
-def place_at(t: Tracer, level: int) -> Place | int:
-    """The place so many frames out, or how many remain where the trace starts."""
+def place_at(t: Tracer, level: int) -> tuple[Place | None, int]:
+    """The place so many frames out; None where the trace starts before it, and how many frames remain then."""
     for place in places(t):
         if level == 0:
-            return place
+            return place, 0
         level -= 1
-    return level
+    return None, level
 
 
-def held_place(t: Tracer, place: Place) -> tuple[types.CodeType, int, dict[str, Any]]:
-    """What an effect is given of a place."""
+def held_place(t: Tracer, level: int) -> tuple[Any, ...]:
+    """What an effect is given of the place so many frames out: how it finds its code, offset and globals as it runs."""
+    place, left = place_at(t, level)
+    if place is None:
+        return t.world.hold(place_above, "place_above"), (left,)
     code, namespace = place.code, place.globals
-    return t.world.hold(code, code.co_name), place.offset, t.world.hold(namespace, str(namespace.get("__name__")))
+    held = t.world.hold(code, code.co_name), place.offset, t.world.hold(namespace, str(namespace.get("__name__")))
+    return t.world.hold(known_place, "known_place"), held
 
 
 def _called_through(t: Tracer, index: int) -> tuple[tuple[types.CodeType, int], ...]:
@@ -106,10 +112,25 @@ class FrameValues:
 
 
 # ---- as it runs
+RunningPlace = tuple[types.CodeType, int, dict[str, Any]]
+
+
+def known_place(*place: Any) -> RunningPlace:
+    """Of a frame that was traced."""
+    return place
+
+
+def place_above(levels: int) -> RunningPlace:
+    """Of the frame so many levels above the caller of the captured function."""
+    *_, frame = itertools.islice(program_frames(sys._getframe(1)), levels + 1)
+    return frame.f_code, frame.f_lasti, frame.f_globals
+
+
 def called_from(
-    code: types.CodeType, offset: int, namespace: dict[str, Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    find: Callable[..., RunningPlace], given: tuple[Any, ...], function: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> Any:
-    """function(*args, **kwargs), called where the operation at the offset is."""
+    """function(*args, **kwargs), called where the operation at the place is that `find(*given)` finds."""
+    code, offset, namespace = find(*given)
     return types.FunctionType(_calling(code, line_at(code, offset), id(code)), namespace)(function, args, kwargs)
 
 

@@ -5,7 +5,6 @@ Holds:  effects keep their order; their arguments are what they were at the time
 
 from __future__ import annotations
 
-import itertools
 import sys
 import types
 from collections.abc import Callable
@@ -16,13 +15,12 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.varying_text import join
-from pliant.capture.program_stack import LOOKS, called_from, held_place, place_at
+from pliant.capture.program_stack import LOOKS, called_from, held_place
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_symbolic, is_text
-from pliant.dispatch.own_frames import program_frames
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import MethodSource
@@ -149,18 +147,9 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     level = kwargs.pop("stacklevel", 1)
     if type(level) is not int or kwargs.get("stack_info") or level != 1 and method.__func__.__module__ != "logging":
         raise GraphBreak(LOOKS, "a logger is told of the program's callers")
-    place = place_at(t, max(level, 1) - 1)
-    if isinstance(place, int):
-        _effect(t, t.world.hold(_log_from_caller, "log_from_caller"), args, kwargs, (place, method))
-    else:
-        _effect(t, t.world.hold(called_from, "called_from"), args, kwargs, (*held_place(t, place), method))
+    place = held_place(t, max(level, 1) - 1)
+    _effect(t, t.world.hold(called_from, "called_from"), args, kwargs, (*place, method))
     return None
-
-
-def _log_from_caller(level: int, method: Any, /, *args: Any, **kwargs: Any) -> None:
-    """A message from the frame so many levels above the caller of the captured function."""
-    *_, frame = itertools.islice(program_frames(sys._getframe(1)), level + 1)
-    called_from(frame.f_code, frame.f_lasti, frame.f_globals, method, *args, **kwargs)
 
 
 # ---- the state of the random generators, which the graph reads and sets in its order among draws

@@ -8,9 +8,6 @@ Holds:  a warning that a filter turns into an exception breaks, so that eager ra
 
 from __future__ import annotations
 
-import itertools
-import sys
-import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.varying_text import Text
-from pliant.capture.program_stack import held_place, place_at
+from pliant.capture.program_stack import RunningPlace, held_place
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.capture.tracebacks import line_at
 from pliant.capture.value_kinds import concrete
-from pliant.dispatch.own_frames import program_frames
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 
@@ -36,12 +32,10 @@ handles, takes, CLASSES = ROWS.handles, ROWS.takes, ROWS.classes
 Filters = list[Any]
 
 
-def show(message: Any, category: Any, code: types.CodeType, offset: int, space: dict[str, Any], filters: Any) -> None:
-    """Give a warning from an operation of a captured program; `filters`: those of its block, if it is in one."""
-    _show(message, category, code.co_filename, line_at(code, offset), space, filters)
-
-
-def _show(message: Any, category: Any, file: str, line: int, space: dict[str, Any], filters: Any) -> None:
+def show(find: Callable[..., RunningPlace], given: tuple[Any, ...], message: Any, category: Any, filters: Any) -> None:
+    """Give a warning from the operation that `find(*given)` finds; `filters`: those of its block, if it is in one."""
+    code, offset, space = find(*given)
+    file, line = code.co_filename, line_at(code, offset)
     registry, module = space.setdefault("__warningregistry__", {}), space.get("__name__", "<unknown>")
     if filters is None:
         warnings.warn_explicit(message, category, file, line, module, registry)
@@ -49,12 +43,6 @@ def _show(message: Any, category: Any, file: str, line: int, space: dict[str, An
     with warnings.catch_warnings():
         warnings.filters[:] = filters  # type: ignore[index]
         warnings.warn_explicit(message, category, file, line, module, registry)
-
-
-def show_in_caller(message: Any, category: Any, levels: int, filters: Any) -> None:
-    """Give a warning whose line is `levels` frames above the caller of the captured function."""
-    *_, frame = itertools.islice(program_frames(sys._getframe(1)), levels + 1)
-    _show(message, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals, filters)
 
 
 @handles(warnings.warn)
@@ -120,14 +108,10 @@ def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]
 
 
 def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> CallEffect:
-    place = place_at(t, max(level, 1) - 1)
+    place = held_place(t, max(level, 1) - 1)
     if filters is not None:
         t.world.hold(filters, "filters")
-    if isinstance(place, int):
-        shown = t.world.hold(show_in_caller, "show_in_caller")
-        return CallEffect(shown, (message, category, place, filters), {}, tells=True)
-    given = (message, category, *held_place(t, place), filters)
-    return CallEffect(t.world.hold(show, "show"), given, {}, tells=True)
+    return CallEffect(t.world.hold(show, "show"), (*place, message, category, filters), {}, tells=True)
 
 
 # ---- blocks

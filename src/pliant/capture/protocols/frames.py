@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 def frame_of(t: Tracer, level: int) -> Any:
     """The frame so many levels out."""
-    found = place_at(t, level)
-    if isinstance(found, Place):
+    found, _ = place_at(t, level)
+    if found is not None:
         return t.frame_values.of(found)
     return TailCall(spelled_out.looked, (frame_at, level))
 
