@@ -62,10 +62,11 @@ def _numbered(items: Sequence[Item]) -> tuple[list[_Slot], dict[Label, int]]:
     slots: list[_Slot] = []
     marks: dict[Label, int] = {}
     for item in items:
-        if isinstance(item, Mark):
-            marks[item.label] = len(slots)
-        else:
-            slots.append(_Slot(item, item.name, item.arg, cache_entries(item.name)))
+        match item:
+            case Mark(label):
+                marks[label] = len(slots)
+            case Instruction(name, arg):
+                slots.append(_Slot(item, name, arg, cache_entries(name)))
     for number, slot in enumerate(slots):
         if slot.instruction.target is not None:
             slot.name = jump_name(slot.name, backward=marks[slot.instruction.target] <= number)

@@ -54,8 +54,8 @@ def loop_variables(program: Program, index: int) -> Iterator[str]:
         if head.name == "FOR_ITER" and head.target is not None and index < head.target:
             after = program.ops[head.index + 1]
             store = program.ops[after.index + 1] if after.name == "UNPACK_SEQUENCE" else after
-            if store.name == "STORE_FAST" and isinstance(store.arg, str):
-                yield store.arg
+            if store.name == "STORE_FAST":
+                yield str(store.arg)
 
 
 def moved(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:

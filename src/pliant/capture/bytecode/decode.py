@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from types import CodeType
 from typing import TypeVar, cast
 
-from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Label, Mark, Position, disassemble
+from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Label, Position, instructions
 from pliant.capture.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
 from pliant.errors import Unsupported
 from pliant.records import dataclass
@@ -146,10 +146,10 @@ def _decode(code: CodeType) -> Program:
 
 def _groups(code: CodeType) -> Iterator[tuple[Instruction, ...]]:
     """The real instructions, those together that are one operation together."""
-    instructions = [item for item in disassemble(code) if not isinstance(item, Mark)]
-    names = [item.name for item in instructions]
+    items = instructions(code)
+    names = [item.name for item in items]
     start = 0
-    while start < len(instructions):
+    while start < len(items):
         length = group_length(names, start)
-        yield tuple(instructions[start : start + length])
+        yield tuple(items[start : start + length])
         start += length

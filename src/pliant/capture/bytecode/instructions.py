@@ -88,21 +88,21 @@ def _varints(table: bytes) -> Iterator[int]:
 
 def disassemble(code: CodeType) -> list[Item]:
     """The instructions of `code` with a mark at every offset that a jump or the exception table aims at."""
-    raw = _read(code)
-    starts = {start for start, _ in raw}
-    labels = {instruction.target for _, instruction in raw if instruction.target is not None}
-    labels |= {instruction.handler.target for _, instruction in raw if instruction.handler is not None}
+    raw = instructions(code)
+    starts = {instruction.offset for instruction in raw}
+    labels = {instruction.target for instruction in raw if instruction.target is not None}
+    labels |= {instruction.handler.target for instruction in raw if instruction.handler is not None}
     assert labels <= starts, "a jump into the middle of an instruction"
     items: list[Item] = []
-    for start, instruction in raw:
-        if start in labels:
-            items.append(Mark(start))
+    for instruction in raw:
+        if instruction.offset in labels:
+            items.append(Mark(instruction.offset))
         items.append(instruction)
     return items
 
 
-def _read(code: CodeType) -> list[tuple[int, Instruction]]:
-    """Pairs (offset of the first code unit, EXTENDED_ARG included; instruction)."""
+def instructions(code: CodeType) -> list[Instruction]:
+    """The instructions of `code`; the offset of each is that of its first code unit, EXTENDED_ARG included."""
     data = code.co_code
     positions = list(code.co_positions())
     handlers = _handlers(code)
@@ -120,7 +120,7 @@ def _read(code: CodeType) -> list[tuple[int, Instruction]]:
         after += 2 * cache_entries(name)
         target = _jump_target(name, arg, after) if name in _JUMPS else None
         handler = handlers[offset // 2]
-        result.append((start, Instruction(name, arg, target, positions[offset // 2], handler, start)))
+        result.append(Instruction(name, arg, target, positions[offset // 2], handler, start))
         start = offset = after
         high = 0
     return result

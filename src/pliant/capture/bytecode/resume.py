@@ -169,7 +169,7 @@ class _Frame:
         self.names = list(self.parameters)
         self.names += [n for n in code.co_varnames if n not in self.names and n not in code.co_cellvars]
         self.freevars = resume_freevars(code)
-        self.original = self._original_slots()
+        self.locals_at, self.cells_at = self._original_slots()
         self.prologue = self._place_first_argument()
 
     def _checked_layout(self) -> Layout:
@@ -191,12 +191,14 @@ class _Frame:
             raise Unsupported("the exception that is being handled is needed", kind="resume-in-except")
         return layout
 
-    def _original_slots(self) -> dict[int, int | str]:
-        """For each slot of the original its local's name, or its cell's slot here."""
+    def _original_slots(self) -> tuple[dict[int, str], dict[int, int]]:
+        """For each slot of the original its local's name; of those that hold cells, the cell's slot here."""
         code = self.point.code
         merged = [name for name in code.co_cellvars if name not in code.co_varnames]
-        own = [self.cell(name) if name in code.co_cellvars else name for name in (*code.co_varnames, *merged)]
-        return dict(enumerate([*own, *(self.cell(name) for name in code.co_freevars)]))
+        own = list(enumerate((*code.co_varnames, *merged)))
+        cells = {slot: self.cell(name) for slot, name in own if name in code.co_cellvars}
+        cells |= {slot: self.cell(name) for slot, name in enumerate(code.co_freevars, len(own))}
+        return {slot: name for slot, name in own if slot not in cells}, cells
 
     # ---- slots and instructions
     def local(self, name: str) -> int:
@@ -209,10 +211,18 @@ class _Frame:
         self.consts.append(value)
         return len(self.consts) - 1
 
-    def make(self, name: str, arg: int | str = 0, target: Label | None = None) -> Instruction:
-        """A new instruction; a text as argument names a local."""
-        slot = self.local(arg) if isinstance(arg, str) else arg
-        return Instruction(name, slot, target, self.position)
+    def make(self, name: str, arg: int = 0, target: Label | None = None) -> Instruction:
+        """A new instruction."""
+        return Instruction(name, arg, target, self.position)
+
+    def load(self, local: str) -> Instruction:
+        return self.make("LOAD_FAST", self.local(local))
+
+    def store(self, local: str) -> Instruction:
+        return self.make("STORE_FAST", self.local(local))
+
+    def delete(self, local: str) -> Instruction:
+        return self.make("DELETE_FAST", self.local(local))
 
     def cell(self, name: str) -> int:
         """The slot of a cell: counted from `_FREE` until the number of locals before the cells is known."""
@@ -233,9 +243,7 @@ class _Frame:
             return []
         first = self.names[0]
         self.names[0], self.names[place] = name, first
-        return [self.make(*each) for each in (
-            ("LOAD_FAST", first), ("LOAD_FAST", name), ("STORE_FAST", first), ("STORE_FAST", name)
-        )]  # fmt: skip
+        return [self.load(first), self.load(name), self.store(first), self.store(name)]
 
     def _free_first_slot(self) -> list[Item]:
         """Move the first parameter to a slot of its own and leave slot 0 empty."""
@@ -244,14 +252,14 @@ class _Frame:
         first = self.names[0]
         self.names[0] = ".first"
         self.names.append(first)
-        return [self.make("LOAD_FAST", ".first"), self.make("STORE_FAST", first), self.make("DELETE_FAST", ".first")]
+        return [self.load(".first"), self.store(first), self.delete(".first")]
 
     def _copy_first_cell(self, name: str) -> list[Item]:
         """Put what the first argument's cell holds into slot 0."""
         if not self.parameters or stores_to(self.point.code, name):
             raise Unsupported("super() needs a first argument that is a cell", kind="resume-frame")
         moved_away = self._free_first_slot()
-        return [*moved_away, self.make("LOAD_DEREF", self.cell(name)), self.make("STORE_FAST", ".first")]
+        return [*moved_away, self.make("LOAD_DEREF", self.cell(name)), self.store(".first")]
 
     # ---- pieces of code
     def rebuild(self) -> list[Item]:
@@ -261,21 +269,20 @@ class _Frame:
         handled = [*(f".s{place}" for place in restore[1:]), HANDLED]  # what each of them stands below
         for place, bound in enumerate(self.point.stack):
             if place in restore:
-                items += [self.make("LOAD_FAST", handled[restore.index(place)]), self.make("PUSH_EXC_INFO")]
+                items += [self.load(handled[restore.index(place)]), self.make("PUSH_EXC_INFO")]
                 items.append(self.make("POP_TOP"))
             else:
-                items.append(self.make("LOAD_FAST", f".s{place}") if bound else self.make("PUSH_NULL"))
-        items += [self.make("DELETE_FAST", name) for name in self.parameters if _is_temporary(name)]
+                items.append(self.load(f".s{place}") if bound else self.make("PUSH_NULL"))
+        items += [self.delete(name) for name in self.parameters if _is_temporary(name)]
         return items
 
     def moved(self, item: Instruction) -> Instruction:
         """An original instruction with its slot's place here."""
         if item.name not in SLOT_OPCODES:
             return item
-        slot = self.original[item.arg]
-        if isinstance(slot, int):
-            return replace(item, arg=slot)
-        return replace(item, name=checked(item.name), arg=self.local(slot))
+        if item.arg in self.cells_at:
+            return replace(item, arg=self.cells_at[item.arg])
+        return replace(item, name=checked(item.name), arg=self.local(self.locals_at[item.arg]))
 
     def body(self) -> list[Item]:
         """The whole original, without the start that fills cells."""
@@ -350,7 +357,7 @@ class _Step(_Frame):
         if self.op.name == "RETURN_VALUE":  # nothing follows it, and a returning frame leaves an empty stack
             return items
         start = 1 + len(self.prologue)
-        functions = [self.make("LOAD_FAST", RESUMES), self.make("DELETE_FAST", RESUMES)]
+        functions = [self.load(RESUMES), self.delete(RESUMES)]
         return [*items[:start], *functions, *items[start:]]
 
     def _operation(self) -> list[Item]:
@@ -401,13 +408,13 @@ class _Step(_Frame):
 
     def _locals_after(self) -> tuple[str, ...]:
         before = self.point.locals
-        slot = self.original.get(self.program.real[self.index][0].arg)
+        local = self.locals_at.get(self.program.real[self.index][0].arg)
         match self.op.name:
-            case "STORE_FAST" if isinstance(slot, str):
-                rest = tuple(name for name in before if name != slot)
-                return (*rest, slot) if self.point.stack[-1] else rest
-            case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR" if isinstance(slot, str):
-                return tuple(name for name in before if name != slot)
+            case "STORE_FAST" if local is not None:
+                rest = tuple(name for name in before if name != local)
+                return (*rest, local) if self.point.stack[-1] else rest
+            case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR":
+                return tuple(name for name in before if name != local)
             case _:
                 return before
 
@@ -431,7 +438,7 @@ class _Step(_Frame):
         assert layout is not None
         number = len(self.successors)
         self.successors.append(point)
-        items: list[Item] = [self.make("STORE_FAST", f".t{place}") for place in reversed(range(len(stack)))]
+        items: list[Item] = [self.store(f".t{place}") for place in reversed(range(len(stack)))]
         if point.handled:
             items += self._leave_handlers(f".t{layout.handling[0]}")
         items += [self.make("LOAD_CONST", self.const(number)), self.make("BINARY_SUBSCR")]
@@ -440,7 +447,7 @@ class _Step(_Frame):
         items.append(self.make("BUILD_TUPLE", len(self.freevars)))
         names = [f".t{name[2:]}" if name.startswith(".s") else name for name in parameters(point)]
         for name in names:
-            items += [self.make("LOAD_FAST", name), self.make("DELETE_FAST", name)]
+            items += [self.load(name), self.delete(name)]
         items += [self.make(*each) for each in call_group(len(names) + 1)]
         return [*items, self.make("RETURN_VALUE")]
 
@@ -450,8 +457,8 @@ class _Step(_Frame):
             self.make("LOAD_CONST", self.const(None)),
             self.make("PUSH_EXC_INFO"),
             self.make("POP_TOP"),
-            self.make("STORE_FAST", HANDLED),
-            self.make("LOAD_FAST", outermost),
+            self.store(HANDLED),
+            self.load(outermost),
             self.make("POP_EXCEPT"),
         ]
 
