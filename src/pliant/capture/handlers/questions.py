@@ -25,7 +25,7 @@ from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, spelled_out
 from pliant.capture.protocols.frames import locals_of
 from pliant.capture.protocols.module_attributes import namespace_of
-from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
+from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of, within
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, derives, function_of, is_numpy_scalar
@@ -245,10 +245,7 @@ def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 3:
             return args[2]
         raise
-    if type(found) is not TailCall:
-        return found
-    made = spelled_out.attribute_or if len(args) == 3 else spelled_out.attribute_of
-    return TailCall(made, (found.function, found.args, *(args[2:] or args)))
+    return within(spelled_out.attribute_or if len(args) == 3 else spelled_out.attribute_of, found, *(args[2:] or args))
 
 
 @handles(hasattr)
@@ -257,7 +254,8 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         found = attributes.find_attribute(t, args[0], args[1])
     except NoAttribute:
         return False
-    return TailCall(spelled_out.has_attribute, (found.function, found.args)) if type(found) is TailCall else True
+    asked = within(spelled_out.has_attribute, found)
+    return asked is found or asked
 
 
 @takes(vars)

@@ -10,8 +10,8 @@ Holds:  iterators over one container are read and advanced as `standing_iterator
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.standing_iterators import (
@@ -28,13 +28,12 @@ from pliant.capture.iterators.standing_iterators import (
     ReducedSource,
     container_of,
     left_of,
-    over_dict,
     peek,
     place,
 )
 from pliant.capture.iterators.suspended import Carried, Carry
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import ByKind, concrete
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ItemSource, IteratorSource, LengthSource, Source
 
@@ -122,17 +121,16 @@ class CarriedItems(ItsOwnIterator):
             return CHANGED
         if any(a is not b for a, b in zip(now, real, strict=True)):
             raise GraphBreak("unknown-object", f"the keys of a {type(real).__name__} change while it is iterated over")
-        made = iter(now) if type(self.real) is OF_SETS else over_dict(self._way(real), now, len(now))
+        made = _MADE_AGAIN[type(self.real)](now)
         return next(itertools.islice(made, len(real) - left + distance, None), END)
 
 
-    def _way(self, container: dict[Any, Any]) -> int:
-        """How the iterator over the dict was made."""
-        if type(self.real) is OF_ORDERED:
-            raise GraphBreak("unknown-object", "an ordered dict changes while it is iterated over")
-        return tuple(OF_DICTS).index(type(self.real))
+def _over_changed(container: Any) -> NoReturn:
+    raise GraphBreak("unknown-object", "an ordered dict changes while it is iterated over")
 
 
+# An iterator of the class, over other contents.
+_MADE_AGAIN: dict[type, Callable[[Any], Iterator[Any]]] = {**OF_DICTS, OF_SETS: iter, OF_ORDERED: _over_changed}
 _FORWARD: type = type(iter([]))
 _COUNTING: type = type(iter(range(0)))
 _DICT_CHANGED = "dictionary changed size during iteration"
@@ -200,16 +198,23 @@ def own_items(t: Tracer, items: list[Any], turns: int | None = None, method: str
 
 def is_counted(iterator: Any) -> bool:
     """Whether it gives the numbers of a range, each turn another one."""
-    iterator = iterator.value if type(iterator) is Carry else iterator
-    return type(iterator) is CountedTurns or type(iterator) is CarriedItems and type(iterator.real) is _COUNTING
+    return _COUNTED.of(iterator)(iterator)
+
+
+_COUNTED: ByKind[Callable[[Any], bool]] = ByKind(
+    lambda iterator: False,
+    {
+        CountedTurns: lambda iterator: True,
+        CarriedItems: lambda iterator: is_counted(iterator.real),
+        _COUNTING: lambda iterator: True,
+        Carry: lambda carry: is_counted(carry.value),
+    },
+)
 
 
 def by_turn(iterator: Any) -> list[Any]:
     """Those of the iterators that a step advances whose steps may be counted."""
-    if type(iterator) in BY_TURN:
-        return [iterator]
-    parts = _TAKES_FROM[type(iterator)](iterator) if type(iterator) in _ITEM_BY_ITEM else ()
-    return [one for part in parts for one in by_turn(part)]
+    return _BY_TURN.of(iterator)(iterator)
 
 
 # What iterators take their items from.
@@ -220,6 +225,18 @@ _TAKES_FROM: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     **dict.fromkeys((map, filter), lambda iterator: iterator.__reduce__()[1][1:]),
 }
 _ITEM_BY_ITEM = (Numbered, zip, enumerate, map)  # one of each for one of theirs
+_BY_TURN: ByKind[Callable[[Any], list[Any]]] = ByKind(
+    lambda iterator: [],
+    {
+        **dict.fromkeys(BY_TURN, lambda iterator: [iterator]),
+        **dict.fromkeys(_ITEM_BY_ITEM, lambda iterator: [one for part in _parts_of(iterator) for one in by_turn(part)]),
+    },
+)
+
+
+def _parts_of(iterator: Any) -> tuple[Any, ...]:
+    """What it takes its items from."""
+    return _TAKES_FROM.get(type(iterator), lambda iterator: ())(iterator)
 
 
 def bring_back(t: Tracer, value: Carried, source: Source) -> Any:
@@ -264,9 +281,7 @@ def shared(t: Tracer, real: Any) -> Any:
 
 def _has_no_more_state(real: Any) -> bool:
     """Whether the state of the iterator is that of plain ones that it is made of."""
-    if type(real) in PLAIN_ITERATORS:
-        return True
-    return type(real) in SHARED and all(map(_has_no_more_state, _TAKES_FROM[type(real)](real)))
+    return type(real) in SHARED and all(map(_has_no_more_state, _parts_of(real)))
 
 
 def _place_of_part(source: Source, index: int) -> Source:

@@ -25,7 +25,7 @@ from pliant.capture.iterators.suspended import Place, StateSource, Suspended, en
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import ByKind, concrete
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
 
@@ -261,10 +261,10 @@ TracedGenerator.__name__ = TracedGenerator.__qualname__ = "generator"  # message
 
 def own(t: Tracer, value: Any) -> Any:
     """The traced form of an iterator or revived generator from outside; any other value is itself."""
-    if type(value) in SHARED:
-        return shared(t, value)
-    if type(value) is not types.GeneratorType:
-        return value
+    return _OWN.of(value)(t, value)
+
+
+def _own_generator(t: Tracer, value: Any) -> Any:
     known = t.revived.get(id(value))
     if known is None:
         state, source = state_of(value), t.world.source_of(value)
@@ -310,6 +310,9 @@ def started(frame: Frame) -> TracedGenerator:
 
 
 BRING[Suspended] = _resumed
+_OWN: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+    lambda t, value: value, {**dict.fromkeys(SHARED, shared), types.GeneratorType: _own_generator}
+)
 
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.
 OURS: frozenset[type] = frozenset((TracedGenerator, *TRACED, TracedId))

@@ -59,7 +59,7 @@ def has_had_its_turn(t: Tracer, iterator: Any) -> bool:
     """Whether the trace breaks before the next item, since the number of items varies."""
     parts = by_turn(iterator)
     for part in parts:
-        if type(part) is CarriedItems and part.turns is None and not (part.steps or part.is_new):
+        if part.turns is None and not (part.steps or part.is_new):
             part.turns = 1 if _is_one_of_many(t, part) else None
     return any(part.turns == part.steps for part in parts)
 

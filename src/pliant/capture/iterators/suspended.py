@@ -88,13 +88,10 @@ class Suspended(ItsOwnIterator):
         self.values = ()
         return made  # type: ignore[no-any-return]
 
-    def become(self, now: Any) -> None:
-        """Take over the state of a `Suspended`, or a generator."""
-        if isinstance(now, Suspended) and now.generator is None:
-            now.live = False
-            self.place, self.cells, self.values, self.generator = now.place, now.cells, now.values, None
-        else:
-            self.generator = now.generator if isinstance(now, Suspended) else now
+    def become(self, now: Suspended) -> None:
+        """Take over the state of another."""
+        now.live = False
+        self.place, self.cells, self.values, self.generator = now.place, now.cells, now.values, now.generator
 
 
 _STATES: weakref.WeakKeyDictionary[Generator[Any, Any, Any], Suspended] = weakref.WeakKeyDictionary()
@@ -116,7 +113,10 @@ def state_of(generator: Any) -> Suspended | None:
 
 def put(generator: Any, now: Any) -> None:
     """What has become of a revived generator: a `Carried` or generator where it stands, or None at its end."""
-    _STATES[generator].become(now.real if type(now) is Carried else now or finished())
+    if type(now) is Carried:
+        _STATES[generator].become(now.real)
+    else:
+        _STATES[generator].generator = now or finished()
 
 
 def running(generator: Any) -> None:

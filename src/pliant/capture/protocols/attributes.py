@@ -77,8 +77,6 @@ _NATIVE_TYPES = (
 def get_attr(t: Tracer, obj: Any, name: str, linked: bool = False) -> Any:
     """The value of `obj.name`."""
     found = find_attribute(t, obj, name)
-    if type(found) is not TailCall:
-        return found
     try:
         return ended(t, found, linked and not is_fake(obj))
     except NoAttribute as raised:

@@ -33,13 +33,17 @@ def ended(t: Tracer, result: Any, linked: bool = False) -> Any:
     return t.call(result.function, result.args, result.kwargs, linked) if type(result) is TailCall else result
 
 
+def within(polyfill: Operation, result: Any, *rest: Any) -> Any:
+    """A result as it is; a call of the polyfill with the call that is to be made: polyfill(function, args, *rest)."""
+    return TailCall(polyfill, (result.function, result.args, *rest)) if type(result) is TailCall else result
+
+
 def ending(steps: Operation) -> Operation:
     """The operation of these steps. `linked`: its caller does with the result what its form says (`bytecode.ops.FORMS`)."""
 
     @functools.wraps(steps)
     def operation(t: Tracer, *args: Any, linked: bool = False) -> Any:
-        result = steps(t, *args)
-        return t.call(result.function, result.args, result.kwargs, linked) if type(result) is TailCall else result
+        return ended(t, steps(t, *args), linked)
 
     return operation
 

@@ -7,6 +7,7 @@ Out:    its expression; `RECIPES` by type.
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
@@ -17,6 +18,7 @@ from pliant.capture.iterators.standing_iterators import put_at
 from pliant.capture.iterators.suspended import Carried, Carry, Suspended, finished, place_of, revive
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.trace import NULL
+from pliant.capture.value_kinds import ByKind
 from pliant.guards.sources import IteratorSource
 
 
@@ -73,7 +75,7 @@ def _parameters(code: types.CodeType) -> tuple[str, ...]:
 
 def _carry(b: Statements, obj: Carry) -> str:
     value = obj.value
-    text = _suspended(b, value) if type(value) is TracedGenerator else b.value(value)
+    text = _CARRIED.of(value)(b, value)
     name = b.names.fresh("loop")
     b.emit(f"{name} = [{b.hold(Carried)}({text}, {turns_left(obj)})]", name)
     return f"{name}.pop()"  # the entry keeps none: what the loop drops is gone
@@ -87,13 +89,19 @@ def _carried_items(b: Statements, obj: CarriedItems) -> str:
     return name
 
 
-def is_lazy(obj: Any) -> bool:
-    """Whether code of the program runs once somebody asks the object for items."""
-    return isinstance(obj, (map, filter)) or type(obj) is TracedGenerator and not obj.finished
+_CARRIED: ByKind[Callable[[Statements, Any], str]] = ByKind(Statements.value, {TracedGenerator: _suspended})
 
 
-def name_of_lazy(obj: Any) -> str:
-    return obj.frame.name if type(obj) is TracedGenerator else type(obj).__name__
+def name_of_lazy(obj: Any) -> str | None:
+    """The name of an object of which code of the program runs once somebody asks it for items; None of others."""
+    return _LAZY.of(obj)(obj)
+
+
+_LAZY: ByKind[Callable[[Any], str | None]] = ByKind(
+    lambda obj: None,
+    {TracedGenerator: lambda generator: None if generator.finished else generator.frame.name},
+    dict.fromkeys((map, filter), lambda obj: type(obj).__name__),
+)
 
 
 RECIPES: dict[type, Recipe] = {
