@@ -79,7 +79,7 @@ def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dyna
         except CannotCapture as failure:
             attempt.t.world.check_shared()
             whole = attempt.whole_operation()
-            if whole is None or isinstance(failure, CastsKept) or failure.reason.kind == "exception":
+            if whole is None or failure.is_final or failure.reason.kind == "exception":
                 raise
             stop, reason = whole, attempt.reason or failure.reason
         finally:

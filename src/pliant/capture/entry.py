@@ -30,7 +30,7 @@ from pliant.capture.iterators.standing_iterators import END
 from pliant.capture.iterators.suspended import stepped
 from pliant.capture.program_stack import through_modules
 from pliant.capture.reconstruct.effects import effect_lines
-from pliant.capture.reconstruct.generators import is_lazy, name_of_lazy
+from pliant.capture.reconstruct.generators import name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.trace import (
     NULL,
@@ -41,7 +41,7 @@ from pliant.capture.trace import (
     Return,
     Trace,
 )
-from pliant.capture.value_kinds import is_symbolic, plain_class
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, is_symbolic, plain_class
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import (
     CallShape,
@@ -126,7 +126,7 @@ def make_entry(
     ended = "return" if trace.end.reason is None else trace.end.reason.kind
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
-    later = [name_of_lazy(one) for one in values.keep if is_lazy(one)] if ended == "return" else []
+    later = [lazy for one in values.keep if (lazy := name_of_lazy(one)) is not None] if ended == "return" else []
     return Entry(run, name, text, Replay(checks, writer.names.values, held), guards, ended, later, trace.graph, form)
 
 
@@ -193,8 +193,7 @@ _FEW = 3  # so many guards cost less than looking whether they must be checked
 def _symbol_sources(trace: Trace) -> dict[Any, Source]:
     if trace.graph is None:
         return {}
-    found = {symbol: sources[0] for symbol, sources in trace.graph.shape_env.sources.items()}
-    return {symbol: source for symbol, source in found.items() if isinstance(source, Source)}
+    return {symbol: sources[0] for symbol, sources in trace.graph.shape_env.sources.items()}
 
 
 def _shape_guards(trace: Trace) -> list[Guard]:
@@ -206,7 +205,6 @@ def _shape_guards(trace: Trace) -> list[Guard]:
         Guard(source, Kind.EXPRESSION, symbol)
         for symbol, sources in env.sources.items()
         for source in sources[1:]
-        if isinstance(source, Source)
     ]
     return [*equal, *(Guard(None, Kind.SHAPE, g.expr, g.origin) for g in env.final_guards())]
 
@@ -273,11 +271,17 @@ def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
 
 
 def _drawn_argument(writer: GuardWriter, value: Any) -> str:
-    if isinstance(value, DrawnState):
-        return DrawSource(value.index).code(writer.names)
-    if is_symbolic(value):
-        return writer.expression(value.node.expr)
-    return repr(value) if type(value) in (int, str, bool, type(None)) else writer.names(value)
+    return _DRAWN_ARGUMENTS.of(value)(writer, value)
+
+
+_DRAWN_ARGUMENTS: ByKind[Callable[[GuardWriter, Any], str]] = ByKind(
+    lambda writer, value: writer.names(value),
+    {
+        DrawnState: lambda writer, state: DrawSource(state.index).code(writer.names),
+        **dict.fromkeys(SYMBOLIC_TYPES, lambda writer, number: writer.expression(number.node.expr)),
+        **dict.fromkeys((int, str, bool, type(None)), lambda writer, value: repr(value)),
+    },
+)
 
 
 def _graph_inputs(writer: GuardWriter, section: HeldSection | None, sources: Sequence[Source]) -> list[str]:
@@ -424,7 +428,7 @@ def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symb
     found: Symbolic = {}
     for name, value in [*((f"stack{i}", v) for i, v in enumerate(frame.stack)), *frame.locals.items()]:
         if is_fake(value):
-            dims = frozenset(d for d, n in enumerate(value.shape) if not isinstance(n, int))
+            dims = frozenset(d for d, n in enumerate(value.shape) if is_symbolic(n))
             if dims:
                 found[name] = (value.dim(), dims)
         elif plain_class(value) is not type(value) and plain_class(value) is not bool:

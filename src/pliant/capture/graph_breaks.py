@@ -152,7 +152,9 @@ def needs_value(error: DataDependentError) -> GraphBreak:
 
 
 class CannotCapture(Exception):
-    """Nothing of the call can be captured: it runs eagerly."""
+    """Nothing of the call can be captured: it runs eagerly. `is_final`: nor with a break before another operation."""
+
+    is_final = False
 
     def __init__(self, reason: BreakReason) -> None:
         super().__init__(f"[{reason.kind}] {reason.detail}")
@@ -169,6 +171,8 @@ class BreakBefore(CannotCapture):
 
 class CastsKept(CannotCapture):
     """A break would lose casts that autocast keeps and code behind it may take, wherever the trace is cut."""
+
+    is_final = True
 
 
 class CastsMeet(CastsKept):

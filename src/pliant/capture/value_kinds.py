@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -104,11 +104,18 @@ def is_nan(value: Any) -> bool:
 
 def is_told_by_value(value: Any) -> bool:
     """Whether `==` finds it equal to itself, and to nothing that it must be told from: no NaN, nothing of the program's."""
-    if type(value) in (tuple, torch.Size, frozenset):
-        return all(map(is_told_by_value, value))
-    if type(value) is slice:
-        return all(map(is_told_by_value, (value.start, value.stop, value.step)))
-    return type(value) in (range, torch.SymInt, torch.SymBool, *COMPARED_IN_C) and not is_nan(value)
+    return _TOLD.of(value)(value)
+
+
+_TOLD: ByKind[Callable[[Any], bool]] = ByKind(
+    lambda value: False,
+    {
+        **dict.fromkeys((tuple, torch.Size, frozenset), lambda value: all(map(is_told_by_value, value))),
+        slice: lambda value: all(map(is_told_by_value, (value.start, value.stop, value.step))),
+        **dict.fromkeys(COMPARED_IN_C, lambda value: not is_nan(value)),
+        **dict.fromkeys((range, torch.SymInt, torch.SymBool), lambda value: True),
+    },
+)
 
 
 def is_hashed_by_identity(value: Any) -> bool:
@@ -154,13 +161,14 @@ def class_name(value: Any) -> str:
         return plain.__name__
     if type(value).__module__.startswith("pliant."):  # a tensor
         return value.__class__.__name__  # type: ignore[no-any-return]
-    other: Any = str if isinstance(value, list) else list
-    try:
-        other.__add__(other(), value)  # which runs nothing of the program's
-    except TypeError as error:
-        found = re.search('not "(.*)"', str(error))
-        if found is not None:
-            return found[1]
+    others: tuple[Any, ...] = (list, str)  # which take only their own, and run nothing of the program's
+    for other in others:
+        try:
+            other.__add__(other(), value)
+        except TypeError as error:
+            found = re.search('not "(.*)"', str(error))
+            if found is not None:
+                return found[1]
     return type(value).__name__
 
 
@@ -200,6 +208,11 @@ def concrete(value: Any) -> Any:
         return plain(value.node.shape_env.evaluate(value.node.expr))
     except DataDependentError as error:
         raise needs_value(error) from None
+
+
+def reader(value: Any, base: type) -> str | None:
+    """The name of the class in C whose `__getitem__` reads an item of the value; None where that is the value's own class."""
+    return None if type(value) is base else base.__name__
 
 
 def tuple_of(cls: type, items: list[Any]) -> Any:

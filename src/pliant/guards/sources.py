@@ -67,6 +67,11 @@ class Source:
         return False
 
     @property
+    def is_buffer(self) -> bool:
+        """A buffer of a module."""
+        return False
+
+    @property
     def is_namespace(self) -> bool:
         """A namespace that its owner stands for: an object's, a module's, a table of members."""
         return self.is_held or self.is_members
@@ -224,6 +229,10 @@ class ModuleMemberSource(ChainedSource):
     name: str
     text = "{parent}.__dict__[{self.table!r}][{self.name!r}]"
     words = "{parent}.{self.name}"
+
+    @property
+    def is_buffer(self) -> bool:
+        return self.table == "_buffers"
 
 
 _SPELLED = (int, str, bool, float, complex, bytes, type(None), torch.dtype, torch.device)

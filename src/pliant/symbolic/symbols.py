@@ -33,7 +33,7 @@ class Symbols:
         self.marks = MarkedSizes(self.facts)
         self.facts.solvable = self._is_solvable
         self.facts.ordered = self._is_ordered
-        self.sources: dict[Symbol, list[object]] = {}
+        self.sources: dict[Symbol, list[Any]] = {}  # whatever its user names places by
         self.hints: dict[Symbol, Number] = {}
         self.origins: dict[Symbol, Origin | None] = {}
         self.origin_callback: Callable[[], SourceLocation | None] | None = None

@@ -94,13 +94,12 @@ def _known_policy(t: Tracer, context: Any) -> bool:
     """Policies choose what is kept: that changes no values."""
     if context is None or context is torch.utils.checkpoint.noop_context_fn:
         return True
-    if isinstance(context, functools.partial):
-        return t.get_attr(context, "func") is create_selective_checkpoint_contexts
-    if not isinstance(context, types.FunctionType) or create_selective_checkpoint_contexts.__name__ not in _names(
-        context
-    ):
-        return False
-    return all(isinstance(one, _SELECTIVE) for one in t.native(context))
+    match context:
+        case functools.partial():
+            return t.get_attr(context, "func") is create_selective_checkpoint_contexts
+        case types.FunctionType() if create_selective_checkpoint_contexts.__name__ in _names(context):
+            return all(isinstance(one, _SELECTIVE) for one in t.native(context))
+    return False
 
 
 _SELECTIVE = tuple(map(type, create_selective_checkpoint_contexts([])))  # type: ignore[no-untyped-call]

@@ -85,8 +85,10 @@ _DESCRIPTORS = (
 
 def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function or method written in C."""
-    if type(function) in _DESCRIPTORS:
-        return _call_descriptor(t, function, args, kwargs)
+    return _C_FUNCTIONS.of(function)(t, function, args, kwargs)
+
+
+def _call_by_receiver(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     return _BOUND_TO.of(getattr(function, "__self__", None))(t, function, args, kwargs)
 
 
@@ -109,6 +111,9 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     receiver = t.world.resolve(args[0])
     bound = t.native(function.__get__, receiver, type(receiver))
     return call_method(t, receiver, function.__name__, bound, args[1:], kwargs)
+
+
+_C_FUNCTIONS: ByKind[Callable[..., Any]] = ByKind(_call_by_receiver, dict.fromkeys(_DESCRIPTORS, _call_descriptor))
 
 
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -158,8 +163,13 @@ def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
         if type(receiver) is str and set(map(type, args[0])) <= {Text, str}:
             return join(receiver, args[0])
     args = tuple(t.plain(a) if type(a) not in OURS else a for a in args)
-    t.refuse_opaque(*args, *([receiver] if issubclass(type(receiver), frozenset) else ()))
+    t.refuse_opaque(*args)
     return t.native(bound, *args, **kwargs)
+
+
+def _frozenset_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    t.refuse_opaque(receiver)
+    return _pure_method(t, receiver, name, bound, args, kwargs)
 
 
 def _size_method(t: Tracer, size: torch.Size, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -180,7 +190,7 @@ def _made_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kw
 
 
 def _random_method(t: Tracer, generator: random.Random, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    if type(generator) is random.Random and t.world.is_foreign(generator):
+    if t.world.is_foreign(generator):
         return draw(t, generator, name, args, kwargs)
     return _made_method(t, generator, name, bound, args, kwargs)
 
@@ -283,6 +293,7 @@ _METHODS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(LOCKS, _lock_method),
         LRU_CACHE: _only(("cache_info", "cache_clear", "cache_parameters"), _cache_method),
         types.FunctionType: _only(("__get__",), _bind_function),
+        random.Random: _random_method,
     },
     {
         **dict.fromkeys(VALUES, computed_method),
@@ -292,9 +303,10 @@ _METHODS: ByKind[Callable[..., Any]] = ByKind(
         FakeTensor: _fake_method,
         torch.Tensor: _tensor_method,
         str: _text_method,
+        frozenset: _frozenset_method,
         torch.Size: _size_method,
         torch.device: _device_method,
-        random.Random: _random_method,
+        random.Random: _made_method,
         torch.Generator: _by_name(_generator_method),
         contextvars.ContextVar: _by_name(call_context_variable),
         weakref.ref: _reference_method,

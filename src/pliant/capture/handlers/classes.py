@@ -87,10 +87,12 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
         return iter([t.subscript(value, i) for i in range(size - 1, -1, -1)])
-    if t.world.is_opaque(value) and isinstance(value, list):
+    if t.world.is_opaque(value) and base_in_c(value) is list:
         return carried.own_items(t, value, method="__reversed__")
-    plain = type(value) is tuple or type(value) in MUTABLE_CONTAINERS  # no item is looked at
-    return t.native(reversed, value if plain else _as_c_reads_it(t, value))
+    return t.native(reversed, value if type(value) in _NOT_LOOKED_INTO else _as_c_reads_it(t, value))
+
+
+_NOT_LOOKED_INTO = MUTABLE_CONTAINERS | {tuple}  # by `reversed`
 
 
 def _as_c_reads_it(t: Tracer, value: Any) -> Any:
@@ -144,8 +146,11 @@ def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     for value in args:
         if any(operators.python_method(t, value, name) is not None for name in _CONVERSIONS):
             raise GraphBreak("unknown-object", f"{cls.__name__} would call methods of {type(value).__name__}")
-    given = [_as_c_reads_it(t, t.plain(value)) if issubclass(cls, (bytes, bytearray)) else t.plain(value) for value in args]
-    return t.native(cls, *given, **{k: t.concrete_tree(v) for k, v in kwargs.items()})
+    return t.native(cls, *map(t.plain, args), **{k: t.concrete_tree(v) for k, v in kwargs.items()})
+
+
+def _construct_bytes(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    return _construct_plain(t, cls, tuple(_as_c_reads_it(t, t.plain(value)) for value in args), kwargs)
 
 
 def _construct_numpy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -262,9 +267,8 @@ CLASSES |= {
     **dict.fromkeys(
         (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(given.asked, given.items)
     ),
-    **dict.fromkeys(
-        (bytes, torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview, bytearray), _construct_plain
-    ),
+    **dict.fromkeys((torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview), _construct_plain),
+    **dict.fromkeys((bytes, bytearray), _construct_bytes),
     complex: _construct_complex,
     torch.Size: _construct_size,
     reversed: _construct_reversed,

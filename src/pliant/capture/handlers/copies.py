@@ -67,12 +67,10 @@ def _itself(t: Tracer, value: Any, *memo: Any) -> Any:
     return value
 
 
-def _deep_items(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
-    made: Any = collections.deque(maxlen=value.maxlen) if type(value) is collections.deque else type(value)()
-    memo[id(value)] = made
-    add = made.add if type(value) is set else made.append
+def _deep_items(make: Callable[[Any], Any], add: Any, t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
+    memo[id(value)] = made = make(value)
     for item in value:
-        add(_deep(t, item, memo))
+        add(made, _deep(t, item, memo))
     return made
 
 
@@ -145,7 +143,6 @@ def _iterator(t: Tracer, value: Any) -> Any:
     return _object(t, value) if t.world.is_foreign(value) else copy.copy(value)
 
 
-_LISTS = (list, set, collections.deque)
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, types.ModuleType, torch.finfo, torch.iinfo)
 _IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _itself)
@@ -153,7 +150,7 @@ _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
     _object,
     {
         **dict.fromkeys((*_ATOMIC, tuple, frozenset, slice), _itself),
-        **dict.fromkeys((*_LISTS, *DICT_TYPES), lambda t, value: value.copy()),
+        **dict.fromkeys((list, set, collections.deque, *DICT_TYPES), lambda t, value: value.copy()),
         **dict.fromkeys(_ITERATORS, _iterator),
         functools.partial: _partial,
         FakeTensor: _shallow_tensor,
@@ -164,7 +161,11 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
     _deep_object,
     {
         **dict.fromkeys(_ATOMIC, _itself),
-        **dict.fromkeys(_LISTS, _deep_items),
+        list: functools.partial(_deep_items, lambda value: [], list.append),
+        set: functools.partial(_deep_items, lambda value: set(), set.add),
+        collections.deque: functools.partial(
+            _deep_items, lambda value: collections.deque(maxlen=value.maxlen), collections.deque.append
+        ),
         **dict.fromkeys(DICT_TYPES, _deep_mapping),
         **dict.fromkeys((tuple, frozenset), _deep_fixed),
         functools.partial: _partial,

@@ -15,7 +15,7 @@ from typing import Any
 from pliant.capture.graph_breaks import Raised, WrongKind
 from pliant.capture.protocols import operators, subscripts
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import ByKind, concrete
 
 Convert = Callable[["Tracer", Any], Any]
 
@@ -47,12 +47,25 @@ def asked(t: Tracer, function: Any) -> Any:
 
 
 def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
-    if value is None or isinstance(value, types.MappingProxyType):
-        return value
-    if isinstance(value, dict) or operators.python_method(t, value, "keys") is not None:
-        return t.mapping(value, by_keys)
+    return _ENTRIES.of(value)(t, value, by_keys)
+
+
+def _mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
+    return t.mapping(value, by_keys)
+
+
+def _pairs_of(t: Tracer, value: Any, by_keys: bool) -> Any:
+    if operators.python_method(t, value, "keys") is not None:
+        return _mapping(t, value, by_keys)
     pairs = [_pair(t, i, pair) for i, pair in enumerate(t.sequence(value))]
     return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
+
+
+_ENTRIES: ByKind[Callable[[Tracer, Any, bool], Any]] = ByKind(
+    _pairs_of,
+    dict.fromkeys((type(None), types.MappingProxyType), lambda t, value, by_keys: value),
+    {dict: _mapping},
+)
 
 
 def _pair(t: Tracer, index: int, pair: Any) -> Args:

@@ -19,7 +19,7 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import is_several
+from pliant.capture.structures import is_several, several
 from pliant.capture.value_kinds import SIZES, concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.shape_rules.views import is_split
@@ -195,7 +195,7 @@ def _max_pool1d(
 ) -> Any:  # fmt: skip
     """The operator takes plain sizes, that over two dimensions does not."""
     numbers = [kernel_size, stride, padding, dilation]
-    size, stride, *rest = (n[0] if type(n) in (tuple, list) and len(n) == 1 else n for n in numbers)
+    size, stride, *rest = (one[0] if len(one := several(n)) == 1 else n for n in numbers)
     numbers = [size, size if stride is None or stride == [] or stride == () else stride, *rest]
     varies = not return_indices and is_fake(input) and any(map(is_symbolic, input.size_))
     return (_pooled, (input, *numbers, ceil_mode)) if varies and {int}.issuperset(map(type, numbers)) else None

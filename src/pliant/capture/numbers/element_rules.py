@@ -198,7 +198,7 @@ _WHOLE: dict[type, Callable[[Any], Any]] = {
 def _moved(node: fx.Node, *args: Any, **kwargs: Any) -> Any:
     """The operator, run on the places of elements."""
     numbers: list[Any] = []
-    function = getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
+    function: Any = getattr(torch.Tensor, str(node.target)) if node.op == "call_method" else node.target
     return _grids(function(*_places(args, numbers), **_places(kwargs, numbers)), numbers)
 
 
@@ -222,7 +222,7 @@ def _grids(value: Any, numbers: list[Any]) -> Any:
 
 def _item_of(node: fx.Node, value: Grid, index: Any) -> Any:
     """Which elements a mask takes is guarded."""
-    if type(index) is Grid and _is_mask(node):
+    if _is_mask(node):
         mask = torch.tensor([bool(concrete(_truth(n))) for n in index.flat()])
         return Grid(value.numbers, value.places[mask.view(index.places.shape)])
     if Grid in map(type, as_tuple(index)):
@@ -377,7 +377,7 @@ def _counted(node: fx.Node, *args: Any, **kwargs: Any) -> Grid:
 
 
 def _only(value: Any) -> Any:
-    return concrete(value.flat()[0] if type(value) is Grid else value)
+    return concrete(_asgrid(value).flat()[0])
 
 
 def _distinct(

@@ -38,7 +38,7 @@ from pliant.capture.numbers.element_rules import (
 from pliant.capture.numbers.node_values import Constants
 from pliant.capture.numbers.ranges import end_of_range, is_end_of_range
 from pliant.capture.structures import is_several
-from pliant.capture.value_kinds import concrete, varying
+from pliant.capture.value_kinds import concrete, is_symbolic, varying
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.writes import is_written
@@ -86,7 +86,7 @@ class Elements:
 
     def number(self, fake: Any, ask: bool = True) -> Any:
         """The only element; None if it is not known. `ask`: elements of inputs, too, which adds guards."""
-        single = is_fake(fake) and all(type(size) is int and size == 1 for size in fake.size_)
+        single = is_fake(fake) and all(not is_symbolic(size) and size == 1 for size in fake.size_)
         found = self.flat(fake, ask) if single else None
         return None if found is None else found[0]
 
@@ -158,7 +158,7 @@ class Elements:
 
     def _varies(self, fake: FakeTensor) -> bool:
         env = self.inputs.shape_env
-        return any(type(size) is not int and env.simplify(env.expr_of(size)).free for size in fake.size_)
+        return any(is_symbolic(size) and env.simplify(env.expr_of(size)).free for size in fake.size_)
 
     def _is_small(self, fake: FakeTensor) -> bool:
         env = self.inputs.shape_env

@@ -25,9 +25,9 @@ from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.numbers.selections import STOPS, Before, Refused, name_of_call, nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
-from pliant.capture.structures import several
+from pliant.capture.structures import argument, several
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, module_of, varying
+from pliant.capture.value_kinds import ByKind, is_symbolic, module_of, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, written
 from pliant.graph.writes import is_written
@@ -96,7 +96,7 @@ def _table_of(t: Tracer, hits: Any) -> tuple[fx.Node, int] | None:
         return None
     known: FakeTensor = table.meta["val"]
     rows = known.size_[0]
-    if type(rows) is not int or rows > _MOST_PLACES or not _by_rows(found, known.dim()):
+    if is_symbolic(rows) or rows > _MOST_PLACES or not _by_rows(found, known.dim()):
         return None
     return table, rows
 
@@ -104,7 +104,7 @@ def _table_of(t: Tracer, hits: Any) -> tuple[fx.Node, int] | None:
 def _argument(node: fx.Node, place: int = 0) -> fx.Node | None:
     """An argument, if it is a tensor that nothing was stored into."""
     found: Any = node.args[place] if len(node.args) > place else None
-    known = found.meta.get("val") if isinstance(found, fx.Node) else None
+    known = argument(found)
     return found if is_fake(known) and not is_written(known) else None
 
 
@@ -121,9 +121,8 @@ def _is_of_zeros_and_ones(table: fx.Node | None) -> bool:
 
 def _by_rows(node: fx.Node, rank: int) -> bool:
     """Whether a sum is over all dimensions but the first."""
-    dims: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    dims = (dims,) if type(dims) is int else dims
-    if type(dims) not in (tuple, list) or len(node.args) > 2 or not set(node.kwargs) <= {"dim"}:
+    dims: Any = several(node.args[1] if len(node.args) > 1 else node.kwargs.get("dim"))
+    if None in dims or len(node.args) > 2 or not set(node.kwargs) <= {"dim"}:
         return False
     return sorted(d % rank for d in dims) == list(range(1, rank))
 
@@ -194,7 +193,7 @@ class _Loop:
     def _check_added(self, node: fx.Node) -> None:
         """Whether rows are added at places of the turn, to a tensor that the trace has made."""
         target, _, places = (*node.args, None, None)[:3]
-        at = places.meta.get("val") if isinstance(places, fx.Node) else None
+        at = argument(places)
         if len(node.args) != 4 or not isinstance(target, fx.Node) or name_of_call(target) not in _NEW_MEMORY:
             raise Refused("a turn writes a tensor that it has not made")
         count = at.size_[0] if is_fake(at) and at.dim() == 1 else None

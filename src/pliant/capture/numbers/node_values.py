@@ -17,6 +17,7 @@ from pliant.capture.numbers import ranges
 from pliant.capture.numbers.element_rules import Unknown
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.structures import several
+from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.contracts import name_of_target
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.writes import is_written
@@ -114,5 +115,5 @@ def _is_small(value: Any) -> bool:
     if not is_fake(value) or value.device_.type != "cpu":
         return False
     sizes = value.size_
-    few = len(sizes) == 1 and type(sizes[0]) is int and sizes[0] <= CONSTANT_NUMEL
+    few = len(sizes) == 1 and not is_symbolic(sizes[0]) and sizes[0] <= CONSTANT_NUMEL
     return sizes == () or few and value.dtype_ in (torch.int64, torch.int32)

@@ -31,6 +31,7 @@ from pliant.capture.value_kinds import (
     concrete,
     is_nan,
     is_numpy_scalar,
+    reader,
     tuple_of,
 )
 from pliant.guards.kinds import Kind
@@ -155,7 +156,7 @@ def _tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
         world.guard(source, Kind.LENGTH, len(value))
     else:  # one of the program's, which may do anything
         world.guard(LengthSource(source, "tuple"), Kind.EQUALS, tuple.__len__(value))
-    via = None if type(value) is tuple else "tuple"
+    via = reader(value, tuple)
     items = bring_items(world, tuple(tuple.__iter__(value)), source, lambda i: ItemSource(source, i, via))
     if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
         made = value

@@ -15,12 +15,14 @@ from torch import fx
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import World
 from pliant.capture.structures import several
+from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake
 from pliant.guards import facts
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import AttributeSource, MethodSource
+from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction
 
 _STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
@@ -32,6 +34,7 @@ class InputMemory(abc.ABC):
     world: World
     graph: fx.Graph
     mode: FakeMode
+    shape_env: ShapeEnv
     inputs: list[GraphInput]
     _examples: dict[int, torch.Tensor]
     _whole: list[GraphInput]  # those whose memory is copied with them
@@ -79,10 +82,10 @@ class InputMemory(abc.ABC):
         self._whole.append(one)
         self.world.guard(MethodSource(one.source, "storage_offset"), Kind.EQUALS, 0)
         nbytes = MethodSource(MethodSource(one.source, "untyped_storage"), "nbytes")
-        if isinstance(size, int):
-            self.world.guard(nbytes, Kind.EQUALS, size)
-        else:
+        if is_symbolic(size):
             self.world.guard(nbytes, Kind.EXPRESSION, self.shape_env.expr_of(size))
+        else:
+            self.world.guard(nbytes, Kind.EQUALS, size)
 
     def _guard_copied(self) -> None:
         if len(self._whole) > 1:

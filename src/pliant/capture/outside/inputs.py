@@ -39,7 +39,6 @@ from pliant.guards.sources import (
     InMemorySource,
     ItemSource,
     MethodSource,
-    ModuleMemberSource,
     PlainTensorSource,
     SizeSource,
     Source,
@@ -219,15 +218,14 @@ class Inputs(InputMemory):
         return [dataclasses.replace(one, fake=self._as_given.get(id(one.fake), one.fake)) for one in self.inputs]
 
     def _make(self, value: torch.Tensor, source: Source) -> FakeTensor:
-        static = isinstance(value, torch.nn.Parameter) or (
-            isinstance(source, ModuleMemberSource) and source.table == "_buffers"
-        )
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        static = is_parameter or source.is_buffer
         if value.is_nested:
             raise GraphBreak("unsupported-tensor", "a nested tensor has no fake")
         if torch.nn.parameter.is_lazy(value):
             raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
-        if isinstance(value, torch.nn.Parameter):
+        if is_parameter:
             dims: tuple[Any, ...] = ("static",) * value.dim()
         else:
             dims = self.policy.buffer_dims(source, value) if static else self.policy.tensor_dims(source, value)
@@ -437,9 +435,8 @@ class Inputs(InputMemory):
         if node is None:
             if symbol not in self.shape_env.sources:
                 raise GraphBreak("data-dependent", f"the number {symbol} comes from another part of the program")
-            source = self.shape_env.sources[symbol][0]
+            source: Source = self.shape_env.sources[symbol][0]
             fake = self.shape_env.wrap(symbol)
-            assert isinstance(source, Source)
             node = self._placeholder(source, fake)
             self.node_of_symbol[symbol] = node
             example = self.shape_env.hint(symbol)

@@ -11,6 +11,7 @@ import collections
 import enum
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from pliant.capture.outside import set_orders
 from pliant.capture.outside.constant_items import bring_items
 from pliant.capture.signatures import World
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, is_nan
+from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_nan, reader
 from pliant.cpython import table_of
 from pliant.guards.facts import Itself
 from pliant.guards.kinds import Kind
@@ -45,7 +46,7 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
     if cls is bytearray:
         raise GraphBreak("unknown-object", "a bytearray from outside")
     world.guard(source, Kind.LENGTH, len(value))
-    via = "list" if cls is list and type(value) is not list else None
+    via = reader(value, list) if cls is list else None
     items = bring_items(world, tuple(cls.__iter__(value)), source, lambda i: ItemSource(source, i, via))
     return collections.deque(items, collections.deque.maxlen.__get__(value)) if cls is collections.deque else items
 
@@ -113,11 +114,6 @@ def _copy_set(world: World, value: set[Any], source: Source) -> set[Any]:
     return made
 
 
-_PLAIN_KEYS = (
-    str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType, torch.dtype, torch.device, weakref.ref,
-)  # fmt: skip
-
-
 def no_nan(key: Any) -> Any:
     """The key of a container from outside. A guard compares keys by value, and a NaN is found by which object it is."""
     if is_nan(key):
@@ -127,10 +123,13 @@ def no_nan(key: Any) -> Any:
 
 def plain_key(key: Any) -> Any:
     """The key as a guard compares it."""
-    if isinstance(key, _PLAIN_KEYS):
-        return no_nan(key)
-    if isinstance(key, tuple):
-        return tuple(map(plain_key, key))
+    match key:
+        case str() | int() | float() | bytes() | None | type() | enum.Enum() | types.FunctionType():
+            return no_nan(key)
+        case torch.dtype() | torch.device() | weakref.ref():
+            return key
+        case tuple():
+            return tuple(map(plain_key, key))
     if _is_itself(key):
         return Itself(key)
     raise GraphBreak("unknown-object", f"a dict from outside with a {type(key).__name__} as key is used as a whole")
@@ -138,13 +137,24 @@ def plain_key(key: Any) -> Any:
 
 def _traced_key(world: World, key: Any) -> Any:
     """The key of a container that is used as a whole, as the program sees it."""
-    if isinstance(key, weakref.ref):
-        world.hold(key, "reference")
-    elif not isinstance(key, IDENTITY_TYPES) and _is_itself(key):
-        traced = world.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
-        world.note_identity(traced)
-        return traced
-    return key
+    return _TRACED_KEYS.of(key)(world, key)
+
+
+def _traced_object(world: World, key: Any) -> Any:
+    if not _is_itself(key):
+        return key
+    traced = world.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
+    world.note_identity(traced)
+    return traced
+
+
+_TRACED_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
+    _traced_object,
+    families={
+        **dict.fromkeys(IDENTITY_TYPES, lambda world, key: key),
+        weakref.ref: lambda world, key: world.hold(key, "reference"),
+    },
+)
 
 
 def _is_itself(key: Any) -> bool:

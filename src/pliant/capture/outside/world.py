@@ -32,6 +32,7 @@ from pliant.capture.value_kinds import (
     concrete,
     is_hashed_by_identity,
     is_nan,
+    reader,
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -47,7 +48,10 @@ from pliant.guards.standard import IDENTITY_TYPES
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
-_BY_VALUE = frozenset((float, complex, int, str, bytes, frozenset, range, slice, torch.device))
+# Whether equal values are told from one another nowhere but by `is`.
+_BY_VALUE: ByKind[bool] = ByKind(
+    False, dict.fromkeys((float, complex, int, str, bytes, frozenset, range, slice, torch.device), True), {tuple: True}
+)
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
@@ -74,10 +78,6 @@ _MADE_BY_CALLS = (frozenset, range, slice)
 def _is_everywhere(value: Any) -> bool:
     """Whether all equal values are this object anyway."""
     return type(value) is int and -5 <= value <= 256 or value in ("", b"")
-
-
-def _named_items(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    return [(key, value) for key, value in mapping.items() if type(key) in (str, int)]
 
 
 class World(Fields):
@@ -109,7 +109,7 @@ class World(Fields):
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
-        if type(result) in _BY_VALUE or isinstance(result, tuple):
+        if _BY_VALUE.of(result):
             self._ways.setdefault(id(result), (result, value, []))[2].append(source)
         if type(value) is not Carried:  # a generator of the program ends when the loop drops it
             self._memo[source] = result
@@ -199,8 +199,7 @@ class World(Fields):
         source = self.place_of(mapping)
         if source.is_members:
             return ModuleMemberSource(source.parent, source.name, key)  # type: ignore[attr-defined]
-        via = None if type(mapping) is dict else "dict"
-        return ItemSource(source, key, via)
+        return ItemSource(source, key, reader(mapping, dict))
 
     def _held_here(self, mapping: Any) -> Any:
         """What the trace has in place of a dict that it read as a whole."""
@@ -230,7 +229,7 @@ class World(Fields):
             return MISSING if stores[key] is DELETED else stores[key]
         if type(key) is HookId:  # a new one
             return MISSING
-        key = key if type(key) is str else self.real_key(key)
+        key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
             self.guard(self.source_of(mapping), Kind.NO_KEY, key)
@@ -313,9 +312,7 @@ class World(Fields):
 
     def is_opaque(self, value: Any) -> bool:
         """An object from outside that C code must not look into unguarded."""
-        if id(value) not in self.origins or id(value) in self._stands or isinstance(value, (torch.Tensor, tuple)):
-            return False
-        return not isinstance(value, IDENTITY_TYPES) or isinstance(value, (type, functools.partial))
+        return id(value) in self.origins and id(value) not in self._stands and _HOLDS_MORE.of(value)
 
     def has_changes(self, container: Any) -> bool:
         return id(container) in self._changed or id(container) in self._stands
@@ -431,14 +428,14 @@ class World(Fields):
 
     def check_states(self) -> None:
         """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
-        left = [(self.item_source(c.real, key), v) for c in self._stored_into() for key, v in _named_items(c.stores)]
+        left = [one for c in self._stored_into() for one in self._items_left(c.real, c.stores)]
         for c in self._changed_copies():
-            if type(c.real) is list:
-                left.append((self.place_of(c.real), c.copy))
-            elif type(c.real) is dict:
-                left += [(self.item_source(c.real, key), v) for key, v in _named_items(c.copy)]
+            left += _LEFT.of(c.real)(self, c.real, c.copy)
         if True in [self.inputs.learns_from(source, value) for source, value in left]:
             raise StartAgain
+
+    def _items_left(self, mapping: Any, items: dict[Any, Any]) -> list[tuple[Source, Any]]:
+        return [(self.item_source(mapping, key), v) for key, v in items.items() if type(key) in (str, int)]
 
     def found_at(self, source: Source) -> Any:
         """What the trace read there; None if it did not."""
@@ -476,6 +473,11 @@ class World(Fields):
 
 
 _NO_STORES: dict[Any, Any] = {}
+# Whether C code that looks into such an object from outside finds more than its guards say.
+_HOLDS_MORE: ByKind[bool] = ByKind(
+    True,
+    families={**dict.fromkeys((*IDENTITY_TYPES, torch.Tensor, tuple), False), **dict.fromkeys((type, functools.partial), True)},
+)
 _REAL_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
     World._fixed_object,
     {
@@ -486,6 +488,13 @@ _REAL_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
         **dict.fromkeys(SYMBOLIC_TYPES, lambda world, key: concrete(key)),
         **dict.fromkeys((float, complex), lambda world, key: no_nan(key)),
     },
+)
+
+
+# By the kind of a container from outside: where the next call finds what the trace left in its copy.
+_LEFT: ByKind[Callable[[World, Any, Any], list[tuple[Source, Any]]]] = ByKind(
+    lambda world, real, copy: [],
+    {list: lambda world, real, copy: [(world.place_of(real), copy)], dict: World._items_left},
 )
 
 

@@ -88,10 +88,10 @@ def internalize(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> 
     return value if inside is None or id(value) in within else inside(t, value, within)
 
 
-def _internalize_items(t: Tracer, value: Any, within: frozenset[int]) -> Any:
+def _internalize_items(places: Callable[[Any], Any], t: Tracer, value: Any, within: frozenset[int]) -> Any:
     """Of a list or a dict, in place: it may hold itself."""
     inner = within | {id(value)}
-    for place, item in _places(value):
+    for place, item in places(value):
         if type(item) in MUTABLE_CONTAINERS or issubclass(type(item), tuple):
             value[place] = internalize(t, item, inner)
     return value
@@ -125,30 +125,34 @@ def refuse_opaque(t: Tracer, *values: Any, within: frozenset[int] = frozenset(),
             continue
         if inside:
             t.world.note_nan(value)
-        if isinstance(value, _SAFE_IN_C):
-            _refuse_own_order(t, value)
-            continue
-        if (parts := _LOOKED_INTO.get(type(value))) is not None:
-            refuse_opaque(t, *parts(value), within=within | {id(value)}, compared=compared)
-            continue
-        _note_compared(t, value)
-        compares = operators.python_method(t, value, "__eq__")
-        if compares is not None and computes_plainly(t, value):
-            continue
-        if compared and operators.by_identity(value):
-            continue
-        if t.world.is_opaque(value) and not _safe_outside(value):
-            raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
-        if compares is not None and not is_generated(compares, type(value)):
-            raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
-        if any(operators.python_method(t, value, name) is not None for name in ("__index__", "__float__")):
-            raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
+        _REFUSED_IN_C.of(value)(t, value, within, compared)
 
 
-def _refuse_own_order(t: Tracer, value: Any) -> None:
-    """Break for a string, number or class that is compared by what the program wrote for its class."""
-    if isinstance(value, FakeTensor) or type(value) in _SAFE_IN_C:
+def _take(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+    """Nothing in it is the program's."""
+
+
+def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+    _note_compared(t, value)
+    compares = operators.python_method(t, value, "__eq__")
+    if compares is not None and computes_plainly(t, value):
         return
+    if compared and operators.by_identity(value):
+        return
+    if t.world.is_opaque(value) and not _safe_outside(value):
+        raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
+    if compares is not None and not is_generated(compares, type(value)):
+        raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
+    if any(operators.python_method(t, value, name) is not None for name in ("__index__", "__float__")):
+        raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
+
+
+def _refuse_parts(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+    refuse_opaque(t, *_LOOKED_INTO[type(value)](value), within=within | {id(value)}, compared=compared)
+
+
+def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+    """Break for a string, number or class that is compared by what the program wrote for its class."""
     methods = [operators.python_method(t, value, name) for name in _COMPARISONS]
     own = any(method is not None and not standard_globals(method.__globals__) for method in methods)
     if own and not computes_plainly(t, value):
@@ -183,21 +187,25 @@ _KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
 _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     None,
     {
-        **dict.fromkeys((list, dict), _internalize_items),
+        list: functools.partial(_internalize_items, enumerate),
+        dict: functools.partial(_internalize_items, dict.items),
         slice: _internalize_slice,
     },
     {tuple: _internalize_parts},
 )
-_SAFE_IN_C = (FakeTensor, str, int, float, type, type(None))
 _COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
     **dict.fromkeys((list, tuple, set, frozenset), iter),
     dict: lambda value: (*value, *value.values()),
 }
-
-
-def _places(value: Any) -> Iterable[tuple[Any, Any]]:
-    return value.items() if type(value) is dict else enumerate(value)
+_REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], bool], None]] = ByKind(
+    _refuse_object,
+    {
+        **dict.fromkeys((str, int, float, type, type(None)), _take),
+        **dict.fromkeys(_LOOKED_INTO, _refuse_parts),
+    },
+    {FakeTensor: _take, **dict.fromkeys((str, int, float, type), _refuse_own_order)},
+)
 
 
 _SAFE_MODULES = frozenset(("torch", "builtins", "enum", "functools", "types", "re"))

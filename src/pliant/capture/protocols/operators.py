@@ -363,8 +363,7 @@ def _has_number(t: Tracer, container: Any, item: Any) -> bool:
     """Whether a number that varies is in a dict or a set: it differs from each of the numbers there, or is one of them."""
     outside = type(container) in DICT_TYPES and t.world.needs_guards(container)
     keys = t.world.keys_of(container) if outside else t.sequence(container)
-    numbers = [key for key in keys if isinstance(key, (int, float))]
-    return any(bool(concrete(truth(t, compare(t, "==", key, item)))) for key in numbers)
+    return any(bool(concrete(truth(t, compare(t, "==", key, item)))) for key in filter(is_number, keys))
 
 
 def lacks_number(t: Tracer, mapping: Any, key: Any) -> bool:

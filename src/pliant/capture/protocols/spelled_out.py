@@ -354,18 +354,19 @@ def filled(pattern: str, args: Args, kwargs: Kwargs, following: int | None, dept
         if name is None:
             continue
         first, rest = _string.formatter_field_name_split(name)
-        if first == "" and following == -1:
-            raise ValueError("cannot switch from manual field specification to automatic field numbering")
-        if isinstance(first, int) and following is not None and following >= 0:
-            raise ValueError("cannot switch from automatic field numbering to manual field specification")
+        place = first if isinstance(first, int) else None
         if first == "":
-            first = following or 0
-            following = first + 1
-        elif isinstance(first, int):
+            if following == -1:
+                raise ValueError("cannot switch from manual field specification to automatic field numbering")
+            place = following or 0
+            following = place + 1
+        elif place is not None:
+            if following is not None and following >= 0:
+                raise ValueError("cannot switch from automatic field numbering to manual field specification")
             following = -1
-        if isinstance(first, int) and first >= len(args):
-            raise IndexError(f"Replacement index {first} out of range for positional args tuple")
-        value = args[first] if isinstance(first, int) else kwargs[first]
+        if place is not None and place >= len(args):
+            raise IndexError(f"Replacement index {place} out of range for positional args tuple")
+        value = kwargs[first] if place is None else args[place]
         for is_attribute, key in list(rest):
             value = getattr(value, key) if is_attribute else value[key]
         if conversion is not None:

@@ -90,10 +90,11 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
     source = t.world.source_of(container)
     if source is None:
         return t.native(base.__getitem__, container, _index(t, key))
-    held_here = t.world.contents(container) if isinstance(key, slice) else t.world.changed_contents(container)
+    takes_slice = type(key) is slice
+    held_here = t.world.contents(container) if takes_slice else t.world.changed_contents(container)
     if held_here is not None:
         return t.native(base.__getitem__, held_here, _index(t, key))
-    if isinstance(key, slice):
+    if takes_slice:
         raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
     index = _place(t, key)
     known_length(t, container)
@@ -130,7 +131,7 @@ _ASKED_BY_C: ByKind[tuple[str, ...]] = ByKind(
 
 def known_items(t: Tracer, value: Any) -> Any:
     """A list of a subclass as C code reads it: what comes from outside is a list of its items, under guards."""
-    if type(value) is list or not issubclass(type(value), list):
+    if type(value) is list or base_in_c(value) is not list:
         return value
     outside = t.world.is_opaque(value)
     places = range(known_length(t, value) if outside else list.__len__(value))

@@ -114,7 +114,7 @@ def _new_exception(b: Statements, obj: BaseException) -> str:
     return f"{b.hold(base)}.__new__({b.value(type(obj))}{given})"
 
 
-_KEPT_BESIDE = {
+_KEPT_BESIDE: dict[type, tuple[str, ...]] = {
     AttributeError: ("name", "obj"),
     NameError: ("name",),
     ImportError: ("name", "path"),
@@ -124,8 +124,8 @@ _KEPT_BESIDE = {
 
 def _fill_exception(b: Statements, obj: BaseException, name: str) -> None:
     b.fill(lambda: f"{name}.args = {b.value(obj.args)}")
-    for cls, names in _KEPT_BESIDE.items():
-        for kept in names if isinstance(obj, cls) else ():
+    for cls in type(obj).__mro__:
+        for kept in _KEPT_BESIDE.get(cls, ()):
             if getattr(obj, kept) is not None:
                 b.fill(lambda k=kept: f"{name}.{k} = {b.value(getattr(obj, k))}")  # type: ignore[misc]
     if obj.__traceback__ is not None:

@@ -76,8 +76,6 @@ class SymbolNodes:
 
     def _part(self, expr: Expr) -> fx.Node:
         """The node of a part, made once for all expressions that have it."""
-        if isinstance(expr, Symbol):
-            return self._symbol(expr)
         if expr not in self._nodes:
             self._nodes[expr] = self._make(expr, self.inputs.shape_env.as_written(expr))
         return self._nodes[expr]
@@ -129,10 +127,16 @@ def _mark_steps(node: fx.Node) -> None:
 def _parts(expr: Expr) -> Iterator[Expr]:
     """The outermost operations on numbers inside an expression: sizes behind many layers have one another's in them."""
     for inside in atoms(expr) if type(expr) in (Sum, Product) else expr.args:
-        if isinstance(inside, Apply) and inside.kind is not bool:
-            yield inside
-        else:
-            yield from _parts(inside) if not isinstance(inside, (Symbol, Constant)) else ()
+        match inside:
+            case Symbol() | Constant():
+                pass
+            case Apply() if inside.kind is not bool:
+                yield inside
+            case _:
+                yield from _parts(inside)
+
+
+_BITWISE: dict[type[ast.boolop], ast.operator] = {ast.And: ast.BitAnd(), ast.Or: ast.BitOr()}
 
 
 class _Calls(ast.NodeTransformer):
@@ -140,12 +144,14 @@ class _Calls(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.visit(node.operand)
-        if not isinstance(node.op, ast.Not):
-            return ast.UnaryOp(node.op, operand)
-        return ast.Call(ast.Name("sym_not"), [operand], [])
+        match node.op:
+            case ast.Not():
+                return ast.Call(ast.Name("sym_not"), [operand], [])
+            case op:
+                return ast.UnaryOp(op, operand)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        bitwise = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
+        bitwise = _BITWISE[type(node.op)]
         values: list[ast.expr] = [self.visit(value) for value in node.values]
         return functools.reduce(lambda a, b: ast.BinOp(a, bitwise, b), values)
 

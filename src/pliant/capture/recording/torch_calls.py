@@ -22,7 +22,7 @@ from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import leaves, mapped
+from pliant.capture.structures import is_several, leaves, mapped
 from pliant.capture.value_kinds import COMPARED_IN_C, concrete, is_numpy_scalar, module_of, varying
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -172,7 +172,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     elif args and is_numpy_scalar(args[0]) and "dtype" not in kwargs and hasattr(torch, args[0].dtype.name):
         kwargs["dtype"] = getattr(torch, args[0].dtype.name)
         args = (args[0].item(), *args[1:])
-    elif args and type(args[0]) in (list, tuple) and _holds_numpy(args[0]):
+    elif args and is_several(args[0]) and _holds_numpy(args[0]):
         raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
     if any(map(arrays.is_array, args)):
         return arrays.to_tensor(t, function, args, kwargs)
