@@ -276,23 +276,38 @@ class Tracer:
         except BaseException as error:
             if self.is_carried(error):  # the program raised it
                 raise self.raised(error) from None
-            if not isinstance(error, (Exception, GeneratorExit)) or isinstance(error, RecursionError):
-                raise  # the program itself would not be as deep in the stack
-            pass_on(error)
-            if isinstance(error, TypeError) and any(map(is_scalar, args)):  # it takes NumPy's own alone
+            match error:
+                case RecursionError():  # the program itself would not be as deep in the stack
+                    raise
+                case Exception() | GeneratorExit():
+                    return self._failed(error, function, args, kwargs)
+            raise
+
+    def _failed(self, error: BaseException, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """What C code gives that failed on values of the trace, for plainer ones; else its exception."""
+        pass_on(error)
+        match error:
+            case TypeError() if any(map(is_scalar, args)):  # it takes NumPy's own alone
                 return self.native(function, *(fixed(a) if is_scalar(a) else a for a in args), **kwargs)
-            missing = isinstance(error, AttributeError) and function is getattr
-            if any(map(is_fake, args)) and not (missing or isinstance(error, StopIteration)):
-                if (worded := error_of_eager(function, args, kwargs)) is not None:
-                    error.__traceback__ = None  # its frames hold what the program's frames hold
-                    raise self.raised(worded) from None
-                name = getattr(function, "__name__", str(function))
-                raise GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {error}") from error
-            if not PLAIN_TYPES.keys().isdisjoint(map(type, (*args, *kwargs.values()))):  # they complain as Python's own
-                return self.native(function, *map(concrete, args), **{k: concrete(v) for k, v in kwargs.items()})
-            if _STAND_IN.search(str(error)):
-                raise GraphBreak("unknown-object", "C code would look into a symbolic number, or a tensor") from None
-            raise self.raised(error) from None
+            case StopIteration():
+                pass
+            case AttributeError() if function is getattr:
+                pass
+            case _ if any(map(is_fake, args)):
+                raise self.tensor_error(error, function, args, kwargs) from error
+        if not PLAIN_TYPES.keys().isdisjoint(map(type, (*args, *kwargs.values()))):  # they complain as Python's own
+            return self.native(function, *map(concrete, args), **{k: concrete(v) for k, v in kwargs.items()})
+        if _STAND_IN.search(str(error)):
+            raise GraphBreak("unknown-object", "C code would look into a symbolic number, or a tensor") from None
+        raise self.raised(error) from None
+
+    def tensor_error(self, error: BaseException, function: Any, args: Any, kwargs: dict[str, Any]) -> BaseException:
+        """The program's exception where an operation on tensors failed, as eager words it; a break where only eager can."""
+        if (worded := error_of_eager(function, args, kwargs)) is not None:
+            error.__traceback__ = None  # its frames hold what the program's frames hold
+            return self.raised(worded)
+        name, text = getattr(function, "__name__", str(function)), str(error).partition("\n")[0]
+        return GraphBreak("tensor-error", f"{name}: {type(error).__name__}: {text}")
 
     def raised(self, error: BaseException) -> Raised:
         """An exception that comes out of C code: raised there, or carried through it."""

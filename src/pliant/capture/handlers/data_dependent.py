@@ -134,12 +134,13 @@ def _one_hot(t: Tracer, input: Any, num_classes: Any = -1) -> Any:
     """On fakes the operator checks nothing, and it takes a plain number of classes."""
     if not is_fake(input) or input.dtype_ is not torch.int64:
         return None
-    if type(num_classes) is int and num_classes == -1 and t.mode.allow_unbacked:  # as many classes as the data has
+    is_plain = type(num_classes) is int
+    if is_plain and num_classes == -1 and t.mode.allow_unbacked:  # as many classes as the data has
         return _classes_of_data, (input,)
-    if type(num_classes) is int and num_classes <= 0 and num_classes != -1:
+    if is_plain and num_classes <= 0 and num_classes != -1:
         raise GraphBreak("tensor-error", "one_hot of no classes")
     known = is_symbolic(num_classes) and not is_unbacked(num_classes) and t.truth(num_classes > 0)
-    fits = known or type(num_classes) is int and num_classes > 0
+    fits = known or is_plain and num_classes > 0
     return (_classes, (input, num_classes)) if fits else None
 
 

@@ -37,6 +37,7 @@ from pliant.guards.parts import root_of
 from pliant.guards.sources import MethodSource, question
 from pliant.torch_adapter import (
     DisableTorchFunction,
+    answers_of_torch,
     group_tensors_by_device_and_dtype,
     hash_of_tensor,
     is_view,
@@ -68,6 +69,22 @@ def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
 
 
 _FEW = 3  # callers that are told: libraries ask through functions of their own, and branch around them
+
+
+def _always(answer: Any) -> Handler:
+    return lambda t, args, kwargs: answer
+
+
+# Questions about the mode of execution, which have one answer inside compiled code; a release may lack one.
+TABLE |= {
+    function: _always(answer)
+    for owner, name, answer in (
+        (torch.jit, "is_scripting", False), (torch.jit, "is_tracing", False),
+        (torch.compiler, "is_dynamo_compiling", True), (torch.compiler, "is_exporting", False),
+        (torch.cuda, "is_current_stream_capturing", False), *answers_of_torch(),
+    )
+    if (function := getattr(owner, name, None)) is not None
+}  # fmt: skip
 
 
 @handles(group_tensors_by_device_and_dtype)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.recording.torch_calls import call_torch, constant_answers
+from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import is_of_program, module_of
 from pliant.tables import Table
@@ -144,13 +144,7 @@ def find(function: Any) -> Handler | None:
     except TypeError:  # unhashable callable
         return None
     if found is None and type(function) is types.FunctionType and "_torchdynamo_orig_callable" in function.__dict__:
-        return find(
-            function.__dict__["_torchdynamo_orig_callable"]
-        )  # PyTorch disables some of its own for its compiler
-    if found is None and type(function) in (types.FunctionType, types.BuiltinFunctionType):
-        answers = constant_answers()
-        if function in answers:
-            return lambda t, args, kwargs: answers[function]
+        return find(function.__dict__["_torchdynamo_orig_callable"])  # PyTorch disables some of its own for its compiler
     return found
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.outside.nested_functions import bring_function, is_defined_inside
 from pliant.capture.signatures import World
-from pliant.capture.value_kinds import CONSTANTS
+from pliant.capture.value_kinds import CONSTANTS, ByKind
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, TypeSource
@@ -52,7 +53,7 @@ def know_by_parts(world: World, cls: type, source: Source) -> bool:
     world.guard(dict_of(place), Kind.KEYS, tuple(cls.__dict__))
     for name, value in cls.__dict__.items():
         if type(value) not in CONSTANTS:
-            _guard_member(world, value, DictAttributeSource(place, name))
+            _MEMBERS.of(value)(world, value, DictAttributeSource(place, name))
     world.type_lookup(cls, "__class__")  # any name: the bases of its base stay as they are
     return True
 
@@ -79,16 +80,12 @@ def _is_made_at_run_time(cls: Any) -> bool:
     return found is not cls
 
 
-def _guard_member(world: World, value: Any, place: Source) -> None:
-    if type(value) is types.GetSetDescriptorType:  # of its instances' `__dict__` and `__weakref__`
-        world.guard(place, Kind.TYPE, type(value))
-    elif type(value) in _ACCESSORS:
-        world.guard(place, Kind.TYPE, type(value))
-        world.set_origin(value, place)
-        for name in _ACCESSORS[type(value)]:
-            _guard_function(world, getattr(value, name), AttributeSource(place, name))
-    else:
-        _guard_function(world, value, place)
+def _guard_accessor(world: World, value: Any, place: Source) -> None:
+    """By its class and what it calls."""
+    world.guard(place, Kind.TYPE, type(value))
+    world.set_origin(value, place)
+    for name in _ACCESSORS[type(value)]:
+        _guard_function(world, getattr(value, name), AttributeSource(place, name))
 
 
 def _guard_function(world: World, value: Any, place: Source) -> None:
@@ -97,3 +94,13 @@ def _guard_function(world: World, value: Any, place: Source) -> None:
         bring_function(world, value, place)
     else:
         world.guard(place, Kind.IDENTITY, value)
+
+
+_MEMBERS: ByKind[Callable[[World, Any, Source], None]] = ByKind(
+    _guard_function,
+    {
+        **dict.fromkeys(_ACCESSORS, _guard_accessor),
+        # Of instances' `__dict__` and `__weakref__`.
+        types.GetSetDescriptorType: lambda world, value, place: world.guard(place, Kind.TYPE, types.GetSetDescriptorType),
+    },
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ import torch
 from pliant.capture.bytecode.cfg import unread_locals
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.outside.bringing import fixing_guard
+from pliant.capture.value_kinds import ByKind
 from pliant.guards.sources import Source
 
 if TYPE_CHECKING:
@@ -63,10 +64,18 @@ class UnreadArguments:
 
 def _code_of(fn: Any) -> types.CodeType | None:
     """The code that a call of the callable enters, as a rule."""
-    if isinstance(fn, torch.nn.Module):
-        fn = None if "forward" in fn.__dict__ else inspect.getattr_static(type(fn), "forward", None)
-    found = fn if type(fn) is types.FunctionType else getattr(fn, "__func__", None)
-    return found.__code__ if type(found) is types.FunctionType else None
+    return _CODES.of(fn)(fn)
+
+
+_CODES: ByKind[Callable[[Any], types.CodeType | None]] = ByKind(
+    lambda fn: None,
+    {types.FunctionType: lambda fn: fn.__code__, types.MethodType: lambda method: _code_of(method.__func__)},
+    {
+        torch.nn.Module: lambda module: (
+            None if "forward" in module.__dict__ else _code_of(inspect.getattr_static(type(module), "forward", None))
+        )
+    },
+)
 
 
 def _unread(

@@ -377,7 +377,7 @@ class World(Fields):
         changed = self._change(value)
         added, changed.added = changed.added, None  # not before: where the copy breaks, they are still to be replayed
         if added:
-            shadow.update(added) if type(shadow) is set else shadow.extend(added)
+            _ADD[type(shadow)](shadow, added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
         changed.copy, changed.before = shadow, _CHANGED if changed.stores or added else frozen(shadow)
         changed.stores = {}
@@ -473,6 +473,7 @@ class World(Fields):
 
 
 _NO_STORES: dict[Any, Any] = {}
+_ADD: dict[type, Callable[[Any, list[Any]], None]] = {list: list.extend, set: set.update}
 # Whether C code that looks into such an object from outside finds more than its guards say.
 _HOLDS_MORE: ByKind[bool] = ByKind(
     True,

@@ -170,9 +170,9 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if is_array(obj):
         return array_attribute(t, obj, name)
     cls = type(obj)
-    hook = t.world.type_lookup(cls, "__getattribute__")
-    if isinstance(hook, types.FunctionType):
-        return _with_getattr(t, obj, name, lambda: TailCall(hook, (obj, name)))
+    own = t.world.python_function(cls, "__getattribute__")
+    if own is not None:
+        return _with_getattr(t, obj, name, lambda: TailCall(own, (obj, name)))
     if name == "__dict__":
         if isinstance(obj, threading.local):
             raise GraphBreak("unknown-object", "the __dict__ of a thread local")
@@ -181,6 +181,7 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
         return bring_class(t, obj)
     if cls is threading.local:
         return local_attribute(t, obj, name)
+    hook = t.world.type_lookup(cls, "__getattribute__")
     if hook is not object.__getattribute__ and (
         isinstance(obj, _OWN_LOOKUP) or not isinstance(hook, types.WrapperDescriptorType)
     ):

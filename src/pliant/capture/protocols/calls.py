@@ -378,12 +378,12 @@ def _call_scripted(t: Tracer, module: Any, args: Args, kwargs: Kwargs, linked: b
 # ---- classes
 def _call_class(t: Tracer, cls: type, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
-    meta_call = MISSING if type(cls) is type else t.world.type_lookup(type(cls), "__call__")
-    if isinstance(meta_call, types.FunctionType) and type(cls) is not ParameterMeta:
+    own = t.world.python_function(type(cls), "__call__")
+    if own is not None and type(cls) is not ParameterMeta:
         if standard_class(type(cls)) and hasattr(cls, "__members__"):
             return call_enum(t, cls, args, kwargs)
-        return call(t, meta_call, (cls, *args), kwargs, linked)
-    if isinstance(meta_call, type):  # a class is no descriptor: `dict`, of a typed dict
+        return call(t, own, (cls, *args), kwargs, linked)
+    if isinstance(meta_call := t.world.type_lookup(type(cls), "__call__"), type):  # no descriptor: `dict`, of a typed dict
         return call(t, meta_call, args, kwargs, linked)
     return instantiate(t, cls, args, kwargs, linked=linked)
 

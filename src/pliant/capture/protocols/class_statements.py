@@ -43,10 +43,10 @@ def _hooks(meta: Any) -> tuple[tuple[Any, str], ...]:
 def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """The metaclass, the namespace that it prepares, and the other keywords of the statement."""
     meta = kwargs.get("metaclass") or (type(bases[0]) if bases else type)
-    meta = max([meta, *map(type, bases)], key=lambda cls: len(cls.__mro__)) if isinstance(meta, type) else meta
     keywords = {k: v for k, v in kwargs.items() if k != "metaclass"}
     if not isinstance(meta, type):
         raise GraphBreak("unknown-object", "a class statement whose metaclass is no class")
+    meta = max([meta, *map(type, bases)], key=lambda cls: len(cls.__mro__))
     if not _program_hook(t, meta, "__prepare__"):
         return types.prepare_class(name, bases, dict(kwargs))
     return meta, t.call(t.get_attr(meta, "__prepare__"), (name, tuple(bases)), keywords), keywords
@@ -55,7 +55,7 @@ def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[
 def new_class(t: Tracer, meta: type, make: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A class made by `make(name, bases, namespace)`; hooks of the program that this runs are interpreted."""
     name, bases, namespace = args
-    namespace = dict(t.mapping(namespace)) if isinstance(namespace, dict) and type(namespace) is dict else namespace
+    namespace = dict(t.mapping(namespace)) if type(namespace) is dict else namespace
     named = {k: v for k, v in namespace.items() if _program_hook(t, type(v), "__set_name__")}
     for key in named:
         del namespace[key]

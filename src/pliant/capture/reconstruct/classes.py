@@ -70,10 +70,14 @@ class _Sharing:
         known = self.trace.origins.get(id(value))
         if known is not None:
             return root_of(known[1]).is_held
-        if isinstance(value, types.FunctionType) and self._has_variables(value):
-            return False
-        parts = _parts(value) if not isinstance(value, type) else self._of_class(value)
+        parts = _PARTS.of(value)(self, value)
         return parts is not None and all(map(self.allows, parts))
+
+    def _of_function(self, function: types.FunctionType) -> list[Any] | None:
+        if self._has_variables(function):
+            return None
+        cells = [cell.cell_contents for cell in function.__closure__ or () if not _is_empty(cell)]
+        return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
 
     def _has_variables(self, function: types.FunctionType) -> bool:
         """Whether what its cells hold may change: a frame that goes on behind a break has them, or its code stores."""
@@ -104,17 +108,6 @@ _PLAIN = {
 }
 
 
-def _parts(value: Any) -> list[Any] | None:
-    """What else must be the same in each call; None if the value itself is made or changed by calls."""
-    found = _PARTS.of(value)
-    return None if found is None else found(value)
-
-
-def _of_function(function: types.FunctionType) -> list[Any]:
-    cells = [cell.cell_contents for cell in function.__closure__ or () if not _is_empty(cell)]
-    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
-
-
 def _is_empty(cell: types.CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018
@@ -123,16 +116,16 @@ def _is_empty(cell: types.CellType) -> bool:
     return False
 
 
-_PARTS: ByKind[Callable[[Any], list[Any]] | None] = ByKind(
-    None,
+# What else must be the same in each call; None if the value itself is made or changed by calls.
+_PARTS: ByKind[Callable[[_Sharing, Any], list[Any] | None]] = ByKind(
+    lambda sharing, value: None,
     families={
-        types.FunctionType: _of_function,
-        staticmethod: lambda v: [v.__func__],
-        classmethod: lambda v: [v.__func__],
-        property: lambda v: [v.fget, v.fset, v.fdel],
-        functools.cached_property: lambda v: [v.func],
-        enum.Enum: lambda v: [v._value_],
-        tuple: list,
-        frozenset: list,
+        types.FunctionType: _Sharing._of_function,
+        type: _Sharing._of_class,
+        **dict.fromkeys((staticmethod, classmethod), lambda sharing, v: [v.__func__]),
+        property: lambda sharing, v: [v.fget, v.fset, v.fdel],
+        functools.cached_property: lambda sharing, v: [v.func],
+        enum.Enum: lambda sharing, v: [v._value_],
+        **dict.fromkeys((tuple, frozenset), lambda sharing, v: list(v)),
     },
 )

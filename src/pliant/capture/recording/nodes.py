@@ -159,7 +159,7 @@ class Nodes:
             return value.item()
         if isinstance(value, fx.node.base_types):
             return value
-        return _DTYPES[value] if isinstance(value, type) and value in _DTYPES else self.constant(value)
+        return self.constant(value)
 
     def _refuse_real(self, value: Tensor) -> NoReturn:
         raise GraphBreak("unsupported-tensor", "a real tensor reached the graph without a source")
@@ -196,6 +196,7 @@ _AS_NODES: ByKind[Callable[[Nodes, Any], Any]] = ByKind(
         **dict.fromkeys((int, float, bool, str, type(None), torch.dtype, torch.device), lambda nodes, value: value),
         **dict.fromkeys(SYMBOLIC_TYPES, lambda nodes, value: nodes.symbols.node(value)),
         list: lambda nodes, value: [nodes.to_nodes(v) for v in value],
+        type: lambda nodes, value: _DTYPES.get(value) or nodes.constant(value),
         _KIND: lambda nodes, value: f"{value.__module__}.{value.__name__}",
         slice: lambda nodes, value: slice(*map(nodes.to_nodes, (value.start, value.stop, value.step))),
     },

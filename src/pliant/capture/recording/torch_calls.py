@@ -19,7 +19,6 @@ from pliant.capture.numbers import arrays
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
-from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several, leaves, mapped
@@ -36,7 +35,6 @@ from pliant.torch_adapter import (
     OVERRIDABLE_MODULES,
     OVERRIDE_TESTS,
     TRANSFORMS_IN_C,
-    answers_of_torch,
     count_function_modes,
     has_torch_function,
 )
@@ -190,12 +188,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise
     except Exception as error:
         pass_on(error)
-        if (worded := error_of_eager(function, args, kwargs)) is not None:
-            raise t.raised(worded) from None
-        name = getattr(function, "__name__", str(function))
-        raise GraphBreak(
-            "tensor-error", f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        ) from error
+        raise t.tensor_error(error, function, args, kwargs) from error
 
 
 # Every entry depends on these; or the capture itself changes them.
@@ -226,24 +219,3 @@ def _asks(function: Any, args: tuple[Any, ...]) -> bool:
 
 def _is_constant(answer: Any) -> bool:
     return all(is_native_enum(cls) or cls in COMPARED_IN_C for cls in map(type, leaves(answer)))
-
-
-@functools.cache
-def constant_answers() -> dict[Any, Any]:
-    """Questions about the mode of execution and what they answer inside compiled code."""
-    answers: dict[Any, Any] = {
-        torch.jit.is_scripting: False,  # type: ignore[attr-defined]
-        torch.jit.is_tracing: False,  # type: ignore[attr-defined]
-    }
-    for owner, name, answer in (
-        (torch.compiler, "is_dynamo_compiling", True),
-        (torch.compiler, "is_exporting", False),
-        (torch, "is_inference_mode_enabled", None),
-        (torch.cuda, "is_current_stream_capturing", False),
-        (torch.overrides, "is_tensor_like", None),
-        *answers_of_torch(),
-    ):
-        function = getattr(owner, name, None)
-        if function is not None and not (answer is None and name != "_get_tracing_state"):
-            answers[function] = answer
-    return answers
