@@ -1,4 +1,4 @@
-"""Methods of mutable containers and of text.
+"""Methods of mutable containers.
 
 Holds:  reads of dicts from outside are guarded one key at a time; everything else adopts the container.
 """

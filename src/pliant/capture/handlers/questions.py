@@ -1,4 +1,4 @@
-"""Built-ins that ask about objects and their attributes, by name.
+"""Questions about objects, their classes and their attributes by name, about the mode of execution and the machine.
 
 Holds:  what is answered from an object outside is guarded.
 """

@@ -259,12 +259,12 @@ def not_stop_iteration(error: BaseException) -> BaseException:
 TracedGenerator.__name__ = TracedGenerator.__qualname__ = "generator"  # messages name what the program has
 
 
-def own(t: Tracer, value: Any) -> Any:
+def traced_iterator(t: Tracer, value: Any) -> Any:
     """The traced form of an iterator or revived generator from outside; any other value is itself."""
-    return _OWN.of(value)(t, value)
+    return _TRACED_FORMS.of(value)(t, value)
 
 
-def _own_generator(t: Tracer, value: Any) -> Any:
+def _traced_generator(t: Tracer, value: Any) -> Any:
     known = t.revived.get(id(value))
     if known is None:
         state, source = state_of(value), t.world.source_of(value)
@@ -310,8 +310,8 @@ def started(frame: Frame) -> TracedGenerator:
 
 
 BRING[Suspended] = _resumed
-_OWN: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
-    lambda t, value: value, {**dict.fromkeys(SHARED, shared), types.GeneratorType: _own_generator}
+_TRACED_FORMS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+    lambda t, value: value, {**dict.fromkeys(SHARED, shared), types.GeneratorType: _traced_generator}
 )
 
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.

@@ -10,7 +10,7 @@ from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.iterators import carried, loops
-from pliant.capture.iterators.generators import own
+from pliant.capture.iterators.generators import traced_iterator
 from pliant.capture.numbers import marked_rows, selections
 from pliant.capture.protocols import iteration, operators, spelled_out
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
@@ -69,7 +69,7 @@ def get_iter(frame: Frame, op: Op) -> None:
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, op: Op) -> None:
     t, iterator = frame.tracer, frame.stack[-1]
-    if loops.has_had_its_turn(t, own(t, iterator)):
+    if loops.has_had_its_turn(t, traced_iterator(t, iterator)):
         raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:
         value = steps_of(iteration.next_value)(t, iterator)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
-from pliant.capture.iterators.generators import TracedGenerator, own
+from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
 from pliant.capture.numbers.arrays import array_attribute, class_of, is_array
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
@@ -134,7 +134,7 @@ _LIKE_OTHERS = {"bit_length": _of_as_many_bits, "is_integer": _as_whole}
 
 
 def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:
-    known = own(t, obj) if name in ("send", "throw", "close", "__next__", "__iter__") else obj
+    known = traced_iterator(t, obj) if name in ("send", "throw", "close", "__next__", "__iter__") else obj
     return _object_attribute(t, obj, name) if known is obj else _native(t, known, name)
 
 

@@ -18,7 +18,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.carried import DequeItems, own_items
-from pliant.capture.iterators.generators import OURS, TracedGenerator, own
+from pliant.capture.iterators.generators import OURS, TracedGenerator, traced_iterator
 from pliant.capture.numbers.arrays import is_array
 from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.outside.whole_containers import loosely_ordered
@@ -53,7 +53,7 @@ def _items_of_set(t: Tracer, value: Any) -> Any:
 
 def _object_items(t: Tracer, value: Any) -> Any:
     """Of an object whose class may have an `__iter__` of its own."""
-    if (revived := own(t, value)) is not value:
+    if (revived := traced_iterator(t, value)) is not value:
         return revived
     note_order(t, value)
     value = concrete(t.world.adopt(t.world.resolve(value)))
@@ -90,7 +90,7 @@ _ITERATORS_OUTSIDE: ByKind[Callable[[Tracer, Any], Any]] = ByKind(_items_of_cont
 @ending
 def next_value(t: Tracer, iterator: Any) -> Any:
     """next(iterator); exhaustion is Raised(StopIteration)."""
-    iterator = own(t, iterator)
+    iterator = traced_iterator(t, iterator)
     if type(iterator) is TracedGenerator:
         return TailCall(iterator.__next__, ())
     method = python_method(t, iterator, "__next__")
@@ -103,7 +103,7 @@ def next_value(t: Tracer, iterator: Any) -> Any:
 
 def send(t: Tracer, iterator: Any, value: Any) -> Any:
     """iterator.send(value), or next() for None."""
-    iterator = own(t, iterator)
+    iterator = traced_iterator(t, iterator)
     if value is None:
         return next_value(t, iterator)
     return t.call(t.get_attr(iterator, "send"), (value,), {})
@@ -127,7 +127,7 @@ def advance(t: Tracer, method: types.MethodType, args: tuple[Any, ...], linked: 
 
 def is_driven(t: Tracer, items: Any) -> bool:
     """Whether taking the items runs code of the program."""
-    return type(own(t, items)) is TracedGenerator or python_method(t, items, "__iter__") is not None
+    return type(traced_iterator(t, items)) is TracedGenerator or python_method(t, items, "__iter__") is not None
 
 
 def taken(t: Tracer, items: Any) -> Any:
