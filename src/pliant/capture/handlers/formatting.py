@@ -56,7 +56,7 @@ def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
     named = not several and hasattr(type(value), "__getitem__") and not is_text(value)
     if given and not named:
         raise Raised(TypeError("not all arguments converted during string formatting"))
-    return join("", [piece for piece in pieces if type(piece) is not str or piece])
+    return join("", pieces)
 
 
 def _next(given: list[Any]) -> Any:

@@ -364,13 +364,14 @@ def _is_looked_at(function: types.FunctionType) -> bool:
 
 _METHODS = ("item", "numel", "dim", "index_add_")
 _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
-    lambda function: isinstance(function, torch.nn.Module),
+    lambda function: False,
     {
         type: lambda function: function in _PURE,
         types.FunctionType: lambda function: _is_looked_at(function),
         types.MethodType: lambda method: isinstance(method.__func__, types.FunctionType) and _is_looked_at(method.__func__),
         types.BuiltinFunctionType: lambda function: function in _PURE or _is_operator(function),
     },
+    {torch.nn.Module: lambda module: True},
 )
 
 

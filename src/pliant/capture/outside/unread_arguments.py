@@ -31,14 +31,13 @@ class UnreadArguments:
     def __init__(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._left: list[tuple[Any, Source]] = []
         self.code = _code_of(fn)
-        self._places: frozenset[int] = frozenset()
-        self._names: frozenset[str] = frozenset()
+        self._unread: frozenset[int | str] = frozenset()
         if self.code is not None:
-            self._places, self._names = _unread(self.code, len(args), kwargs, type(fn) is not types.FunctionType)
+            self._unread = _unread(self.code, len(args), kwargs, type(fn) is not types.FunctionType)
 
     def leaves(self, key: int | str, value: Any, source: Source) -> bool:
         """Whether the argument is left without a guard."""
-        if key not in (self._places if isinstance(key, int) else self._names) or fixing_guard(value) is None:
+        if key not in self._unread or fixing_guard(value) is None:
             return False
         self._left.append((value, source))
         return True
@@ -80,7 +79,7 @@ _CODES: ByKind[Callable[[Any], types.CodeType | None]] = ByKind(
 
 def _unread(
     code: types.CodeType, count: int, kwargs: Mapping[str, Any], is_bound: bool
-) -> tuple[frozenset[int], frozenset[str]]:
+) -> frozenset[int | str]:
     """Places of arguments, and names, that land in parameters which are not read."""
     unread = unread_locals(decode(code))
     named = code.co_argcount + code.co_kwonlyargcount
@@ -88,10 +87,10 @@ def _unread(
     several = rest.pop(0) if code.co_flags & inspect.CO_VARARGS else None
     keywords = rest.pop(0) if code.co_flags & inspect.CO_VARKEYWORDS else None
     parameters = code.co_varnames[: code.co_argcount]
-    places = frozenset(
+    own = frozenset(code.co_varnames[code.co_posonlyargcount : named])
+    names = (name for name in kwargs if (name if name in own else keywords) in unread)
+    places = (
         place for place in range(count)
         if (parameters[place + is_bound] if place + is_bound < len(parameters) else several) in unread
     )  # fmt: skip
-    own = frozenset(code.co_varnames[code.co_posonlyargcount : named])
-    names = frozenset(name for name in kwargs if (name if name in own else keywords) in unread)
-    return places, names
+    return frozenset((*names, *places))

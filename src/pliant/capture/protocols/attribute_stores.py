@@ -52,12 +52,10 @@ def _change_in_c(t: Tracer, by: Any, obj: Any, name: str, value: Any) -> None:
 
 
 def _change_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
-    setter = None if value is DELETED else t.world.type_lookup(type(obj), "__setattr__")
+    setter: Any = None if value is DELETED else t.world.python_function(type(obj), "__setattr__")
     if setter is store_in_module and not isinstance(value, (torch.Tensor, torch.nn.Module)):
         setter = _plain_module_store(t, obj, name)
-    if isinstance(setter, types.FunctionType):
-        return TailCall(setter, (obj, name, value))
-    return find_store(t, obj, name, value)
+    return find_store(t, obj, name, value) if setter is None else TailCall(setter, (obj, name, value))
 
 
 def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:

@@ -19,7 +19,6 @@ from pliant.capture.iterators.suspended import Carried, Carry, Suspended, finish
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import ByKind
-from pliant.guards.sources import IteratorSource
 
 
 def _generator(b: Statements, obj: TracedGenerator) -> str:
@@ -83,8 +82,8 @@ def _carry(b: Statements, obj: Carry) -> str:
 
 def _carried_items(b: Statements, obj: CarriedItems) -> str:
     """Of a loop that has just begun; others existed before."""
-    assert isinstance(obj.source, IteratorSource)
-    name = b.bind(obj, f"list.{obj.source.method}({b.value(obj.container)})", hint="iterator")
+    source: Any = obj.source
+    name = b.bind(obj, f"list.{source.method}({b.value(obj.container)})", hint="iterator")
     b.late.append(f"{b.hold(put_at)}({name}, {obj.index_of(obj.steps)})")
     return name
 

@@ -94,9 +94,13 @@ class Recorder(Nodes, TorchFunctionMode):
                 with self:
                     return self.handle_override(func, args, kwargs)
             return self._dispatch(func, args, kwargs)
-        except (Unsupported, DataDependentError) as error:
+        except DataDependentError as error:
             self.inputs.shape_env.take_fresh()
-            raise _as_break(error) from None
+            raise needs_value(error) from None
+        except Unsupported as error:
+            self.inputs.shape_env.take_fresh()
+            kind = "unsupported-operator" if "perator" in type(error).__name__ else "unsupported-tensor"
+            raise GraphBreak(kind, str(error).splitlines()[0]) from None
 
     def _dispatch(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if func in _REFUSED:
@@ -329,10 +333,3 @@ def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:
     if name.rstrip("_") != name and not name.endswith("__"):
         return True
     return "inplace" in getattr(getattr(func, "__code__", None), "co_varnames", ())
-
-
-def _as_break(error: Exception) -> GraphBreak:
-    if isinstance(error, DataDependentError):
-        return needs_value(error)
-    kind = "unsupported-operator" if "perator" in type(error).__name__ else "unsupported-tensor"
-    return GraphBreak(kind, str(error).splitlines()[0])
