@@ -229,13 +229,13 @@ def _push(t: Tracer, func: Any, primals: Any, tangents: Any, *, strict: bool = F
     return (outputs, moved, aux) if has_aux else (outputs, moved)
 
 
+@dataclass(eq=False)
 class _Linear:
     """The function that `vjp` or `linearize` returns, while it is traced."""
 
-    def __init__(self, apply: Callable[..., Any], traced: _Traced, specs: list[Any]) -> None:
-        self.apply = apply
-        self.traced = traced
-        self.specs = specs
+    apply: Callable[..., Any]
+    traced: _Traced
+    specs: list[Any]
 
     def __call__(self, *given: Any) -> Any:
         raise AssertionError("called through the table of handlers")

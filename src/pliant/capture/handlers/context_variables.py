@@ -14,17 +14,18 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ContextSource, context_value
+from pliant.records import dataclass
 
 _PLACE = "value"  # under which the world keeps what the trace stored
 
 
+@dataclass(eq=False)
 class TracedToken:
     """What `set` returned during the trace; `before`: what the trace had stored, MISSING if nothing."""
 
-    def __init__(self, var: contextvars.ContextVar[Any], value: Any, before: Any) -> None:
-        self.var = var
-        self.value = value
-        self.before = before
+    var: contextvars.ContextVar[Any]
+    value: Any
+    before: Any
 
 
 def call_context_variable(t: Tracer, var: contextvars.ContextVar[Any], name: str, args: Args, kwargs: Kwargs) -> Any:

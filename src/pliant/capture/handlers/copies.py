@@ -139,10 +139,6 @@ def _partial(t: Tracer, value: Any, memo: dict[Any, Any] | None = None) -> Any:
     return t.call(functools.partial, (function, *args), dict(keywords))
 
 
-def _iterator(t: Tracer, value: Any) -> Any:
-    return _object(t, value) if t.world.is_foreign(value) else copy.copy(value)
-
-
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, types.ModuleType, torch.finfo, torch.iinfo)
 _IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _itself)
@@ -151,7 +147,9 @@ _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
     {
         **dict.fromkeys((*_ATOMIC, tuple, frozenset, slice), _itself),
         **dict.fromkeys((list, set, collections.deque, *DICT_TYPES), lambda t, value: value.copy()),
-        **dict.fromkeys(_ITERATORS, _iterator),
+        **dict.fromkeys(
+            _ITERATORS, lambda t, value: _object(t, value) if t.world.is_foreign(value) else copy.copy(value)
+        ),
         functools.partial: _partial,
         FakeTensor: _shallow_tensor,
     },

@@ -178,12 +178,10 @@ CLASSES |= {
 }
 
 
-def _make_hash(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _made(t, t.native(function, *args, **kwargs))
-
-
-ROWS.each((hashlib.md5, hashlib.sha1, hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512), _make_hash)
-
+ROWS.each(
+    (hashlib.md5, hashlib.sha1, hashlib.sha224, hashlib.sha256, hashlib.sha384, hashlib.sha512),
+    lambda function, t, args, kwargs: _made(t, t.native(function, *args, **kwargs)),
+)
 _IN_TIME_ZONES = frozenset(("astimezone", "ctime", "fromtimestamp", "strftime", "strptime", "timestamp"))
 
 

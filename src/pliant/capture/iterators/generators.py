@@ -28,6 +28,7 @@ from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import ByKind, concrete
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
+from pliant.records import dataclass
 
 
 class TracedGenerator(ItsOwnIterator):
@@ -332,13 +333,13 @@ _HOLD_NONE: tuple[type, ...] = (
 )
 
 
+@dataclass(eq=False)
 class TracedCallable:
     """Given to C code in place of a function of the program."""
 
-    def __init__(self, tracer: Tracer, function: Any, truth: bool) -> None:
-        self.tracer = tracer
-        self.function = function
-        self.truth = truth
+    tracer: Tracer
+    function: Any
+    truth: bool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.tracer.steps += 1  # what broke in here did not break before the operation did anything
@@ -350,12 +351,12 @@ class TracedCallable:
         raise self.tracer.carried(failure)
 
 
+@dataclass(eq=False)
 class TracedCallback:
     """Of a weak reference that the trace made: runs the program's when the referent is dropped."""
 
-    def __init__(self, tracer: Tracer, function: Any) -> None:
-        self.tracer = tracer
-        self.function = function
+    tracer: Tracer
+    function: Any
 
     def __call__(self, reference: weakref.ref[Any]) -> None:
         self.tracer.run_dropped(lambda: self.tracer.call(self.function, (reference,), {}))

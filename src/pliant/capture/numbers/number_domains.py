@@ -114,7 +114,7 @@ def floor_quotient(a: Any, b: Any) -> Any:
     number, or the sign of a zero is not told."""
     if not all(map(is_number, (a, b))) or not _of_floats(a, b) or any(map(is_unbacked, (a, b))) or varying(a) is varying(b) is None:
         return None
-    a, b = (1.0 * one if plain_class(one) is float else _exact_float(one) for one in (a, b))
+    a, b = (1.0 * one if plain_class(one) is float else exact_float(one) for one in (a, b))
     if a is None or b is None or not bool(a != 0) or not bool(b != 0):
         return None
     if not bool(abs(b) <= _LARGEST) or not all(map(bool, _between(a / b, _EXACT_QUOTIENT))):
@@ -131,7 +131,7 @@ def in_range(t: Tracer, numbers: range, item: Any) -> bool:
     return bool((item - numbers.start) % abs(numbers.step) == 0)
 
 
-def _exact_float(number: Any) -> Any:
+def exact_float(number: Any) -> Any:
     """An integer as a float, if it is one that is known and none is lost."""
     return float(number) if type(number) is int and abs(number) <= 2**53 else None
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.numbers.number_domains import floor_quotient
+from pliant.capture.numbers.number_domains import exact_float, floor_quotient
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
 from pliant.capture.value_kinds import NUMBERS, concrete, is_numpy_scalar, is_symbolic, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
@@ -267,7 +267,8 @@ def _as_float(kind: Any, number: Any) -> tuple[Any, Any]:
     """An integer beside a float, which it becomes; neither kind where that may round."""
     if kind is not int:
         return kind, number
-    return (float, float(number)) if type(number) is int and abs(number) <= 2**53 else (None, None)
+    made = exact_float(number)
+    return (None, None) if made is None else (float, made)
 
 
 def _of_one_kind(args: Args, widths: str | None = None) -> tuple[type | None, list[Any]]:

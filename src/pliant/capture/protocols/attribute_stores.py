@@ -176,12 +176,14 @@ def _change_class(t: Tracer, cls: type, name: str, value: Any) -> None:
     t.world.slot_set(cls, name, value, "type")
 
 
-def _change_local(t: Tracer, obj: threading.local, name: str, value: Any) -> Any:
-    return find_store(t, obj, name, value) if value is DELETED else t.world.slot_set(obj, name, value, "plain")
-
-
 _CHANGES: ByKind[Callable[..., Any]] = ByKind(
     _change_object,
-    {FakeTensor: _change_tensor, types.FunctionType: _change_function, threading.local: _change_local},
+    {
+        FakeTensor: _change_tensor,
+        types.FunctionType: _change_function,
+        threading.local: lambda t, obj, name, value: (
+            find_store(t, obj, name, value) if value is DELETED else t.world.slot_set(obj, name, value, "plain")
+        ),
+    },
     {types.ModuleType: _change_namespace, type: _change_class},
 )

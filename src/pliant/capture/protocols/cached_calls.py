@@ -24,7 +24,7 @@ def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
     if kept is NOT_KEPT:
         return _compute_cached(t, function, args, kwargs)
-    if consists_of(kept, COMPARED_IN_C) and _is_fixed(kept):  # computed anew it is under guards, which hold in other processes too
+    if consists_of(kept, COMPARED_IN_C):  # computed anew it is under guards, which hold in other processes too
         found = _compute_cached(t, function, args, kwargs)
         if type(found) is type(kept) and found == kept:
             return found
@@ -53,15 +53,6 @@ def _kept_result(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if not COMPARED_IN_C.issuperset(map(type, given)):
         return NOT_KEPT
     return kept_result(function, args, kwargs)
-
-
-def _is_fixed(value: Any) -> bool:
-    """Of plain constants and containers of them: whether nothing in it can be changed, so that an equal one will do."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _call_cached_by_symbols(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:

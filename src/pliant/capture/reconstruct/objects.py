@@ -81,11 +81,6 @@ def _one_behind(b: Statements, obj: Any) -> str:
     return b.value(gc.get_referents(obj)[0])
 
 
-def _parts_of_text(b: Statements, obj: Text) -> str:
-    """Texts, and numbers each as its format shows it."""
-    return ", ".join([part.made(b.hold, b.value) for part in obj.parts])
-
-
 def _of_fields(names: str) -> Recipe:
     """Its class, called with its own fields."""
     fields = names.split()
@@ -278,7 +273,7 @@ RECIPES: dict[type, Recipe] = {
         SYMBOLIC_TYPES,
         expression(lambda b, obj: b.writer.expression(obj.node.shape_env.simplify(obj.node.expr)), "size"),
     ),
-    Text: expression(lambda b, obj: f"''.join(({_parts_of_text(b, obj)},))", "text"),
+    Text: expression(lambda b, obj: f"''.join(({', '.join([part.made(b.hold, b.value) for part in obj.parts])},))", "text"),
     io.StringIO: _string_io,
     **dict.fromkeys(LOCKS, _lock),
     random.Random: _random,
