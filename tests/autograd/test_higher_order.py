@@ -304,3 +304,21 @@ def test_further_gradients_call_hooks_of_results_that_they_read(backend):
         return x.sqrt(), x * x
 
     torch.testing.assert_close(seen(pliant.compile(program, backend=backend)), seen(program))
+
+
+def test_a_program_that_starts_where_nothing_is_recorded():
+    """Behind a graph break in a block of `no_grad` the write is no part of the gradient, the first nor the next."""
+
+    def program(x, y):
+        with torch.no_grad():
+            pliant.graph_break()
+            y.mul_(3)
+        return (x * y).sin() * y
+
+    def gradients(call):
+        x = torch.linspace(0.1, 0.5, 4, dtype=torch.float64, requires_grad=True)
+        y = x.flip(0)
+        (first,) = torch.autograd.grad(call(x, y).sum(), x, create_graph=True)
+        return [first, *torch.autograd.grad(first.sum(), x)]
+
+    same(gradients(make(program)), gradients(program))

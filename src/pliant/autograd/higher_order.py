@@ -51,12 +51,15 @@ class GradientProgram:
         roots: list[Root],
         written: list[int],
         late: list[int],
+        records: bool,
         casts: Casts,
         build: Callable[[Callable[..., Any], list[Any], int], Program] | None,
     ) -> None:
-        """`module.forward` is the program, of `count` inputs, which starts among these casts. `build`: compiles the gradient, where its graph is known."""
+        """`module.forward` is the program, of `count` inputs, which starts among these casts; `records`: where gradients are
+        recorded. `build`: compiles the gradient, where its graph is known."""
         self.name, self.module, self.count = name, module, count
-        self.roots, self.written, self.late, self.casts, self.build = roots, written, late, casts, build
+        self.roots, self.written, self.late, self.build = roots, written, late, build
+        self.records, self.casts = records, casts
         self.variants: dict[Any, Program] = {}
         self.lock = background.lock()
 
@@ -70,7 +73,8 @@ class GradientProgram:
         def compiled(program: Callable[..., Any], values: list[Any], needed: int) -> Program:
             return build(_as_captured(program, captured, values, needed))
 
-        return cls(captured.name, captured.module, len(inputs), roots, written, late, casts_now(), compiled)
+        name, module, records = captured.name, captured.module, captured.grad_enabled
+        return cls(name, module, len(inputs), roots, written, late, records, casts_now(), compiled)
 
     def __call__(self, inputs: list[Any], tangents: list[Any], needed: tuple[int, ...]) -> tuple[Any, ...]:
         values = self._values(inputs, tangents)
@@ -133,12 +137,14 @@ class GradientProgram:
         """The gradients of `needed`, of the results whose tangents are not None. `hooks`: by the tangents' numbers."""
         asked = [number for number, tangent in enumerate(tangents) if tangent is not None]
         module, count = self.module, self.count
-        ends, written, late, casts = self.roots, self.written, self.late, self.casts  # not `self`, which keeps the compiled program
+        ends, written, late = self.roots, self.written, self.late  # not `self`, which keeps the compiled program
+        records, casts = self.records, self.casts
 
         def gradients(*values: Any) -> tuple[Any, ...]:
             values = tuple(map(_apart, values))
             given = [v.clone() if i in written else v for i, v in enumerate(values[:count])]
-            with torch_adapter.without_saved_tensor_hooks():  # those around the backward see what it saves alone
+            # Saved tensors' hooks around the backward see what it saves alone.
+            with torch_adapter.without_saved_tensor_hooks(), torch.set_grad_enabled(records):
                 outputs = among(casts, _run, module, given)
             for position, value in zip(late, values[count + len(tangents) :]):
                 given[position].data.copy_(value)  # which autograd does not know of

@@ -111,8 +111,10 @@ class KeptInputs:
         if self.whole:
             return None
         kept = list(inputs)
-        for position in self.copied:
-            kept[position] = inputs[position].clone()
+        if self.copied:
+            with torch.enable_grad():  # the program may start where nothing is recorded
+                for position in self.copied:
+                    kept[position] = inputs[position].clone()
         for position in self.absent:
             kept[position] = _Absent(inputs[position])
         for position in self.passed:

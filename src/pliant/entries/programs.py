@@ -157,7 +157,8 @@ class ProgramWriter:
 
     def _gradient(self, program: GradientProgram) -> Json:
         """The program as text, which runs where gradients of its gradients are asked for."""
-        facts = [program.name, program.count, *map(self.written, (program.roots, program.written, program.late, program.casts))]
+        where = (program.roots, program.written, program.late, program.records, program.casts)
+        facts = [program.name, program.count, *map(self.written, where)]
         return ["gradient", *self._text(program.module), *facts]
 
     def _text(self, module: Any) -> list[Json]:
@@ -248,9 +249,8 @@ class ProgramReader:
     def _gradient(
         self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, *facts: Json
     ) -> GradientProgram:
-        roots, written, late, casts = map(self.made, facts)
         program = _TextModule(self, text, scope, held)
-        found: GradientProgram = _named(_GRADIENT, "GradientProgram")(name, program, count, roots, written, late, casts, None)
+        found: GradientProgram = _named(_GRADIENT, "GradientProgram")(name, program, count, *map(self.made, facts), None)
         return found
 
 
