@@ -272,6 +272,29 @@ def test_views_that_are_written_unseen_have_a_new_history_from_then_on(read_firs
     torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("leaf_is_seen", [False, True])
+def test_views_of_a_view_that_is_written_unseen_lead_to_its_base(leaf_is_seen, backend):
+    """Their functions are made anew, from what both are views of."""
+
+    def program(view):
+        flat = view.view(-1)
+        flat.detach().mul_(2)
+        return flat.sin()
+
+    def gradients(function):
+        leaf = torch.linspace(0, 1, 4).requires_grad_()
+        view = leaf[:] if leaf_is_seen else leaf * 1
+        result = function(view)
+        return torch.autograd.grad(result[0], [leaf, view], allow_unused=True)
+
+    pliant.reset()
+    mine, theirs = gradients(pliant.compile(program, backend=backend)), gradients(program)
+    assert (mine[1] is None) == (theirs[1] is None) == leaf_is_seen
+    torch.testing.assert_close(mine, theirs)
+    assert not pliant.stats()["fallback_reasons"]
+
+
 def dropped(x):
     return torch.utils.checkpoint.checkpoint(lambda a: torch.dropout(a, 0.5, True).sin(), x, use_reentrant=False)
 

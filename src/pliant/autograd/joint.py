@@ -24,18 +24,18 @@ from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_over
 from pliant.autograd.casts import casting
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
-from pliant.autograd.history import (
-    Root,
-    find_roots,
-    functions_behind,
-    hooks_to_keep,
-    reached_by,
-    sharing,
-    spoilt_for_all,
-)
+from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing, spoilt_for_all
 from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, without_derivative
 from pliant.autograd.run_module import run_module
-from pliant.autograd.segments import Cuts, Timeline, WrittenViews, find_cuts, unseen_writes, written_views
+from pliant.autograd.segments import (
+    Cuts,
+    Timeline,
+    WrittenViews,
+    find_cuts,
+    read_before_written,
+    unseen_writes,
+    written_views,
+)
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -66,6 +66,7 @@ class JointGraph:
     tangents, as bits, that lead there through functions which the program has run backward.
     `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
     `read_first`: the inputs that are written when autograd has noted all that reads them.
+    `behind_views`: those of which only views are read that were there before they were written.
     `copies_show`: see `copies_in_doubt.py`.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
@@ -86,6 +87,7 @@ class JointGraph:
     hooked: list[int] = field(default_factory=list)
     affine: bool = False
     read_first: frozenset[int] = frozenset()
+    behind_views: frozenset[int] = frozenset()
     copies_show: bool = False
 
     @property
@@ -358,14 +360,14 @@ class _Tracer:
         self.reached_by = reached_by(differentiable, self.leaves)
         self.sharing = sharing(differentiable)
         self._refuse(plan, differentiable)
-        read_first = self._read_first(differentiable)
+        read = read_before_written(differentiable, self.histories, self.values, self.mode.written, self.timeline)
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
         _check_sparse(self.graph)
         if self.captured.shape_env.has_waiting() and "passing_inputs" not in self.captured.attributes:  # not a segment
             raise Unsupported("sizes are assumed to be equal that nothing tells", kind="data-dependent")
         joint = self._finish(plan, results, new_values, gradients)
-        joint.ends, joint.read_first = (self.inputs, outputs), read_first
+        joint.ends, (joint.read_first, joint.behind_views) = (self.inputs, outputs), read
         return joint
 
     def _refuse(self, plan: OutputPlan, differentiable: list[Any]) -> None:
@@ -376,17 +378,6 @@ class _Tracer:
         self.refused = refused | self.refused
         if self.refused and len(self.refused) == len(differentiable):
             self.refusal = next(iter(self.refused.values()))
-
-    def _read_first(self, results: list[Any]) -> frozenset[int]:
-        written: dict[int, int] = {}
-        for base, origin, _ in self.mode.written:
-            if base.input is not None and self.histories[base.input] is not None:
-                written.setdefault(base.input, self.timeline.places[origin])
-        last: dict[Any, int] = {}
-        for function in functions_behind([one.grad_fn for one in results]) if written else ():
-            for history, _ in function.next_functions:
-                last[history] = max(last.get(history, -1), self.timeline.position_of(function))
-        return frozenset(i for i, place in written.items() if last.get(self.histories[i], place) < place)
 
     def _placeholder(self, position: int) -> fx.Node:
         holders: list[fx.Node] = list(self.graph.find_nodes(op="placeholder"))

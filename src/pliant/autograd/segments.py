@@ -146,6 +146,44 @@ def unseen_writes(
     return tuple((first[base], last[base]) for base in first if first[base] < last[base])
 
 
+def read_before_written(
+    results: Iterable[torch.Tensor], histories: list[Any], values: dict[fx.Node, Any], writes: list[Write], timeline: Timeline
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The inputs that are written when autograd has noted all that reads them, and those of which views alone are read that
+    were there before. `histories`: the functions of the inputs.
+
+    A view that was there when its base was written has another function since. Behind that is not the input, if it is a
+    view as well, but what the input is a view of.
+    """
+    written: dict[int, int] = {}
+    for base, node, _ in writes:
+        if base.input is not None and histories[base.input] is not None:
+            written.setdefault(base.input, timeline.places[node])
+    of_views = {
+        one.grad_fn
+        for node, value in (values.items() if written else ())
+        for one in tree_leaves(value)
+        if type(one) is FakeTensor and timeline.places[node] < written.get(_input_of(one), -1)
+    }
+    owners = {histories[i]: i for i in written}
+    last, viewed = dict[int, int](), set[int]()
+    for function in functions_behind([one.grad_fn for one in results]) if written else ():
+        position = timeline.position_of(function)
+        for i in {owners[history] for history, _ in function.next_functions if history in owners}:
+            if function in of_views and position >= written[i]:
+                viewed.add(i)
+            else:
+                last[i] = max(last.get(i, -1), position)
+    first = frozenset(i for i in viewed.union(last) if last.get(i, -1) < written[i])
+    return first - viewed, first & viewed
+
+
+def _input_of(value: FakeTensor) -> int:
+    """The input in whose memory it lies; -1 if there is none."""
+    position = value.node.base.input
+    return -1 if position is None else position
+
+
 def _has_history(value: Any) -> bool:
     return any(isinstance(one, torch.Tensor) and one.requires_grad for one in tree_leaves(value))
 

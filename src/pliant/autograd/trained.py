@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from pliant import torch_adapter
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.function import Compiled, Halves, HalvesFacts
@@ -53,11 +55,13 @@ def of_given(run: Runnable, kept: list[int], first: int) -> Runnable:
 @dataclass(frozen=True, slots=True)
 class Around:
     """What is done around autograd's function. `bump`, `bump_last`: inputs that the graph writes, counted before
-    it runs and after: a view that was written without autograd has a new function. `hooked`, `idle`: see `_given_apart`.
+    it runs and after: a view that was written without autograd has a new function. `viewed`: inputs of which the program
+    reads a view made before. `hooked`, `idle`: see `_given_apart`.
     `records`: gradients are recorded where the program starts."""
 
     bump: list[int]
     bump_last: list[int]
+    viewed: list[int]
     watched: Watched
     hooked: list[int]
     idle: list[int]
@@ -91,8 +95,9 @@ def trained(
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         before = kept.before(inputs)
+        given = _with_views(inputs, around.viewed) if around.viewed else inputs
         bump_versions(inputs, bump)
-        results = apply(before, *inputs)
+        results = apply(inputs if before is None and around.viewed else before, *given)
         for place in differentiable:
             spare_hooks(results[place])
         bump_versions(inputs, around.bump_last)
@@ -103,6 +108,15 @@ def trained(
         return outputs
 
     return call
+
+
+def _with_views(inputs: list[Any], places: list[int]) -> list[Any]:
+    """The inputs, with views of those at these places."""
+    found = list(inputs)
+    with torch.enable_grad():  # they are to follow what the inputs are views of
+        for place in places:
+            found[place] = found[place].view_as(found[place])
+    return found
 
 
 def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) -> Callable[..., Any]:
