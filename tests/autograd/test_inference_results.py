@@ -5,6 +5,7 @@ import torch
 
 import pliant
 from pliant.autograd import outputs
+from pliant.debug import events
 
 
 def expanded(x):
@@ -53,3 +54,20 @@ def test_an_error_behind_the_programs_writes_is_raised_and_nothing_runs_again(mo
     with pytest.raises(RuntimeError, match="at least 2 dimensions"):
         pliant.compile(expanded, backend="aot_eager")(x)
     assert x.tolist() == pytest.approx([0.2] * 5)
+
+
+def test_a_view_written_behind_a_break_has_a_history_that_autograd_does_not_tell():
+    """Neither the guards of earlier calls nor the words for what changed may ask for it."""
+
+    def program(x):
+        view = x.mT
+        view[..., 1] = 0.5
+        return view.reshape(-1)
+
+    compiled = pliant.compile(program, backend="aot_eager")
+    for size, inference in ((4, False), (6, False), (5, False), (4, True)):
+        mine, theirs = (torch.ones(size, 3).requires_grad_() * 2 for _ in range(2))
+        with torch.inference_mode(inference):
+            torch.testing.assert_close(compiled(mine), program(theirs))
+        torch.testing.assert_close(mine, theirs)
+    assert not [e for e in events.events("fallback") if "crash" in str(e.fields)]

@@ -56,7 +56,10 @@ def explain_miss(replay: Replay, args: Sequence[Any], kwargs: dict[str, Any]) ->
     value = _value_in(guard.source, args, kwargs) if isinstance(guard.source, Source) else _ABSENT
     if value is _ABSENT and guard.kind not in _WITHOUT_VALUE:
         return Failure(f"`{guard.source.describe()}` is not there any more", "", guard)
-    text, advice = _WORDS[guard.kind](guard, value, variables)
+    try:
+        text, advice = _WORDS[guard.kind](guard, value, variables)
+    except READ_ERRORS as error:  # as it was for the check: autograd refuses to tell what some views are
+        text, advice = f"{_name(guard)} cannot be read: {type(error).__name__}: {error}", ""
     return Failure(text, advice, guard)
 
 

@@ -222,6 +222,8 @@ class Inputs(InputMemory):
         static = is_parameter or source.is_buffer
         if value.is_nested:
             raise GraphBreak("unsupported-tensor", "a nested tensor has no fake")
+        if value.requires_grad and not _tells_history(value):
+            raise GraphBreak("unsupported-tensor", "a view of which autograd refuses to tell the history")
         if torch.nn.parameter.is_lazy(value):
             raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
@@ -442,3 +444,11 @@ class Inputs(InputMemory):
             example = self.shape_env.hint(symbol)
             self.inputs.append(GraphInput(node.name, "symbol", fake, source, 2 if example is None else example))
         return node
+
+
+def _tells_history(value: torch.Tensor) -> bool:
+    """Not so of a view made in inference mode whose memory was written outside."""
+    try:
+        return value.is_leaf in (True, False)
+    except RuntimeError:
+        return False
