@@ -265,3 +265,25 @@ def test_the_sign_of_a_real_determinant_has_no_gradient(dtype):
         assert (found is None) == (wanted is None)
         if wanted is not None:
             torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("again", [(0, 0), (0, 1), (0, 2), (2, 2), (2, 0)])
+def test_results_that_lead_to_no_input_are_freed_as_in_eager(again):
+    """The first two read what one function saved, the last comes from one that saves nothing."""
+
+    def program(x):
+        leaf = x.detach().requires_grad_()
+        root = leaf.sqrt()
+        return root * 1, root + 1, leaf + 1
+
+    def errors(call):
+        results, found = call(torch.ones(3)), []
+        for number in again:
+            try:
+                results[number].sum().backward()
+                found.append(False)
+            except RuntimeError as error:
+                found.append("second time" in str(error))
+        return found
+
+    assert errors(pliant.compile(program, backend="aot_eager")) == errors(program)

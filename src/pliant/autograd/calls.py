@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from pliant import torch_adapter
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
-from pliant.autograd.refused import error_of
+from pliant.autograd.refused import FREED, error_of
 from pliant.autograd.wanted import gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
@@ -70,12 +71,12 @@ def with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
 
 class _Ending(torch.autograd.Function):
     """A result whose history leads to no input: it requires gradients all the same. Asking for these does nothing, or,
-    where that history was written over (`why` says so), is an error.
+    where that history was written over (`why` says so) or was freed, is an error. `freeing`: of all results of the call.
     """
 
     @staticmethod
-    def forward(ctx: Any, why: str, result: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
-        ctx.why = why
+    def forward(ctx: Any, why: str, freeing: _Freeing, number: int, result: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+        ctx.why, ctx.freeing, ctx.number = why, freeing, number
         ctx.mark_dirty(result)
         return result
 
@@ -83,16 +84,32 @@ class _Ending(torch.autograd.Function):
     def backward(ctx: Any, tangent: Any) -> Any:
         if ctx.why and gets_somewhere(ctx.next_functions):
             raise error_of(ctx.why)
+        ctx.freeing.ask(ctx.number)
         return (None,) * len(ctx.needs_input_grad)
+
+
+class _Freeing:
+    """What eager frees with the gradients of results. `sharing`: of each, as bits, those whose gradients read a saved tensor
+    that its own do."""
+
+    def __init__(self, sharing: list[int]) -> None:
+        self.sharing, self.used = sharing, 0
+
+    def ask(self, number: int) -> None:
+        if self.used & self.sharing[number]:
+            raise RuntimeError(FREED)
+        if not torch_adapter.engine_keeps_graph():
+            self.used |= 1 << number
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
     """Results that require gradients of which asking for is `refused`, or leads nowhere: position and the inputs that they
-    depend on."""
+    depend on. `sharing`: of each in turn, as in `JointGraph`."""
 
     refused: str
     sources: dict[int, list[int]]
+    sharing: list[int]
 
 
 def _with_ends(run: Runnable, ends: Ending) -> Runnable:
@@ -102,9 +119,10 @@ def _with_ends(run: Runnable, ends: Ending) -> Runnable:
     def call(inputs: list[Any]) -> list[Any]:
         given = list(inputs)
         results = list(run(inputs))
-        for position, reached in ends.sources.items():
+        freeing = _Freeing(ends.sharing)
+        for number, (position, reached) in enumerate(ends.sources.items()):
             starts = [given[i] for i in reached] if ends.refused and reached else [leaf]
-            results[position] = ending(ends.refused, without_base(results[position]), *starts)
+            results[position] = ending(ends.refused, freeing, number, without_base(results[position]), *starts)
         return results
 
     return call

@@ -209,7 +209,8 @@ def _partition_text(parts: Partition) -> str:
 def _ending(joint: JointGraph) -> Ending:
     differentiable = enumerate(joint.plan.differentiable)
     reached = joint.reached_by
-    return Ending(joint.refusal, {p: [i for i, bits in enumerate(reached) if bits >> n & 1] for n, p in differentiable})
+    sources = {p: [i for i, bits in enumerate(reached) if bits >> n & 1] for n, p in differentiable}
+    return Ending(joint.refusal, sources, joint.sharing)
 
 
 def _inference(captured: CapturedGraph, joint: JointGraph, run: Runnable, made: MadeOutputs) -> Call:
