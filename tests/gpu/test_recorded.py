@@ -33,7 +33,8 @@ def pair(dropout=0.0):
 
 
 def close(one, other):
-    torch.testing.assert_close(one, other, rtol=2e-4, atol=2e-5)
+    exact = one.dtype is torch.float32
+    torch.testing.assert_close(one, other, rtol=2e-4 if exact else 2e-2, atol=2e-5 if exact else 1e-2)
 
 
 def replays():
@@ -54,16 +55,23 @@ def test_inference_and_kept_results():
     assert replays() == 1
 
 
-def test_large_results_are_made_outside():
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "dtype", "times"),
+    [
+        (1024, 64, 1 << 16, torch.float32, 1.2),
+        (4096, 512, 130_001, torch.bfloat16, 1.5),  # made with columns to spare, in four parts
+    ],
+)
+def test_large_results_are_made_outside(rows, depth, columns, dtype, times):
     """Of 16 MB and more: memory for them is the caller's alone, and what is kept of them is not written again."""
     gc.collect()
     others = torch.cuda.memory_allocated()
-    eager = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1 << 16, bias=False)).cuda()
+    eager = nn.Sequential(nn.Linear(depth, depth), nn.GELU(), nn.Linear(depth, columns, bias=False)).cuda().to(dtype)
     compiled = pliant.compile(copy.deepcopy(eager), mode="reduce-overhead")
     with torch.no_grad():
         kept = []
         for _ in range(5):
-            x = torch.randn(1024, 64, device="cuda")  # results of 268 MB: the library's workspaces take up to 64
+            x = torch.randn(rows, depth, device="cuda", dtype=dtype)  # results of 268 MB and more: the library's workspaces take up to 64
             kept.append((compiled(x), eager(x)))
         for given, wanted in kept:
             close(given, wanted)
@@ -73,7 +81,7 @@ def test_large_results_are_made_outside():
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         compiled(x)
-        assert torch.cuda.max_memory_allocated() - before < 1.2 * size
+        assert torch.cuda.max_memory_allocated() - before < times * size
     assert replays() == 1 and not events.events("cuda_graph_skipped")
     weights = 2 * sum(p.nbytes for p in eager.parameters())
     assert torch.cuda.memory_allocated() - others - weights < 0.5 * size  # what the recording keeps is small too
