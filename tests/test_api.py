@@ -240,3 +240,30 @@ def test_compile_in_place_and_decorators():
 
     for one in (plain, with_arguments, Owner().method):
         assert torch.equal(one(X), X + 1)
+
+
+REQUESTS = {
+    "stats": lambda x: pliant.stats()["graphs"],
+    "reset": lambda x: pliant.reset(),
+    "compile": lambda x: pliant.compile(torch.sin)(x),
+    "decorator": lambda x: pliant.compile(dynamic=True)(torch.sin)(x),
+    "mark_dynamic": lambda x: pliant.mark_dynamic(x, 0),
+    "cost": lambda x: pliant.cost(torch.sin, x),
+}
+
+
+@pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)
+def test_what_a_compiled_function_asks_of_the_compiler_is_one_break(request_of):
+    def f(x):
+        y = x * 2
+        request_of(x)
+        return y + 1
+
+    pliant.reset()
+    fallbacks = []
+    compiled = pliant.compile(f)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 3.0))
+        fallbacks.append(pliant.stats()["fallbacks"])
+    assert not any(fallbacks)
+    assert set(pliant.stats()["break_reasons"]) <= {"user-request"}

@@ -246,7 +246,6 @@ def is_compiling() -> bool:
     return is_capturing()
 
 
-markers.mark(graph_break, markers.Mark.BREAK)
 markers.substitute(is_compiling, torch.compiler.is_compiling)
 
 
@@ -425,6 +424,13 @@ def compile_fx(
     )
     return compiled
 
+
+# What a compiled function asks of the compiler is done between two graphs: capture does not follow the compiler itself.
+for _request in (
+    aot_compile, compile, compile_, cost, explain, export, graph_break, mark_dynamic, mark_static, mark_unbacked,
+    maybe_mark_dynamic, reset, stats,
+):  # fmt: skip
+    markers.mark(_request, markers.Mark.BREAK)
 
 __all__ = [
     "UserError",

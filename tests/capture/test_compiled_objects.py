@@ -219,3 +219,70 @@ def test_a_compilation_that_cannot_be_pickled_is_missed():
         other = pickle.loads(pickle.dumps(module))
     assert other._compiled_call_impl is None
     assert copy.deepcopy(module)._compiled_call_impl is not None
+
+
+class Base(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+class Derived(Base):
+    def forward(self, x):
+        return super().forward(x) * 3
+
+    def added(self):
+        return "added"
+
+
+class Scaled:
+    factor = 2
+
+    def __call__(self, x):
+        return self.times(x)
+
+    def times(self, x):
+        return x * self.factor
+
+
+class ScaledMore(Scaled):
+    factor = 5
+
+
+MAKERS = {
+    "module": (Base, Derived, lambda module: module),
+    "object": (Scaled, ScaledMore, lambda scaled: scaled),
+    "method": (Scaled, ScaledMore, lambda scaled: scaled.times),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "called"), MAKERS.values(), ids=MAKERS)
+def test_the_class_of_what_was_compiled_may_be_replaced(first, second, called):
+    made, x = first(), torch.ones(2)
+    compiled = pliant.compile(called(made))
+    for cls in (first, second, first):
+        made.__class__ = cls
+        assert torch.equal(compiled(x), called(made)(x))
+
+
+def test_a_compiled_module_has_the_class_that_its_original_has_now():
+    module = Base()
+    compiled = pliant.compile(module)
+    module.__class__ = Derived
+    assert compiled.added() == "added" and isinstance(compiled, Derived) and compiled.__class__ is Derived
+    with pytest.raises(AttributeError, match="absent"):
+        compiled.absent  # noqa: B018
+    compiled.__class__ = Base
+    assert type(module) is Base
+
+
+@pytest.mark.parametrize("of_compiled", [False, True])
+def test_a_compiled_module_is_parametrized(of_compiled):
+    module, x = nn.Linear(3, 4), torch.ones(2, 3)
+    compiled = pliant.compile(module)
+    before = compiled(x)
+    nn.utils.parametrizations.weight_norm(compiled if of_compiled else module)
+    module.parametrizations.weight.original0.data *= 2
+    torch.testing.assert_close(compiled(x) - module.bias, 2 * (before - module.bias))
+    torch.testing.assert_close(compiled.weight, module.weight)
+    nn.utils.parametrize.remove_parametrizations(module, "weight")
+    torch.testing.assert_close(compiled(x), module(x))

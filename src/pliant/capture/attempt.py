@@ -45,7 +45,7 @@ from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sourc
 from pliant.errors import Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.late_module import LateModule
-from pliant.guards.kinds import MISSING
+from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.settings import Settings
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource
 from pliant.interruptions import pass_on
@@ -147,16 +147,21 @@ class _Attempt:
 
     def _call_root(self, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Return:
         world = self.t.world
-        world.hold(fn, getattr(fn, "__qualname__", type(fn).__name__))
+        self._hold(fn, getattr(fn, "__qualname__", type(fn).__name__))
         if isinstance(fn, types.MethodType):
             world.hold(fn.__func__, fn.__func__.__qualname__)
-            world.hold(fn.__self__, "self")
+            self._hold(fn.__self__, "self")
         unread = self.t.unread = UnreadArguments(fn, args, kwargs)
         placed = enumerate(zip(args, argument_sources(fn, len(args)), strict=True))
         traced = tuple(a if unread.leaves(i, a, s) else world.bring(a, s) for i, (a, s) in placed)
         named = ((k, v, KwargSource(k)) for k, v in kwargs.items())
         keywords = {k: v if unread.leaves(k, v, s) else world.bring(v, s) for k, v, s in named}
         return Return(self.t.call(fn, traced, keywords, linked=True))
+
+    def _hold(self, called: Any, name: str) -> None:
+        """What the user compiled is always the same object, whose class may be replaced."""
+        self.t.world.hold(called, name)
+        self.t.world.guard(self.t.world.place_of(called), Kind.TYPE, type(called))
 
     def _resume_root(self, root: ResumeRoot, args: Sequence[Any]) -> Return:
         t, world, point = self.t, self.t.world, root.point

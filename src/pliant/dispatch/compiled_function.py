@@ -169,10 +169,32 @@ def _class_for(cls: type) -> type:
             body["__del__"] = lambda self: None
         if issubclass(cls, torch.fx.GraphModule):  # it writes code into its class, which is to be the original's
             body["recompile"] = lambda self: self._orig_mod.recompile()
+        body["__class__"] = property(_class_of_original, _set_class_of_original)
+        if hasattr(cls, "__getattr__"):
+            body["__getattr__"] = _asking_original(cls)
         body.update((name, _OriginalsSlot(slot)) for base in cls.__mro__ for name, slot in _slots_of(base).items())
         made = types.new_class(cls.__name__, (CompiledObject, cls), {}, lambda ns: ns.update(body))
         _variants[cls] = weakref.ref(made)
     return made
+
+
+# Parametrizations and the like replace the class of an object that was compiled, or ask it to have another one.
+def _class_of_original(made: Any) -> type:
+    return type(made._orig_mod)
+
+
+def _set_class_of_original(made: Any, cls: type) -> None:
+    made._orig_mod.__class__ = cls
+
+
+def _asking_original(cls: type) -> Callable[[Any, str], Any]:
+    """What is not found: the original may have become one of another class."""
+
+    def __getattr__(self: Any, name: str) -> Any:
+        original = self._orig_mod
+        return cls.__getattr__(self, name) if type(original) is cls else getattr(original, name)
+
+    return __getattr__
 
 
 def compiled_object(obj: Any, compilation: Compilation) -> Any:

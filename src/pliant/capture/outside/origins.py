@@ -19,11 +19,17 @@ from pliant.capture.outside.twins import Twins
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import Source, held
+from pliant.guards.standard import can_change
 from pliant.source import SourceLocation
 
 # Kinds of which one value may have several guards.
 _SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
-_FIXED_IF_HELD = frozenset((Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
+_FIXED_IF_HELD = frozenset((Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
+
+
+def _is_fixed(kind: Kind, expected: Any) -> bool:
+    """Whether the fact holds for ever of an object that the entry holds: one of a program's class may change its class."""
+    return kind in _FIXED_IF_HELD or kind is Kind.TYPE and not can_change(expected)
 
 
 class Origins(abc.ABC):
@@ -58,7 +64,7 @@ class Origins(abc.ABC):
         """Add a guard once. Facts about held objects themselves are constant and skipped."""
         if not self.guarded and kind is not Kind.IDENTITY:
             return
-        if source is not None and source.is_held and kind in _FIXED_IF_HELD:
+        if source is not None and source.is_held and _is_fixed(kind, expected):
             return
         if kind is Kind.IDENTITY:
             self.twins.check(expected)
