@@ -1,0 +1,147 @@
+"""Where PyTorch's functions on arrays compute otherwise than NumPy's of the same name.
+
+In:     the function for tensors, and NumPy's own.
+Out:    `corrected(function, real)`: what is called in its place; it breaks the graph where tensors have no such function.
+Holds:  one row a name; results are NumPy's in value, sign of zeros and NaN included.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.value_kinds import concrete, varying
+from pliant.records import dataclass
+from pliant.torch_adapter import numpy_on_tensors
+
+Function = Callable[..., Any]
+Rule = Callable[..., Any]
+
+
+def corrected(function: Function, real: Any) -> Function:
+    """The function for tensors as NumPy's own, `real`, computes; most are themselves."""
+    name = getattr(real, "__name__", "")
+    rule = _RULES.get(name)
+    return function if rule is None else functools.partial(rule, _Named(function, name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Named:
+    """A function for tensors under NumPy's name."""
+
+    function: Function
+    name: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @property
+    def is_in_place(self) -> bool:
+        return self.name.startswith("__i")
+
+    @property
+    def is_reflected(self) -> bool:
+        return self.name.startswith("__r")
+
+
+def _kind(value: Any) -> str:
+    """ "f", "i", "u", "b" or "c", of an array or a number."""
+    if not hasattr(value, "tensor"):
+        return {bool: "b", int: "i", float: "f", complex: "c"}.get(type(value), "?")
+    dtype = value.tensor.dtype
+    if dtype.is_floating_point or dtype.is_complex:
+        return "c" if dtype.is_complex else "f"
+    return "b" if dtype is torch.bool else "i" if dtype.is_signed else "u"
+
+
+def _refuse(function: _Named, *args: Any, **kwargs: Any) -> Any:
+    raise GraphBreak("unknown-call", f"numpy.{function.name}, which tensors do not compute in this way")
+
+
+def _refuse_floats(function: _Named, *args: Any, **kwargs: Any) -> Any:
+    """NaN, or the sign of a zero, would go another way."""
+    if "f" in map(_kind, args):
+        _refuse(function)
+    return function(*args, **kwargs)
+
+
+def _fix(function: _Named, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return numpy_on_tensors().trunc(x, *args, **kwargs)
+
+
+def _sign(function: _Named, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """NaN has itself for a sign."""
+    found = function(x, *args, **kwargs)
+    if args or kwargs or _kind(x) != "f" or not hasattr(x, "tensor"):
+        return found
+    return type(found)(torch.where(x.tensor.isnan(), x.tensor, found.tensor))
+
+
+def _clip(function: _Named, x: Any, *bounds: Any, **named: Any) -> Any:
+    """Bounds that the array's type does not have are as good as its first or last number."""
+    if _kind(x) not in "iu" or not hasattr(x, "tensor"):
+        return function(x, *bounds, **named)
+    info = torch.iinfo(x.tensor.dtype)
+    lower = {"min", "a_min"}
+    given = [*zip(("min", "max"), bounds), *named.items()]
+    for name, bound in given:
+        if type(bound) is int and (bound > info.max if name in lower else bound < info.min):
+            _refuse(function)
+
+    def inside(bound: Any) -> Any:
+        return max(info.min, min(info.max, bound)) if type(bound) is int else bound
+
+    return function(x, *map(inside, bounds), **{name: inside(bound) for name, bound in named.items()})
+
+
+def _round(function: _Named, x: Any, decimals: Any = 0, **kwargs: Any) -> Any:
+    if _kind(x) in "iu" and decimals != 0:  # tensors of integers stay as they are
+        _refuse(function)
+    return function(x, decimals, **kwargs)
+
+
+def _power(function: _Named, base: Any, exponent: Any, *args: Any, **kwargs: Any) -> Any:
+    """NumPy refuses negative powers of integers, takes 0.5 for a square root, and no other power for another function."""
+    signed = _kind(exponent) == "i" or varying(exponent) is int
+    if _kind(base) in "iub" and signed and (hasattr(exponent, "tensor") or not concrete(exponent >= 0)):
+        _refuse(function)
+    if _kind(base) == "f" and type(exponent) is float and abs(exponent) == 0.5:
+        if args or kwargs or function.is_in_place:
+            _refuse(function)
+        if exponent == 0.5:
+            return numpy_on_tensors().sqrt(base)
+        return function(base, numpy_on_tensors().full_like(base, exponent))
+    return function(base, exponent, *args, **kwargs)
+
+
+def _reflected_power(function: _Named, exponent: Any, base: Any) -> Any:
+    return _power(_Named(lambda base, exponent: function(exponent, base), function.name), base, exponent)
+
+
+def _remainder(function: _Named, *args: Any, **kwargs: Any) -> Any:
+    """A remainder of nothing has the divisor's sign; a tensor's has the dividend's."""
+    if "f" not in map(_kind, args[:2]):
+        return function(*args, **kwargs)
+    if len(args) != 2 or kwargs or function.is_in_place:
+        _refuse(function)
+    divisor = args[0 if function.is_reflected else 1]
+    found = function(*args)
+    zeros = torch.copysign(torch.zeros_like(found.tensor), divisor.tensor if hasattr(divisor, "tensor") else divisor)
+    return type(found)(torch.where(found.tensor == 0, zeros, found.tensor))
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(("cbrt", "modf"), _refuse),
+    **dict.fromkeys(("searchsorted", "unique", "divmod", "__divmod__", "__rdivmod__"), _refuse_floats),
+    "fix": _fix,
+    "sign": _sign,
+    "clip": _clip,
+    **dict.fromkeys(("round", "around", "round_"), _round),
+    **dict.fromkeys(("power", "__pow__", "__ipow__"), _power),
+    "__rpow__": _reflected_power,
+    **dict.fromkeys(("remainder", "__mod__", "__rmod__", "__imod__"), _remainder),
+}

@@ -1,0 +1,67 @@
+"""Functions of NumPy of which PyTorch's of the same name compute something else: compiled, they are NumPy's."""
+
+import numpy as np
+import pytest
+
+import pliant
+
+SMALL = np.array([-128, -100, 3, 0, 5, 127], np.int8)
+BYTES = np.array([0, 1, 3, 200, 255], np.uint8)
+WHOLE = np.array([-7, 2, 15, 0], np.int64)
+SINGLE = np.array([1.5, -1.5, 2.5, -0.5, -0.0, 0.0, np.nan, -np.inf, np.inf], np.float32)
+DOUBLE = np.array([1.5, -8.0, 2.5, -0.0, 64.0])
+ARRAYS = {"int8": SMALL, "uint8": BYTES, "int64": WHOLE, "float32": SINGLE, "float64": DOUBLE}
+
+EXPRESSIONS = (
+    "np.fix(a)", "np.cbrt(a)", "np.modf(a)", "np.sign(a)", "np.round(a, -1)", "a.round(-1)", "np.unique(a)",
+    "np.searchsorted(np.sort(a), a)", "np.searchsorted(np.sort(a), a, side='right')",
+    "a.clip(-1000, 1000)", "a.clip(min=-1000, max=50)", "a.clip(300)", "a.clip(max=-300)", "np.clip(a, -5, 5)",
+    "a ** 0.5", "a ** -0.5", "a ** 2", "a ** -1", "2 ** a", "a ** a", "np.power(2, a)", "np.power(a, 0.5)", "2.5 ** a",
+    "a % -2", "a % 2.5", "2.5 % a", "np.mod(a, -3)", "np.remainder(a, 2.5)", "divmod(a, 2)", "np.fft.ifft(a)",
+    "np.conj(np.fft.fft(a))",
+)  # fmt: skip
+
+
+def outcome(function, array):
+    with np.errstate(all="ignore"):
+        try:
+            found = function(array.copy())
+        except Exception as error:
+            return type(error), str(error)
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_values_are_those_of_numpy(expression, array):
+    program = eval(f"lambda a: {expression}", {"np": np})
+    expected = outcome(program, array)
+    found = outcome(pliant.compile(program, backend="eager"), array)
+    if isinstance(expected[0], type):
+        assert found == expected
+        return
+    for got, want in zip(found, expected, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        if want.dtype.kind == "f":
+            known = ~np.isnan(want)
+            np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(want[known]))
+
+
+@pytest.mark.parametrize(
+    "expression", ["np.sign(a)", "np.fix(a)", "a.clip(-1000, 1000)", "a ** 2", "a ** 0.5", "a % 2.5", "np.fft.ifft(a)"]
+)
+def test_no_break_is_needed(expression):
+    program = eval(f"lambda a: {expression}", {"np": np})
+    pliant.reset()
+    pliant.compile(program, backend="eager")(np.array([1.5, 4.0]))
+    assert not pliant.stats()["graph_breaks"]
+
+
+def test_a_power_that_varies_is_refused_when_it_is_negative():
+    compiled = pliant.compile(lambda a, n: a**n, backend="eager")
+    for n in (2, 3, 4):
+        np.testing.assert_array_equal(compiled(WHOLE, n), WHOLE**n)
+    with pytest.raises(ValueError, match="negative integer powers"):
+        compiled(WHOLE, -1)
