@@ -94,6 +94,7 @@ _LINALG: dict[str, tuple[Inputs, Callable[..., Any]]] = {
     "covariance": (matrix, lambda x: torch.cov(x) + torch.corrcoef(x).nan_to_num()),
     "cdist": (two, lambda x, y: torch.cdist(x, y) + torch.cdist(x, y, p=1.0)),
     "pdist": (matrix, lambda x: F.pdist(x.detach()).sum() + x),
+    "filled diagonal": (matrix, lambda x: (x @ x.t()).fill_diagonal_(2.0)),
     "kron": (matrix, lambda x: torch.kron(x, x[:2, :2])),
     "block diagonal": (two, lambda x, y: torch.block_diag(x, y)),
     "bilinear": (tall, lambda x: F.bilinear(x[:, :2], x[:, 1:3], x[:8, 0].view(2, 2, 2).detach(), x[0, :2])),

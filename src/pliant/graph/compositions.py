@@ -314,7 +314,15 @@ def _mean_of_row(x: Tensor, output_size: Any) -> Any:
     return found if found is NotImplemented else found.squeeze(-2)
 
 
+def _fill_diagonal(x: Tensor, fill_value: Any, wrap: Any = False) -> Any:
+    if wrap is not False or x.dim() != 2 or isinstance(fill_value, Tensor):
+        return NotImplemented
+    x.diagonal().fill_(fill_value)
+    return x
+
+
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.fill_diagonal_: _fill_diagonal,
     F.group_norm: _group_norm,
     torch.Tensor.to: _to,
     F.scaled_dot_product_attention: _attention,
