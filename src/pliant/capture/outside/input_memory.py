@@ -45,6 +45,10 @@ class InputMemory(abc.ABC):
 
     def guard_memory(self) -> None:
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
+        with DisableTorchFunction():  # some questions of every input: who records the program is not asked
+            self._guard_memory()
+
+    def _guard_memory(self) -> None:
         self.check_shared()
         self._guard_flags()
         self._guard_copied()
@@ -53,11 +57,10 @@ class InputMemory(abc.ABC):
         if not written or len(tensors) < 2:
             return
         passive = [i for i in tensors if not self.is_written(i.fake)]
-        with DisableTorchFunction():
-            if self._share_now(tensors) or not facts.separate(
-                [i.example for i in written], [i.example for i in passive], frozenset()
-            ):
-                return  # left to who compiles the graph
+        if self._share_now(tensors) or not facts.separate(
+            [i.example for i in written], [i.example for i in passive], frozenset()
+        ):
+            return  # left to who compiles the graph
         for held in (True, False):  # held tensors among themselves: checked when one of them changes
             mine, others = (
                 tuple(i.source for i in group if not held or root_of(i.source).is_held)
@@ -156,8 +159,9 @@ class InputMemory(abc.ABC):
 
     def is_written(self, fake: FakeTensor) -> bool:
         """Whether a write in place was recorded on the tensor or a view of it; inference tensors do not tell which."""
-        if not fake.is_inference():
-            return fake.writes_ > 0
+        with DisableTorchFunction():
+            if not fake.is_inference():
+                return fake.writes_ > 0
         return any(
             (node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"))
             or (node.op == "call_function" and getattr(node.target, "__name__", "") in _STORES)
