@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import pliant
+from pliant.capture.protocols import attributes
 from pliant.capture.recording.recorder import Recorder
 
 
@@ -33,3 +34,12 @@ def test_questions_about_inputs_are_not_recorded(monkeypatch: pytest.MonkeyPatch
         else:
             pliant.compile(_model())(torch.ones(2, 4))
     assert asked == {"linear": 2, "layer_norm": 1}
+
+
+def test_members_of_modules_are_found_without_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    lacks = attributes.lacks
+    monkeypatch.setattr(attributes, "lacks", lambda obj, name: made.append(name) or lacks(obj, name))
+    with torch.no_grad():
+        pliant.compile(_model())(torch.ones(2, 4))
+    assert made == []

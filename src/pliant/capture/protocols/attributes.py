@@ -186,27 +186,42 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
         isinstance(obj, _OWN_LOOKUP) or not isinstance(hook, types.WrapperDescriptorType)
     ):
         raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
-    return _with_getattr(t, obj, name, lambda: generic_get_attr(t, obj, name))
+    return _with_getattr(t, obj, name, lambda: _generic_attribute(t, obj, name))
 
 
 def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> Any:
-    """`find()`, and on AttributeError the class' `__getattr__`."""
+    """`find()`, and on AttributeError, or where nothing is found, the class' `__getattr__`."""
     try:
         found = find()
     except NoAttribute:
-        fallback = t.world.type_lookup(type(obj), "__getattr__")
-        if fallback is MISSING:
+        if t.world.type_lookup(type(obj), "__getattr__") is MISSING:
             raise
-        if fallback is member_of_module:
-            return _module_member(t, obj, name)
-        return TailCall(fallback, (obj, name))
+        found = MISSING
+    if found is MISSING:
+        return _by_getattr(t, obj, name)
     if type(found) is not TailCall or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:
         return found
     return TailCall(spelled_out.attribute, (found.function, found.args, fallback, obj, name))
 
 
-def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] | None = None) -> Any:
-    """object.__getattribute__: data descriptor, instance dict (or namespace of a module), other class attribute."""
+def _by_getattr(t: Tracer, obj: Any, name: str) -> Any:
+    """What the class' `__getattr__` says of an attribute that the object lacks."""
+    fallback = t.world.type_lookup(type(obj), "__getattr__")
+    if fallback is MISSING:
+        raise lacks(obj, name)
+    return _module_member(t, obj, name) if fallback is member_of_module else TailCall(fallback, (obj, name))
+
+
+def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
+    """object.__getattribute__."""
+    found = _generic_attribute(t, obj, name)
+    if found is MISSING:
+        raise lacks(obj, name)
+    return found
+
+
+def _generic_attribute(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] | None = None) -> Any:
+    """Data descriptor, instance dict (or namespace of a module), other class attribute; MISSING: no such attribute."""
     world, cls = t.world, type(obj)
     found = world.type_lookup(cls, name)
     if found is not MISSING and is_data_descriptor(t, found) and has_getter(t, found):
@@ -220,7 +235,7 @@ def generic_get_attr(t: Tracer, obj: Any, name: str, namespace: dict[str, Any] |
     if found is not MISSING:
         return bind(t, found, obj, cls, name)
     if namespace is None:
-        raise lacks(obj, name)
+        return MISSING
     hook = world.dict_get(namespace, "__getattr__")
     if hook is MISSING:
         raise Raised(AttributeError(f"module '{namespace.get('__name__')}' has no attribute '{name}'"))
@@ -235,7 +250,7 @@ def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     table = world.instance_dict(obj)
     if name in table or world.has_changes(table):
         return world.dict_get(table, name)
-    if table or world.has_dict(obj):
+    if world.guarded and (table or world.has_dict(obj)):
         world.guard(dict_of(world.place_of(obj)), Kind.NO_KEY, name)
     return MISSING
 
@@ -334,7 +349,7 @@ def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
 def _generic_module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
     """ModuleType.__getattribute__: as of any object, then the namespace's own `__getattr__` (PEP 562)."""
     namespace = namespace_of(t.world, module)
-    return namespace if name == "__dict__" else generic_get_attr(t, module, name, namespace)
+    return namespace if name == "__dict__" else _generic_attribute(t, module, name, namespace)
 
 
 def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> Any:
