@@ -15,6 +15,8 @@ from typing import Any
 from pliant.torch_adapter import PEER
 
 EVAL_FRAME = f"{PEER}.eval_frame"
+_RULES = f"{PEER}.trace_rules"
+_TABLES = {table: f"_{table}_callable_ids" for table in ("allowed", "disallowed")}
 _COMPILED_AUTOGRAD = f"{PEER}.compiled_autograd"
 
 
@@ -30,7 +32,8 @@ def backends() -> Mapping[str, Any]:
 
 def is_in(table: str, function: Any) -> bool:
     """Whether the function is in one of the two tables of `allow_in_graph` and `disallow_in_graph`."""
-    ids = getattr(_state(f"{PEER}.trace_rules", f"_{table}_callable_ids"), "function_ids", None)
+    rules = sys.modules.get(_RULES)  # asked of each function that a capture calls
+    ids = None if rules is None else getattr(getattr(rules, _TABLES[table], None), "function_ids", None)
     return ids is not None and id(function) in ids
 
 

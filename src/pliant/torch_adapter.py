@@ -304,6 +304,11 @@ def append_call(graph: torch.fx.Graph, op: str, target: Any, args: tuple[Any, ..
     return append_node(graph, op, target, args, kwargs, name)
 
 
+def append_placeholder(graph: torch.fx.Graph, target: str) -> torch.fx.Node:
+    """A placeholder at the graph's insertion point, under the name that `Graph.placeholder` gives it."""
+    return append_node(graph, "placeholder", target, (), {}, graph._target_to_str(target))
+
+
 _NAMED = (str, types.BuiltinFunctionType)  # which live as long as PyTorch
 _node_names: dict[Any, str] = {}
 

@@ -48,7 +48,7 @@ from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.runtime_asserts import RuntimeAssert
-from pliant.torch_adapter import set_grad_enabled
+from pliant.torch_adapter import append_placeholder, set_grad_enabled
 
 _aten = torch.ops.aten
 
@@ -123,7 +123,7 @@ class _Tracer:
         self.flags = [one.requires_grad if type(one) is FakeTensor else False for one in self.inputs]
 
     def _add_input(self, position: int, one: GraphInput) -> None:
-        node = self.mode.last_primal = self.graph.placeholder(one.name)
+        node = self.mode.last_primal = append_placeholder(self.graph, one.name)
         if not isinstance(one.fake, torch.Tensor):
             node.meta.update(val=one.fake, stage="forward")
             self.inputs.append(one.fake)

@@ -156,12 +156,15 @@ def _memory_of(fake: FakeTensor) -> FakeTensor:
     return base_of(fake)  # type: ignore[return-value]
 
 
+_AS_IT_IS = contextlib.nullcontext()
+
+
 def counting_as(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     """Fakes of the tensor, and of its views, count writes if it does: not every tensor in inference mode was made there.
     Not of one that requires grad, whose views have a history outside the mode alone."""
     if torch.is_inference_mode_enabled() and not tensor.requires_grad and not tensor.is_inference():
         return torch.inference_mode(False)
-    return contextlib.nullcontext()
+    return _AS_IT_IS
 
 
 def is_on_constant(tensor: torch.Tensor) -> bool:
@@ -297,7 +300,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 outputs = decomposed(func, args, kwargs)
             if outputs is not NotImplemented:
                 return outputs
-        with counting_as(args[0]) if plan.views and is_fake(args[0]) else contextlib.nullcontext():
+        with counting_as(args[0]) if plan.views and is_fake(args[0]) else _AS_IT_IS:
             outputs = self.compute(func, args, kwargs)
         if plan.views and not torch.is_grad_enabled() and func is not _DETACH:
             self.viewed_unrecorded.add(id(base_of(args[0])))

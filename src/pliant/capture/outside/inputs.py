@@ -46,7 +46,14 @@ from pliant.guards.sources import (
 )
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
-from pliant.torch_adapter import DisableTorchFunction, as_in_memory, below_python_dispatch, lazy_views, plain_tensor
+from pliant.torch_adapter import (
+    DisableTorchFunction,
+    append_placeholder,
+    as_in_memory,
+    below_python_dispatch,
+    lazy_views,
+    plain_tensor,
+)
 
 _OTHERS = re.compile(r"\W")  # characters that names have not
 _MOST_LEFT = 64  # items of a list of which each is compared with what was there
@@ -331,10 +338,10 @@ class Inputs(InputMemory):
         if anchor is None:
             first = next(iter(self.graph.nodes))
             with self.graph.inserting_before(first):
-                node = self.graph.placeholder(name)
+                node = append_placeholder(self.graph, name)
         else:
             with self.graph.inserting_after(anchor):
-                node = self.graph.placeholder(name)
+                node = append_placeholder(self.graph, name)
         node.meta["val"] = value
         self._last_placeholder = node
         return node
