@@ -203,7 +203,8 @@ class Tracer:
         self.shape_env.origin_callback = None
         self.shape_env.reveal = self.shape_env.foresee = lambda asked: None
         for node in self.graph.nodes:
-            for value in tree_leaves(node.meta.get("val")):
+            result = node.meta.get("val")
+            for value in [result] if is_fake(result) else tree_leaves(result):
                 if is_fake(value):
                     value.node = None
         self.frames.clear()
