@@ -69,6 +69,39 @@ def python_kernels() -> AbstractContextManager[Any]:
     return guard
 
 
+_BATCHED = torch._C.DispatchKey.FuncTorchBatched
+
+
+def give_batched_kernel(op: Any, kernel: Callable[..., Any]) -> None:
+    """What computes the operator on tensors with a batch of `vmap` while `python_kernels` are taken (no public form)."""
+    op.py_impl(_BATCHED)(kernel)
+
+
+def batched_kernel_in_c(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """PyTorch's own kernel for them."""
+    return op._op_dk(_BATCHED, *args, **kwargs)
+
+
+def below_batches() -> AbstractContextManager[Any]:
+    """Inside a batched kernel: operators are those of the transforms around `vmap` (no public form)."""
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_BATCHED))
+    return guard
+
+
+def taken_apart(tensor: torch.Tensor, level: int) -> tuple[torch.Tensor, int | None]:
+    """A tensor with the batch of a `vmap`, and the place of the batch; itself and None if it has none."""
+    inside = torch._C._functorch
+    if inside.is_batchedtensor(tensor) and inside.maybe_get_level(tensor) == level:
+        return inside.get_unwrapped(tensor), inside.maybe_get_bdim(tensor)
+    return tensor, None
+
+
+def with_batch(tensor: torch.Tensor, level: int) -> torch.Tensor:
+    """Dimension 0 as the batch of a `vmap`."""
+    found: torch.Tensor = torch._C._functorch._add_batch_dim(tensor, 0, level)
+    return found
+
+
 @functools.cache
 def numpy_on_tensors() -> Any:
     """PyTorch's implementation of NumPy's functions over tensors; importing it takes a while."""

@@ -7,5 +7,6 @@ Fakes:                fake_tensor, shape_rules/ (what operators return), layouts
                       compositions, einsum_order, lent_numbers, overlaps, strided, writes, unbacked.
 Operators of ours:    gradients, control_flow, body_graph, custom_function, custom_ops, opaque_derivatives, recurrent, random_state, generator_states, tensor_hook,
                       transforms, packed_weights.
+map_rules/:           operators below `vmap` at symbolic sizes.
 passes/:              over functional ATen graphs.
 """

@@ -105,17 +105,17 @@ def _number(value: Any) -> int | float | bool:
     return value.node.shape_env.evaluate(value.node.expr)  # type: ignore[no-any-return]
 
 
-def _sizes(fake: Any) -> list[int]:
-    return _given(fake, fake.spec.size)
+def _sizes(tensor: Any) -> list[int]:
+    return _given(tensor, tensor.shape)
 
 
-def _strides(fake: Any) -> list[int]:
-    return _given(fake, fake.spec.stride)
+def _strides(tensor: Any) -> list[int]:
+    return _given(tensor, tensor.stride())
 
 
-def _given(fake: Any, values: Any) -> list[int]:
+def _given(tensor: Any, values: Any) -> list[int]:
     if _refusing.active:
-        raise AsksForNumbers(f"plain numbers for the layout of {fake!r} are needed")
+        raise AsksForNumbers(f"plain numbers for the layout of a tensor {tuple(tensor.shape)} are needed")
     return [int(value) for value in values]
 
 

@@ -22,6 +22,7 @@ from torch import fx
 from pliant import background, torch_adapter
 from pliant.graph.contracts import name_of_target
 from pliant.graph.generator_states import CPU_BYTES, GPU_BYTES, gpus_of, random_bytes, set_random_bytes
+from pliant.graph.map_rules.kernels import batches_vary
 from pliant.graph.passes.purity import is_random
 
 if TYPE_CHECKING:
@@ -289,7 +290,8 @@ class _Mapped(Program):
         def one(*given: Any) -> Tensors:
             return tuple(self.program.mapped(given, self.in_dims))
 
-        return tuple(torch.vmap(one, self.in_dims, randomness=self.randomness)(*values))
+        with batches_vary(values):
+            return tuple(torch.vmap(one, self.in_dims, randomness=self.randomness)(*values))
 
     def described(self, values: Values) -> Tensors:
         pairs = list(zip(values, self.in_dims, strict=True))

@@ -14,6 +14,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.map_rules.kernels import batches_vary
 
 
 def gradients(
@@ -51,7 +52,8 @@ def _mapped(engine: Callable[..., tuple[Any, ...]], given: list[torch.Tensor]) -
         places[:] = [len(found), *(i for i, gradient in enumerate(found) if gradient is not None)]
         return tuple([gradient for gradient in found if gradient is not None])
 
-    made = torch.vmap(found_only)(*given)
+    with batches_vary(given):
+        made = torch.vmap(found_only)(*given)
     gradients: list[Any] = [None] * places[0]
     for place, gradient in zip(places[1:], made, strict=True):
         gradients[place] = gradient

@@ -16,6 +16,28 @@ from torch.utils._pytree import tree_leaves
 
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.lent_numbers import call_on_fakes, mode_of
+from pliant.graph.map_rules.kernels import batches_vary
+
+
+class _OnFakes(fx.Interpreter):
+    """Runs the graph of a transformed function with symbolic sizes."""
+
+    def __init__(self, body: fx.GraphModule) -> None:
+        super().__init__(body)
+        self.extra_traceback = False  # errors are those of what is called
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return call_on_fakes(target, args, kwargs)
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return call_on_fakes(getattr(type(args[0]), target), args, kwargs)
+
+
+def _run(body: fx.GraphModule, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the body gives: of fakes, specialized as little as C++ code allows."""
+    on_fakes = mode_of(values, {}) is not None
+    return tuple(_OnFakes(body).run(*values) if on_fakes else body(*values))
 
 
 class Transformed(torch.nn.Module):
@@ -38,7 +60,7 @@ class Transformed(torch.nn.Module):
             given = list(values)
             for place, value in zip(self.places, chosen):
                 given[place] = value
-            results = tuple(self.body(*given))
+            results = _run(self.body, tuple(given))
             return results[: self.n_outputs], results[self.n_outputs :]
 
         return function, [values[place] for place in self.places]
@@ -70,7 +92,8 @@ class Jacobian(Transformed):
         function, chosen = self.split(values)
         options = dict(self.options)
         transform = getattr(torch.func, options.pop("by"))
-        found, auxiliary = transform(function, argnums=self.all_places, has_aux=True, **options)(*chosen)
+        with batches_vary(tree_leaves((values, chosen))):
+            found, auxiliary = transform(function, argnums=self.all_places, has_aux=True, **options)(*chosen)
         return (*(one for row in found for one in row), *auxiliary)
 
 
@@ -108,9 +131,11 @@ class Mapped(torch.nn.Module):
 
     def forward(self, *values: Any) -> tuple[Any, ...]:
         body = self.body
-        found = torch.vmap(
-            lambda *mapped: tuple(body(*mapped)), in_dims=self.in_dims, out_dims=self.out_dims, **self.options
-        )(*values)
+        mapped = torch.vmap(
+            lambda *given: _run(body, given), in_dims=self.in_dims, out_dims=self.out_dims, **self.options
+        )
+        with batches_vary(values):
+            found = mapped(*values)
         return tuple(tree_leaves(found))
 
 

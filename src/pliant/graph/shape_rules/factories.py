@@ -222,6 +222,18 @@ def new_empty_strided(x: TensorSpec, size: Sequence[Dim], stride: Sequence[Dim],
     return found.view(found.size, tuple(stride))
 
 
+@rule(_aten._new_zeros_with_same_feature_meta.default)
+def zeros_for_tangent(x: TensorSpec, other: TensorSpec, *, self_num_batch_dims: int = 0) -> TensorSpec:
+    """In memory laid out as `other`'s, one such behind another for each of the leading dimensions of `x`."""
+    step: Dim = other.storage_bytes() // other.dtype.itemsize
+    strides: list[Dim] = []
+    for extent in reversed(x.size[:self_num_batch_dims]):
+        strides.insert(0, step)
+        step = step * extent
+    size = (*x.size[:self_num_batch_dims], *other.size)
+    return TensorSpec(size, (*strides, *other.stride), x.dtype, x.device, other.offset)
+
+
 # -- copies -----------------------------------------------------------------------------------------------------------
 @rule(_aten.clone.default)
 def clone(x: TensorSpec, *, memory_format: Any = None) -> TensorSpec:
