@@ -96,6 +96,13 @@ def taken_apart(tensor: torch.Tensor, level: int) -> tuple[torch.Tensor, int | N
     return tensor, None
 
 
+def below_transforms(tensor: torch.Tensor) -> torch.Tensor:
+    """What the tensor is outside of all transforms."""
+    while is_functorch_wrapped(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def with_batch(tensor: torch.Tensor, level: int) -> torch.Tensor:
     """Dimension 0 as the batch of a `vmap`."""
     found: torch.Tensor = torch._C._functorch._add_batch_dim(tensor, 0, level)

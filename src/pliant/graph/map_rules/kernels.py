@@ -89,7 +89,8 @@ def _installed() -> None:
 
 
 def _varies(tensor: Tensor) -> bool:
-    return any(isinstance(size, torch.SymInt) for size in tensor.shape)
+    """Whether a size is a symbol, be it that of a batch."""
+    return any(isinstance(size, torch.SymInt) for size in torch_adapter.below_transforms(tensor).shape)
 
 
 def _any_varies(args: Any, kwargs: Any) -> bool:

@@ -282,7 +282,6 @@ ROWS: Rows = {
     _aten.diagonal_backward.default: _diagonal_backward,
     _aten.diagonal_copy.default: _diagonal_copy,
     _aten.diagonal_scatter.default: _diagonal_scatter,
-    _aten.select_scatter.default: _scattered_view(_aten.select_scatter.default),
     _aten.slice_scatter.default: _scattered_view(_aten.slice_scatter.default),
     _aten.new_empty_strided.default: _new_empty_strided,
     _aten.as_strided.default: _as_strided,
