@@ -320,3 +320,48 @@ def test_vmap_of_a_branch() -> None:
     expected = torch.where((x.sum(1) > 0)[:, None], x.sin(), x.cos() * 2)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(torch.autograd.grad(found.sum(), x), torch.autograd.grad(expected.sum(), x))
+
+
+# ---- sizes that vary
+def graphs_for(f, *sizes):
+    """How many graphs serve the sizes, all results equal to eager's."""
+    pliant.reset()
+    compiled = pliant.compile(f, fullgraph=True, backend="aot_eager")
+    for n in sizes:
+        x = torch.randn(n, 5, generator=torch.Generator().manual_seed(n))
+        torch.testing.assert_close(compiled(x), f(x))
+    return pliant.stats()["graphs"]
+
+
+def test_a_hessian_is_one_graph_for_all_sizes():
+    assert graphs_for(lambda x: hessian(lambda a: (x @ a).sin().sum())(W[0]), 6, 7, 9) == 2
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: torch.take_along_dim(a, a.argsort(0), 0).sin().sum(),
+        lambda a: torch.kron(a, a[:1]).sin().sum(),
+        lambda a: torch.nn.functional.group_norm(a[:, :4].reshape(-1, 4, 1), 2).sin().sum(),
+    ],
+)
+def test_functions_that_c_composes_of_plain_sizes_are_captured_in_transforms(f):
+    assert graphs_for(grad(f), 6, 7, 9) == 2
+
+
+def test_per_sample_gradients_are_one_graph_for_all_batches():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv1d(1, 4, 2),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.MaxPool1d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 3),
+    )
+
+    def sample_loss(parameters, x):
+        out = functional_call(model, parameters, (x.reshape(1, 1, 5),))
+        return torch.nn.functional.cross_entropy(out, torch.tensor([1]))
+
+    parameters = {k: v.detach() for k, v in model.named_parameters()}
+    assert graphs_for(lambda x: vmap(grad(sample_loss), in_dims=(None, 0))(parameters, x), 6, 7, 9) == 2

@@ -8,7 +8,6 @@ from tests.capture.vmap_table import WAYS, _outcome, in_dims_of, inputs
 from pliant.graph.map_rules import kernels
 from pliant.torch_adapter import python_kernels
 
-
 KINDS = ("rest", "train", "grad", "jvp")
 
 

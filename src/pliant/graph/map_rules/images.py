@@ -99,6 +99,19 @@ def _over_channels(one: Batched, rank: int) -> Tensor:
     return one.value.reshape(-1, *spread)
 
 
+def _weight_gradient(count: Any, given: Sequence[Tensor], stride: Any, padding: Any, dilation: Any) -> Any:
+    """As a convolution of the input by the gradient, whose own derivative has no loop over groups."""
+    gradient, x, weight = given
+    images = x.permute(2, 0, 1, *range(3, x.dim())).flatten(1, 2)  # [channels, batch * n, ...]
+    kernels = gradient.transpose(1, 2).flatten(0, 1)  # [batch * channels of results, n, ...]
+    none = [0] * len(stride)
+    found = _aten.convolution(images, kernels, None, dilation, padding, stride, False, none, count)
+    for dim in range(3, weight.dim()):
+        found = found.narrow(dim - 1, 0, weight.size(dim))
+    apart = found.reshape(found.size(0), count, weight.size(1), *found.shape[2:])
+    return apart.permute(1, 2, 0, *range(3, apart.dim()))
+
+
 def _convolution_backward(
     count: Any, gradient: Batched, x: Batched, weight: Batched, bias_sizes: Any, *rest: Any
 ) -> Any:
@@ -108,12 +121,14 @@ def _convolution_backward(
     if wanted[0] and not weight.has_batch:
         given = _joined(gradient, count), _joined(x, count), weight.value
         of_x = _apart(count, _aten.convolution_backward(*given, None, *options, groups, [True, False, False])[0])
-    if wanted[1] or (wanted[0] and of_x is None):
+    if wanted[1] and groups == 1 and not options[3] and any(one.requires_grad for one in grouped):
+        of_weight = _weight_gradient(count, grouped, *options[:3])
+    if (wanted[1] and of_weight is None) or (wanted[0] and of_x is None):
         given = _per_group(grouped[0]), _per_group(grouped[1]), grouped[2].flatten(0, 1)
-        mask = [wanted[0] and of_x is None, wanted[1], False]
+        mask = [wanted[0] and of_x is None, wanted[1] and of_weight is None, False]
         made = _aten.convolution_backward(*given, None, *options, groups * count, mask)
         of_x = _ungrouped(count, made[0]) if mask[0] else of_x
-        of_weight = made[1].reshape(grouped[2].shape) if wanted[1] else None
+        of_weight = made[1].reshape(grouped[2].shape) if mask[1] else of_weight
     if wanted[2]:
         whole = grouped[0]
         of_bias = whole.sum([1, *range(3, whole.dim())])

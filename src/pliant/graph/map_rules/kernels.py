@@ -117,7 +117,9 @@ def _kernel(op: Any, rule: Rule, *args: Any, **kwargs: Any) -> Any:
 
     with torch_adapter.below_batches():
         inner_args, inner_kwargs = tree_map_only(Tensor, given, (args, kwargs))
-        result = rule(count[0], *inner_args, **inner_kwargs) if count else NotImplemented
+        if not count:  # the batch is that of a `vmap` further out
+            return op(*args, **kwargs)
+        result = rule(count[0], *inner_args, **inner_kwargs)
     if result is NotImplemented:
         return torch_adapter.batched_kernel_in_c(op, args, kwargs)
     return tree_map(lambda one: torch_adapter.with_batch(one, level) if isinstance(one, Tensor) else one, result)

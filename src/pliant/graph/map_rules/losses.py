@@ -46,6 +46,23 @@ def _soft_margin_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction
     return gradient * -target * power / (power + 1) / _share(x, reduction)
 
 
+def _mse(x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
+    apart = x - target
+    return _reduced(apart * apart, reduction)
+
+
+def _smooth_l1(x: Tensor, target: Tensor, reduction: int = _MEAN, beta: float = 1.0) -> Tensor:
+    apart = (x - target).abs()
+    if beta == 0:
+        return _reduced(apart, reduction)
+    return _reduced(torch.where(apart < beta, 0.5 * apart * apart / beta, apart - 0.5 * beta), reduction)
+
+
+def _huber(x: Tensor, target: Tensor, reduction: int = _MEAN, delta: float = 1.0) -> Tensor:
+    apart = (x - target).abs()
+    return _reduced(torch.where(apart <= delta, 0.5 * apart * apart, delta * (apart - 0.5 * delta)), reduction)
+
+
 def _kl_div(x: Tensor, target: Tensor, reduction: int = _MEAN, *, log_target: bool = False) -> Tensor:
     each = target.exp() * (target - x) if log_target else torch.xlogy(target, target) - target * x
     return _reduced(each, reduction)
@@ -121,6 +138,9 @@ ROWS: Rows = {
     _aten.binary_cross_entropy_backward.default: PerSample(_binary_cross_entropy_backward),
     _aten.soft_margin_loss.default: PerSample(_soft_margin),
     _aten.soft_margin_loss_backward.default: PerSample(_soft_margin_backward),
+    _aten.mse_loss.default: PerSample(_mse),
+    _aten.smooth_l1_loss.default: PerSample(_smooth_l1),
+    _aten.huber_loss.default: PerSample(_huber),
     _aten.kl_div.default: PerSample(_kl_div),
     _aten.margin_ranking_loss.default: PerSample(_margin_ranking),
     _aten.triplet_margin_loss.default: PerSample(_triplet_margin),
