@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
@@ -83,9 +84,7 @@ def batches_vary(values: Iterable[Any]) -> AbstractContextManager[Any]:
 
 @functools.cache
 def _installed() -> None:
-    from pliant.graph.map_rules.rows import ROWS  # most processes never need it
-
-    install(ROWS)
+    install(importlib.import_module("pliant.graph.map_rules.rows").ROWS)  # most processes never need it
 
 
 def _varies(tensor: Tensor) -> bool:
