@@ -783,7 +783,7 @@ def python_derivative(func: Any) -> tuple[Callable[..., Any] | None, Callable[..
 
 
 def counts_writes(func: Any) -> bool:
-    """Whether an operator of a program's library raises the versions of what it writes (no public form)."""
+    """Whether PyTorch raises the versions of what an operator writes, whatever its kernel does (no public form)."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
 
 

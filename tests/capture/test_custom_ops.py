@@ -338,3 +338,33 @@ def test_lists_of_results_and_of_written_arguments(name, backend, nested):
         found.append((f(*tensors), tensors))
     torch.testing.assert_close(found[1], found[0])
     assert pliant.stats()["fallbacks"] == 0
+
+
+UNCOUNTED = torch.library.Library("pliant_tests_uncounted", "DEF")
+UNCOUNTED.define("next_(Tensor(a!) x) -> ()")
+UNCOUNTED.impl("next_", lambda x: (x.add_(1), None)[1], "CompositeExplicitAutograd")  # no kernel that raises versions
+next_ = torch.ops.pliant_tests_uncounted.next_
+
+WRITES = {
+    "whole": next_,
+    "view": lambda n: next_(n[:]),
+    "detached": lambda n: next_(n.detach()),
+    "data": lambda n: next_(n.data),
+    "foreach": lambda n: torch._foreach_clamp_min_([n], 9),
+    "by a row": lambda n: [next_(row) for row in n.view(1, 1)],
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_number_that_an_operator_has_written_is_read_anew(write):
+    def program(x):
+        n = torch.tensor([x.shape[0]])
+        before = int(n)
+        WRITES[write](n)
+        return x * n.item() + before, torch.zeros(int(n))
+
+    for backend in ("eager", "pliant"):
+        compiled = pliant.compile(program, backend=backend)
+        for rows in (3, 3, 4, 5):
+            for ours, expected in zip(compiled(torch.ones(rows)), program(torch.ones(rows)), strict=True):
+                torch.testing.assert_close(ours, expected)

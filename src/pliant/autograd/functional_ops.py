@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant import torch_adapter
 from pliant.errors import Unsupported
 from pliant.graph.call_plan import CallPlan, plan_of
 from pliant.graph.custom_ops import functional_form
@@ -72,7 +71,7 @@ def _find(func: Any) -> FunctionalCall:
                 return FunctionalCall(overload, fresh, plan, kept, _lost_defaults(func, overload))
     if namespace in ("aten", "prims"):
         raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
-    return FunctionalCall(functional_form(func), fresh, plan, True, (), torch_adapter.counts_writes(func))
+    return FunctionalCall(functional_form(func), fresh, plan, True, (), not plan.uncounted)
 
 
 def _lost_defaults(func: Any, functional: Any) -> tuple[tuple[int, str, Any], ...]:

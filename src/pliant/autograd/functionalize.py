@@ -26,6 +26,7 @@ from pliant.autograd.copies_in_doubt import CopiesInDoubt
 from pliant.autograd.functional_ops import check_unseen
 from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
 from pliant.autograd.scatter import placed, write_through
+from pliant.graph.call_plan import CallPlan
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
@@ -67,6 +68,9 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.written.clear()
         self.hooks.clear()
         self.in_doubt = None
+
+    def note_uncounted(self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """What is written is told by `write`."""
 
     def note_hook(self, tensor: FakeTensor) -> None:
         self.hooks.append(Hook(self.origin, gradient_of(tensor)))

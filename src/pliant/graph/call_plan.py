@@ -22,14 +22,15 @@ class CallPlan:
 
     `returned`: for each output the (position, name) of the argument that it is, or None for a fresh value.
 
-    `written`: (position, name) of the arguments the call mutates. `views`: whether results lie in an argument's memory
-    that the call does not write.
+    `written`: (position, name) of the arguments the call mutates; `uncounted`: those whose versions PyTorch does not raise.
+    `views`: whether results lie in an argument's memory that the call does not write.
     """
 
     func: Any
     composite: bool
     returned: tuple[tuple[int, str] | None, ...]
     written: tuple[tuple[int, str], ...]
+    uncounted: tuple[tuple[int, str], ...]
     tags: frozenset[Any]
     views: bool
 
@@ -57,7 +58,15 @@ def _read(func: Any) -> CallPlan:
     returned = tuple(_returned_argument(value, owner) for value in schema.returns)
     composite = torch_adapter.is_composite(func) and object_type(func) is None
     views = not written and any(value.alias_info is not None for value in schema.returns)
-    return CallPlan(func, composite, returned, tuple(written), frozenset(func.tags), views)
+    uncounted = _uncounted(func, tuple(written)) if written else ()
+    return CallPlan(func, composite, returned, tuple(written), uncounted, frozenset(func.tags), views)
+
+
+def _uncounted(func: Any, written: tuple[tuple[int, str], ...]) -> tuple[tuple[int, str], ...]:
+    """All where no kernel does it; PyTorch's own operators in place raise the version of their first argument alone."""
+    if not torch_adapter.counts_writes(func):
+        return written
+    return written[1:] if func.namespace == "aten" and func._schema.name.endswith("_") else ()
 
 
 def decomposed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pliant import torch_adapter
 from pliant.graph import fallback
@@ -300,6 +300,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 outputs = decomposed(func, args, kwargs)
             if outputs is not NotImplemented:
                 return outputs
+        if plan.uncounted:
+            self.note_uncounted(plan, args, kwargs)
         with counting_as(args[0]) if plan.views and is_fake(args[0]) else _AS_IT_IS:
             outputs = self.compute(func, args, kwargs)
         if plan.views and not torch.is_grad_enabled() and func is not _DETACH:
@@ -311,6 +313,11 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def note_data(self, alone: Any) -> None:
         """Told of each `tensor.data`: on the same memory, but its writes do not count as the tensor's."""
+
+    def note_uncounted(self, plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Told of each call whose writes are counted by its kernel, if at all: here as one write."""
+        written = tree_leaves([argument(key, args, kwargs) for key in plan.uncounted])
+        torch.autograd.graph.increment_version([one for one in written if is_fake(one) and not one.is_inference()])
 
     def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
         """A custom function was given these gradients, and has kept the tensor for then: it may read it or not."""
