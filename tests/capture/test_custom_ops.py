@@ -368,3 +368,72 @@ def test_a_number_that_an_operator_has_written_is_read_anew(write):
         for rows in (3, 3, 4, 5):
             for ours, expected in zip(compiled(torch.ones(rows)), program(torch.ones(rows)), strict=True):
                 torch.testing.assert_close(ours, expected)
+
+
+NAMED = torch.library.Library("pliant_tests_named", "DEF")
+ALIKE = ("add", "mul", "max", "min", "div", "sub", "clamp")  # what PyTorch's operators of the name do, these do not
+FOR_ONE = ("sum", "neg", "item", "size", "floor", "view")
+for name in (*ALIKE, *FOR_ONE):
+    NAMED.define(f"{name}(Tensor x, Tensor y) -> Tensor" if name in ALIKE else f"{name}(Tensor x) -> Tensor")
+    NAMED.impl(name, lambda x, *y: x * 0 + 77, "CPU")
+    torch.library.register_fake(f"pliant_tests_named::{name}", lambda x, *y: torch.empty_like(x), lib=NAMED)
+
+
+@pytest.mark.parametrize("name", [*ALIKE, *FOR_ONE])
+def test_an_operator_that_is_named_as_one_of_pytorchs(name):
+    call = getattr(torch.ops.pliant_tests_named, name)
+
+    def program(x, k):
+        found = [call(*[one] * (1 + (name in ALIKE))) for one in (k, k * 1, torch.tensor([3]), torch.tensor(5))]
+        return [x * int(one) for one in found], x + 1 if found[-1] > 50 else x - 1
+
+    compiled = pliant.compile(program, backend="eager")
+    for k in (2, 3):
+        ours, expected = compiled(torch.ones(2), torch.tensor([k])), program(torch.ones(2), torch.tensor([k]))
+        torch.testing.assert_close(ours, expected)
+
+
+NAMED.define("next_(Tensor(a!) x) -> Tensor(a!)")
+NAMED.impl("next_", lambda x: x.add_(1), "CPU")
+NAMED.define("next.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)")
+NAMED.impl("next.out", lambda x, out: out.copy_(x + 1), "CPU")
+NAMED.define("next(Tensor x) -> Tensor")
+NAMED.impl("next", lambda x: x * 100, "CPU")
+torch.library.register_fake("pliant_tests_named::next", torch.empty_like, lib=NAMED)
+
+
+def test_an_operator_in_place_is_not_another_one_without_the_underscore():
+    ops = torch.ops.pliant_tests_named
+
+    def program(x):
+        y, z = x * 1, x * 1
+        return ops.next_(y), ops.next.out(x, out=z), ops.next(x), y
+
+    for backend in ("aot_eager", "pliant"):
+        torch.testing.assert_close(pliant.compile(program, backend=backend)(torch.ones(3)), program(torch.ones(3)))
+
+
+COUNTED = []
+
+
+@torch.library.custom_op("pliant_tests::counted", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    COUNTED.append(1)
+    return x + len(COUNTED)
+
+
+counted.register_fake(torch.empty_like)
+
+
+@pytest.mark.parametrize("made", [lambda: torch.tensor(3), lambda: torch.tensor([3, 4])], ids=["number", "two numbers"])
+def test_what_a_librarys_operator_makes_of_constants_is_asked_for_at_each_call(made):
+    def program(x):
+        n = counted(made())
+        return x * n.flatten()[0].item(), x * n.tolist() if n.dim() == 0 else n.tolist()
+
+    compiled = pliant.compile(program, backend="eager")
+    found = []
+    for function in (program, compiled):
+        COUNTED.clear()
+        found.append([function(torch.ones(2)) for _ in range(3)])
+    torch.testing.assert_close(*found)

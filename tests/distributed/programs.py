@@ -224,6 +224,12 @@ def functional_all_reduce(x):
 
 
 @whole
+def functional_numbers_that_were_known(x):
+    n = functional.all_reduce(torch.tensor([4]), "sum", dist.group.WORLD)
+    return x * n.item()
+
+
+@whole
 def functional_all_gather(x):
     return functional.all_gather_tensor(x * 2, 0, dist.group.WORLD).sin()
 

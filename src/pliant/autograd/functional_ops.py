@@ -2,7 +2,8 @@
 
 In:     a mutable `OpOverload`: `add_`, `mm.out`, `_foreach_mul_`, `_native_batch_norm_legit`.
 Out:    `FunctionalCall`: the operator that returns what the mutable one writes, and where its results go.
-Holds:  the counterpart takes the same arguments by the same names, less the `out` arguments.
+Holds:  the counterpart takes the same arguments by the same names, less the `out` arguments. For operators of a program's
+        library it is one that copies what they write and calls them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import fx
 from pliant.errors import Unsupported
 from pliant.graph.call_plan import CallPlan, plan_of
 from pliant.graph.custom_ops import functional_form
+from pliant.graph.effects import TORCH
 from pliant.records import dataclass
 
 _aten = torch.ops.aten
@@ -62,6 +64,8 @@ def _find(func: Any) -> FunctionalCall:
     namespace, name = func._schema.name.split("::")
     plan = plan_of(func)
     fresh = sum(owner is None for owner in plan.returned)
+    if namespace not in TORCH:  # an operator of a like name may do anything
+        return FunctionalCall(functional_form(func), fresh, plan, True, (), not plan.uncounted)
     library = getattr(torch.ops, namespace)
     for candidate in () if name in _REFUSED else _candidates(name):
         packet = getattr(library, candidate, None)
@@ -69,9 +73,7 @@ def _find(func: Any) -> FunctionalCall:
             kept = _takes_same(func, overload, plan)
             if kept is not None and len(overload._schema.returns) == fresh + len(plan.written):
                 return FunctionalCall(overload, fresh, plan, kept, _lost_defaults(func, overload))
-    if namespace in ("aten", "prims"):
-        raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
-    return FunctionalCall(functional_form(func), fresh, plan, True, (), not plan.uncounted)
+    raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
 
 
 def _lost_defaults(func: Any, functional: Any) -> tuple[tuple[int, str, Any], ...]:

@@ -6,6 +6,7 @@ Holds:  `CapturedGraph.module` is torch-level and runnable; its placeholders are
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from pliant.records import dataclass
+from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
@@ -85,5 +87,24 @@ AtenCompiler = Callable[[AtenGraph], Runnable]
 
 
 def name_of_target(node: fx.Node) -> str:
-    """The name of the function or method that a node calls; "" if it has none."""
+    """The name of the function or method that a node calls; "" if it has none. The program's own may have any."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def known_name(node: fx.Node) -> str:
+    """The same for methods of tensors and functions of PyTorch and Python, whose names say what they do; else ""."""
+    target: Any = node.target
+    if isinstance(target, str):
+        return target
+    if isinstance(target, types.FunctionType):
+        is_known = target.__globals__["__name__"].partition(".")[0] in ("torch", "pliant")
+    else:
+        is_known = library_of(target) in ("", "aten")
+    return getattr(target, "__name__", "") if is_known else ""
+
+
+def library_of(target: Any) -> str:
+    """The library that registered an operator; "" for what is none."""
+    if isinstance(target, OpOverload):
+        return str(target.namespace)
+    return str(target._qualified_op_name.partition("::")[0]) if isinstance(target, OpOverloadPacket) else ""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.graph.contracts import name_of_target
+from pliant.graph.contracts import known_name
 
 # Operators whose results are defined for all elements of their arguments, beside views and pointwise ones.
 _TOTAL = frozenset(
@@ -63,7 +63,7 @@ def call_may_fail(node: fx.Node) -> bool:
     """The same of a call in a torch-level graph: an operator, a function or method of PyTorch, one of Python's operators."""
     if hasattr(node.target, "_schema"):
         return operator_may_fail(node.target)
-    name = name_of_target(node).strip("_")
+    name = known_name(node).strip("_")
     if name in ("getitem", "setitem"):
         return any(isinstance(v, fx.Node) and _is_tensor(v) for v in _indices(node.args[1]))
     if name in ("div", "divide"):

@@ -39,7 +39,7 @@ from pliant.capture.numbers.node_values import Constants
 from pliant.capture.numbers.ranges import end_of_range, is_end_of_range
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import concrete, is_symbolic, varying
-from pliant.graph.contracts import name_of_target
+from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.writes import is_written
 from pliant.symbolic.expr import Expr, Symbol
@@ -109,7 +109,7 @@ class Elements:
         value: Any
         if node.target == "size":
             node, dim = node.args
-        summed = SUMMED.get(name_of_target(node))
+        summed = SUMMED.get(known_name(node))
         if dim is None:
             value = self.number(node.args[0].meta["val"]) if node.target == "item" else None
             value = bool(concrete(value)) if varying(value) is bool else value
@@ -143,7 +143,7 @@ class Elements:
         return self._is_computed(node, lambda one: self._is_known(one, ask, seen))
 
     def _is_computed(self, node: fx.Node, is_known: Callable[[FakeTensor], bool]) -> bool:
-        if name_of_target(node) not in RULES:
+        if known_name(node) not in RULES:
             return False
         if is_end_of_range(node):
             return True
@@ -185,12 +185,12 @@ class Elements:
         return grid(numbers, sizes)
 
     def _result(self, node: Any) -> Any:
-        if name_of_target(node) == "getitem" and is_several(node.args[0].meta["val"]):
+        if known_name(node) == "getitem" and is_several(node.args[0].meta["val"]):
             return self._result(node.args[0])[node.args[1]]
         if (end := end_of_range(node)) is not None:
             return grid([end], ())
         args, kwargs = by_type({fx.Node: self._argument}, (tuple(node.args), dict(node.kwargs)))
-        rule = RULES[name_of_target(node)]
+        rule = RULES[known_name(node)]
         try:
             given = inspect.signature(rule).bind(node, *args, **kwargs)
         except TypeError:  # a form of the call that the row does not know

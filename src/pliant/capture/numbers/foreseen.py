@@ -23,7 +23,7 @@ from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.numbers.node_values import NodeValues
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import varying
-from pliant.graph.contracts import name_of_target
+from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import written
 from pliant.graph.writes import is_written
@@ -115,7 +115,7 @@ class _Run(NodeValues):
             return copy if one is node else self.value(one)
 
         for user in node.users:
-            name, given = name_of_target(user), user.args[1:]
+            name, given = known_name(user), user.args[1:]
             if user.args[:1] != (node,):
                 continue
             if name == "setitem":
@@ -136,7 +136,7 @@ class _Run(NodeValues):
             return self.number(written(known))
         if node.op == "placeholder":
             return self._input(known)
-        if name_of_target(node) not in _CALLS:
+        if known_name(node) not in _CALLS:
             raise Unknown
         return self.called(node)
 

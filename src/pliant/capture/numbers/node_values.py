@@ -18,7 +18,7 @@ from pliant.capture.numbers.element_rules import Unknown
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
-from pliant.graph.contracts import name_of_target
+from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.writes import is_written
 from pliant.interruptions import pass_on
@@ -48,7 +48,7 @@ class NodeValues(abc.ABC):
 
     def called(self, node: fx.Node) -> Any:
         """What the node's call gives for the values of its arguments."""
-        if node.op not in ("call_method", "call_function"):
+        if node.op not in ("call_method", "call_function") or not known_name(node):  # the program's own are not to be run
             raise Unknown
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.value)
         if node.op == "call_method":
@@ -101,7 +101,7 @@ class Constants(NodeValues):
         if node.op == "placeholder" and is_fake(made) and made.node is not node:  # of a part that is traced by itself
             return self.value(made.node)
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
-        if (told := ranges.comparison(name_of_target(node), args, kwargs)) is not None:
+        if (told := ranges.comparison(known_name(node), args, kwargs)) is not None:
             return torch.tensor(told)
         found = self.called(node)
         pairs = list(zip(several(made), several(found), strict=True))

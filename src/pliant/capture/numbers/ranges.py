@@ -20,7 +20,7 @@ from torch import fx
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import argument, as_tuple
 from pliant.capture.value_kinds import concrete, plain_class
-from pliant.graph.contracts import name_of_target
+from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.writes import is_written
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
@@ -66,7 +66,7 @@ def comparison(name: str, args: Args, kwargs: Kwargs) -> bool | None:
 
 def is_drawn(value: Any) -> bool:
     """Whether every element is at least 0 and less than 1."""
-    made = _maker(value, _DTYPES, lambda node: name_of_target(node) in _MOVED)
+    made = _maker(value, _DTYPES, lambda node: known_name(node) in _MOVED)
     return made is not None and made.target in _DRAWING
 
 
@@ -84,7 +84,7 @@ def end_of_range(node: fx.Node) -> Any:
     ends = _ends(node)
     if ends is None or not concrete(math.prod(argument(node.args[0]).size_) > 0):
         return None
-    return ends[1] - 1 if _ENDS[name_of_target(node)] else ends[0]
+    return ends[1] - 1 if _ENDS[known_name(node)] else ends[0]
 
 
 def is_end_of_range(node: fx.Node) -> bool:
@@ -93,10 +93,10 @@ def is_end_of_range(node: fx.Node) -> bool:
 
 def _ends(node: fx.Node) -> tuple[Any, Any] | None:
     """Where the range starts and ends whose elements a reduction is over."""
-    if name_of_target(node) not in _ENDS or len(node.args) != 1 or node.kwargs:
+    if known_name(node) not in _ENDS or len(node.args) != 1 or node.kwargs:
         return None
     made = _maker(argument(node.args[0]), {torch.int64}, _keeps_all)
-    if made is None or name_of_target(made) != "arange" or not {*made.kwargs} <= {"dtype", "device"}:
+    if made is None or known_name(made) != "arange" or not {*made.kwargs} <= {"dtype", "device"}:
         return None
     given = list(map(argument, made.args))
     if not 1 <= len(given) <= 2 or not {int}.issuperset(map(plain_class, given)):
@@ -105,7 +105,7 @@ def _ends(node: fx.Node) -> tuple[Any, Any] | None:
 
 
 def _keeps_all(node: fx.Node) -> bool:
-    name = name_of_target(node)
+    name = known_name(node)
     if name in ("getitem", "__getitem__"):  # a subscript that adds dimensions: `x[None, :]`
         return all(one is None or one is Ellipsis or one == slice(None) for one in as_tuple(node.args[1]))
     return name in _KEEPING

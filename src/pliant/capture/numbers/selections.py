@@ -26,7 +26,7 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
 from pliant.capture.value_kinds import ByKind
-from pliant.graph.contracts import name_of_target
+from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
@@ -209,7 +209,7 @@ def _check_nodes(last: fx.Node) -> None:
 
 def name_of_call(node: fx.Node) -> str:
     """What a node calls; of an operation its name without underscores."""
-    name = name_of_target(node)
+    name = known_name(node)
     return name[2:-2] if name.startswith("__") and name.endswith("__") else name
 
 
