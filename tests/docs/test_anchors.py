@@ -1,4 +1,4 @@
-"""Every page and section that a message names is there."""
+"""Every page and section that a message or another page names is there."""
 
 import ast
 import re
@@ -22,6 +22,20 @@ def test_sections_that_messages_name_exist():
     named = {place for path in architecture.SOURCE.rglob("*.py") for place in _named(path.read_text())}
     assert "docs/debugging.md#no-compiler" in named and "docs/debugging.md#device" in named
     assert sorted(place for place in named if not _exists(place)) == []
+
+
+def test_sections_that_pages_link_to_exist():
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("docs/**/*.md")]
+    missing = []
+    for page in pages:
+        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)):
+            if "://" in link:
+                continue
+            name, mark, section = link.partition("#")
+            place = (page.parent / name).resolve().relative_to(DOCS) if name else page.relative_to(DOCS)
+            if not _exists(f"{place}{mark}{section}"):
+                missing.append(f"{page.name}: {link}")
+    assert missing == []
 
 
 def _named(text):

@@ -134,6 +134,20 @@ def test_kinds_of_tensors_where_dense_ones_have_code(kind, kept):
     pliant.reset()
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "on disk"])
+def test_a_parameter_that_is_not_made_yet_is_eagers_error(kept):
+    def doubled(tensor):
+        return used(tensor)
+
+    with config.patch(keep_entries=kept):
+        pliant.reset()
+        pliant.compile(doubled)(torch.ones(3))
+        for compiled in [pliant.compile(doubled) for _ in range(2)]:
+            with pytest.raises(ValueError, match="uninitialized parameter"):
+                compiled(nn.parameter.UninitializedParameter())
+    assert pliant.stats()["fallbacks"] == 2
+
+
 # ---- code around the call
 
 

@@ -19,6 +19,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from pliant import config
 from pliant.errors import ConstraintError
@@ -71,7 +72,7 @@ def served(arguments: Iterable[tuple[Source, Any]]) -> list[Served]:
     found: list[Served] = []
     for source, value in arguments:
         if isinstance(value, torch.Tensor):
-            if not value.is_nested:  # that has no sizes, or none of its own
+            if not value.is_nested and not is_lazy(value):  # those have no sizes, or none of their own
                 found.append((source, tuple(value.shape)))
         elif type(value) in (int, float):
             found.append((source, value))
