@@ -20,6 +20,7 @@ import torch
 from pliant.capture.graph_breaks import Raised, needs_value
 from pliant.errors import DataDependentError
 from pliant.guards.standard import standard_globals
+from pliant.torch_adapter import NUMPY
 
 # Plain values, from the fewest to the most.
 NUMBERS: frozenset[type] = frozenset((int, float, bool))
@@ -155,10 +156,32 @@ def module_of(function: types.FunctionType) -> str:
     return name if isinstance(name, str) else ""
 
 
+_OF_ARRAYS = (f"{NUMPY}._ndarray", f"{__package__}.numbers.numpy_scalars")
+
+
+def class_in_numpy(value: Any) -> Any:
+    """The class that NumPy has for the traced form of an array, or of a scalar that is computed; None of other values."""
+    if type(value).__module__ not in _OF_ARRAYS or not hasattr(value, "tensor"):
+        return None
+    numpy = sys.modules["numpy"]
+    is_scalar = type(value).__module__ == _OF_ARRAYS[1]
+    return numpy.dtype(str(value.tensor.dtype).removeprefix("torch.")).type if is_scalar else numpy.ndarray
+
+
+def is_iterable(value: Any) -> bool:
+    """Whether `iter(value)` finds what to ask, which is not asked here."""
+    cls = class_in_numpy(value) or plain_class(value)
+    if getattr(cls, "__iter__", None) is not None:
+        return True
+    return not hasattr(cls, "__iter__") and hasattr(cls, "__getitem__") and cls.__module__ != "numpy"
+
+
 def class_name(value: Any) -> str:
     """The name of the value's class in CPython's errors: with its module if the class is written in C."""
     if (plain := varying(value)) is not None:
         return plain.__name__
+    if (cls := class_in_numpy(value)) is not None:
+        return f"numpy.{cls.__name__}"
     if type(value).__module__.startswith("pliant."):  # a tensor
         return value.__class__.__name__  # type: ignore[no-any-return]
     others: tuple[Any, ...] = (list, str)  # which take only their own, and run nothing of the program's

@@ -73,6 +73,11 @@ def can_change(cls: type) -> bool:
     return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
 
 
+def is_immutable(cls: type) -> bool:
+    """Whether Python refuses to change its attributes."""
+    return bool(cls.__flags__ & 1 << 8)  # Py_TPFLAGS_IMMUTABLETYPE
+
+
 def standard_globals(namespace: dict[str, Any]) -> bool:
     """Whether a namespace is of a module of PyTorch or the standard library."""
     name = namespace.get("__name__")

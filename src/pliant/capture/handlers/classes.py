@@ -112,19 +112,28 @@ def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> An
     return t.native(cls, values, step, **rest)
 
 
+def _check_one(t: Tracer, getter: Any, args: Args, kwargs: Kwargs) -> None:
+    """It is called with one object."""
+    if len(args) != 1 or kwargs:
+        t.native(getter, *args, **kwargs)  # which complains
+
+
 def _item_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+    _check_one(t, getter, args, kwargs)
     keys = getter.__reduce__()[1]
     found = tuple(t.subscript(args[0], k) for k in keys)
     return found[0] if len(keys) == 1 else found
 
 
 def _attribute_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+    _check_one(t, getter, args, kwargs)
     names = getter.__reduce__()[1]
     found = tuple(functools.reduce(t.get_attr, name.split("."), args[0]) for name in names)
     return found[0] if len(names) == 1 else found
 
 
 def _method_accessor(t: Tracer, caller: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+    _check_one(t, caller, args, kwargs)
     made = caller.__reduce__()
     if made[0] is operator.methodcaller:
         return t.call(t.get_attr(args[0], made[1][0]), made[1][1:], {})

@@ -139,6 +139,11 @@ def _partial(t: Tracer, value: Any, memo: dict[Any, Any] | None = None) -> Any:
     return t.call(functools.partial, (function, *args), dict(keywords))
 
 
+def _refused(t: Tracer, value: Any, *memo: Any) -> Any:
+    """Of what cannot be copied."""
+    return t.native(copy.copy, value)
+
+
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, types.ModuleType, torch.finfo, torch.iinfo)
 _IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _itself)
@@ -151,6 +156,7 @@ _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
             _ITERATORS, lambda t, value: _object(t, value) if t.world.is_foreign(value) else copy.copy(value)
         ),
         functools.partial: _partial,
+        types.MappingProxyType: _refused,
         FakeTensor: _shallow_tensor,
     },
     _IMMUTABLE,
@@ -167,6 +173,7 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(DICT_TYPES, _deep_mapping),
         **dict.fromkeys((tuple, frozenset), _deep_fixed),
         functools.partial: _partial,
+        types.MappingProxyType: _refused,
         types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),
         FakeTensor: _deep_tensor,
     },

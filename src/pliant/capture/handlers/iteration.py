@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
+from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.table import Rows
 from pliant.capture.protocols import operators, spelled_out
 from pliant.capture.protocols.iteration import iterate, next_value
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, plain_class
+from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_iterable, plain_class
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
@@ -42,6 +43,8 @@ def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kw
     """A function whose polyfill loops over the items of the argument at this place."""
     if kwargs:
         inspect.signature(polyfill).bind(*args, **kwargs)  # which complains
+    if function is functools.reduce and len(args) > 1 and not is_iterable(args[1]):
+        raise Raised(TypeError("reduce() arg 2 must support iteration"))
     return TailCall(polyfill, (*args[:place], t.taken(args[place]), *args[place + 1 :]), kwargs)
 
 

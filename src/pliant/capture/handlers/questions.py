@@ -28,7 +28,15 @@ from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of, within
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, derives, function_of, is_numpy_scalar
+from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
+    PLAIN_TYPES,
+    ByKind,
+    derives,
+    function_of,
+    is_numpy_scalar,
+    is_symbolic,
+)
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
@@ -188,8 +196,10 @@ def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _number_of(t: Tracer, obj: Any) -> TracedId:
+    if is_symbolic(obj):
+        raise GraphBreak("unknown-call", "id() of a number that varies")
     t.world.note_identity(obj)
-    return TracedId.of(obj)
+    return TracedId.of(t.world.note_which(obj))
 
 
 @takes(id)
@@ -277,7 +287,12 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @takes(vars)
 def _vars(t: Tracer, *objects: Any) -> Any:
-    return t.get_attr(objects[0], "__dict__") if objects else locals_of(t, t.frames[-1])
+    if not objects:
+        return locals_of(t, t.frames[-1])
+    try:
+        return t.get_attr(objects[0], "__dict__")
+    except NoAttribute:
+        raise Raised(TypeError("vars() argument must have __dict__ attribute")) from None
 
 
 @handles(dir)

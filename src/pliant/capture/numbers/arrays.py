@@ -24,7 +24,15 @@ from pliant.capture.recording.stand_ins import StandIn, check_layout
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, leaves, mapped
 from pliant.capture.trace import BreakReason
-from pliant.capture.value_kinds import derives, is_numpy_scalar, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import (
+    class_in_numpy,
+    derives,
+    is_numpy_scalar,
+    is_symbolic,
+    misused,
+    plain_class,
+    varying,
+)
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
@@ -44,8 +52,7 @@ def wrap(tensor: Any) -> Any:
 
 def class_of(array: Any) -> Any:
     """type(array), in NumPy's terms."""
-    numpy = sys.modules["numpy"]
-    return _dtype_of(array).type if is_scalar(array) else numpy.ndarray
+    return class_in_numpy(array)
 
 
 def unhashable(value: Any) -> TypeError:
@@ -81,6 +88,8 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
         check_layout(t, array.tensor)
     if name in _PLAIN:
         return t.native(getattr, array, name)
+    if name.startswith("__") and not hasattr(class_of(array), name):
+        raise misused(array, "'{}' object has no attribute " + f"'{name}'", AttributeError)
     if name in _METHODS or name.startswith("__") and isinstance(getattr(type(array), name, None), types.FunctionType):
         return types.MethodType(getattr(type(array), name), array)
     raise GraphBreak("unknown-object", f"the attribute {name} of an array")
@@ -454,6 +463,8 @@ def _own_data(t: Tracer, tensor: FakeTensor) -> Any:
 
 def to_tensor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """torch.from_numpy, torch.as_tensor and their like of an array."""
+    if not is_array(args[0]):
+        raise GraphBreak("unknown-call", f"{getattr(function, '__name__', function)} with an array")
     check_layout(t, args[0].tensor)  # negative strides are refused
     tensor = _own_data(t, args[0].tensor)
     if function is torch.from_numpy and not is_scalar(args[0]):

@@ -9,7 +9,7 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
-from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised, WrongKind
+from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import not_stop_iteration
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
@@ -17,7 +17,7 @@ from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import misused, plain_class
+from pliant.capture.value_kinds import is_iterable, misused
 from pliant.guards.kinds import MISSING
 
 ROWS = Handlers()
@@ -79,14 +79,9 @@ def _taken(t: Tracer, value: Any, polyfill: Any = spelled_out.all_items, *more: 
 
 @takes("LIST_EXTEND")
 def list_extend(t: Tracer, op: Op, value: Any) -> None:
-    value = _taken(t, value)
-    try:
-        items = t.iterable(value)
-    except WrongKind:
-        if not hasattr(value, "__iter__") and not hasattr(value, "__getitem__"):
-            raise misused(value, "Value after * must be an iterable, not {}") from None
-        raise
-    t.native(_target(t, op).extend, items)
+    if not is_iterable(value):
+        raise misused(value, "Value after * must be an iterable, not {}")
+    t.native(_target(t, op).extend, t.iterable(_taken(t, value)))
 
 
 @takes("SET_UPDATE")
@@ -199,8 +194,9 @@ def unpack_ex(t: Tracer, op: Op, value: Any) -> Any:
 
 def _refuse_unpacking(t: Tracer, value: Any) -> None:
     cls = type(t.world.resolve(value))
-    if all(t.world.type_lookup(cls, name) is MISSING for name in ("__iter__", "__getitem__")):
-        raise Raised(TypeError(f"cannot unpack non-iterable {plain_class(value).__name__} object"))
+    found = [t.world.type_lookup(cls, name) for name in ("__iter__", "__getitem__")]
+    if found == [MISSING, MISSING] or not is_iterable(value):
+        raise misused(value, "cannot unpack non-iterable {} object")
 
 
 # ---- pattern matching

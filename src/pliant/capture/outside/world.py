@@ -10,6 +10,7 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import Carried
+from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.fields import Fields
 from pliant.capture.outside.identity import HookId, TracedId
@@ -32,6 +34,7 @@ from pliant.capture.value_kinds import (
     concrete,
     is_hashed_by_identity,
     is_nan,
+    is_numpy_scalar,
     reader,
 )
 from pliant.graph.fake_tensor import FakeTensor
@@ -48,10 +51,10 @@ from pliant.guards.standard import IDENTITY_TYPES
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
+_MADE_BY_CALLS = (frozenset, range, slice, types.MethodType, types.MappingProxyType)
+_IN_C = (float, complex, int, str, bytes, torch.device, types.BuiltinFunctionType, types.MethodWrapperType)
 # Whether equal values are told from one another nowhere but by `is`.
-_BY_VALUE: ByKind[bool] = ByKind(
-    False, dict.fromkeys((float, complex, int, str, bytes, frozenset, range, slice, torch.device), True), {tuple: True}
-)
+_BY_VALUE: ByKind[bool] = ByKind(False, dict.fromkeys((*_IN_C, *_MADE_BY_CALLS), True), {tuple: True})
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
@@ -72,9 +75,6 @@ class Changed:
     before: Any = None
 
 
-_MADE_BY_CALLS = (frozenset, range, slice)
-
-
 def _is_everywhere(value: Any) -> bool:
     """Whether all equal values are this object anyway."""
     return type(value) is int and -5 <= value <= 256 or value in ("", b"")
@@ -92,7 +92,7 @@ class World(Fields):
         self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
         self._ways: dict[int, tuple[Any, Any, list[Source]]] = {}  # to what is told by its value: made, real
-        self._nans: list[Any] = []  # of which it matters which ones they are
+        self._asked_which: list[Any] = []  # of these, it matters which objects they are
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -109,7 +109,7 @@ class World(Fields):
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
-        if _BY_VALUE.of(result):
+        if _BY_VALUE.of(result) or is_scalar(result) or is_numpy_scalar(result):
             self._ways.setdefault(id(result), (result, value, []))[2].append(source)
         if type(value) is not Carried:  # a generator of the program ends when the loop drops it
             self._memo[source] = result
@@ -131,17 +131,23 @@ class World(Fields):
                 self.guard(way, Kind.SAME_AS, ways[0])
         return True
 
-    def note_nan(self, value: Any) -> None:
-        """C code is about to find the value in a container, which it does for a NaN by which object it is: it is told
-        from the other NaNs of which that was asked.
+    def note_which(self, value: Any) -> Any:
+        """The trace asks which object it is, of a value that guards tell by what it is: it is told from the others of which
+        that was asked. The value that stands for all ways to it.
         """
-        if not is_nan(value) or id(value) not in self._ways:
-            return
+        if id(value) not in self._ways:
+            return value
         self.guard_which(value, value)
-        for other in self._nans:
-            self.guard_which(value, other)
-        if not any(other is value for other in self._nans):
-            self._nans.append(value)
+        for other in self._asked_which:
+            if self.guard_which(value, other):
+                return other
+        self._asked_which.append(value)
+        return value
+
+    def note_nan(self, value: Any) -> None:
+        """C code is about to find the value in a container, which it does for a NaN by which object it is."""
+        if is_nan(value):
+            self.note_which(value)
 
     def give_arguments_back(self) -> None:
         """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""

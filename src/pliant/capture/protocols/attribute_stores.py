@@ -26,6 +26,7 @@ from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, misused
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
+from pliant.guards.standard import is_immutable
 from pliant.torch_adapter import store_in_module
 
 
@@ -167,6 +168,8 @@ def _change_class(t: Tracer, cls: type, name: str, value: Any) -> None:
         _change_in_c(t, type(cls), cls, name, value)
         t.world.forget_lookups()
         return
+    if is_immutable(cls):
+        t.native(type.__setattr__, cls, name, None)  # which complains
     if value is DELETED:
         get_attr(t, cls, name)  # which complains
         if name not in vars(cls) and t.world.slot_get(cls, name) is MISSING:

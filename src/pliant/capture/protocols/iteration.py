@@ -27,7 +27,7 @@ from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, misused
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 
@@ -96,6 +96,8 @@ def next_value(t: Tracer, iterator: Any) -> Any:
     method = python_method(t, iterator, "__next__")
     if method is not None:
         return TailCall(method, (iterator,))
+    if is_array(iterator):
+        raise misused(iterator, "'{}' object is not an iterator")
     if t.world.is_opaque(iterator):
         raise GraphBreak("unknown-object", f"an iterator from outside ({type(iterator).__name__}) is advanced")
     return t.native(next, iterator)

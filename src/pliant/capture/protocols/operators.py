@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, is_array
 from pliant.capture.numbers.number_domains import floor_quotient, in_range, within_domain
@@ -37,12 +37,15 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
+    class_name,
     concrete,
+    is_iterable,
     is_nan,
     is_number,
     is_symbolic,
     is_text,
     is_told_by_value,
+    misused,
     plain_class,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -139,7 +142,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
 
 
 def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: bool) -> Any:
-    whole, base, other = left, base_in_c(left), base_in_c(right)
+    whole, other_side, base, other = left, right, base_in_c(left), base_in_c(right)
     if function is operator.ior and base in DICT_TYPES and t.world.is_opaque(left) and type(left) is not base:
         return t.call(dict.__ior__, (left, right), {})
     joined = base in _JOINED and (other is not None or is_number(right))
@@ -153,8 +156,19 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
         t.refuse_opaque(left, right)
     if function is operator.iadd and base in (list, collections.deque):
         right = t.iterable(right)
-    made = t.native(function, left, right)
+    made = _named(t, function, (left, right), (whole, other_side))
     return whole if inplace and made is left else made
+
+
+def _named(t: Tracer, function: Any, operands: tuple[Any, Any], given: tuple[Any, Any]) -> Any:
+    """The function of what stands for the values that the program has given, whose classes its complaint names."""
+    try:
+        return t.native(function, *operands)
+    except WrongKind as raised:
+        mine, names = (" and ".join(f"'{class_name(one)}'" for one in pair) for pair in (operands, given))
+        if mine not in str(raised.error) or mine == names:
+            raise
+        raise Raised(TypeError(str(raised.error).replace(mine, names))) from None
 
 
 # Dicts of other classes are joined to one of the left one's class.
@@ -235,11 +249,23 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
     if symbol in ("==", "!=") and by_identity(left) and by_identity(right):
         return identical(t, left, right) is (symbol == "==")
+    if symbol in ("==", "!=") and type(left) is type(right) and isinstance(left, _BOUND):
+        return _are_bound_alike(t, left, right) is (symbol == "==")
+    given = left, right
     left, right = t.internalize(t.world.whole(left)), t.internalize(t.world.whole(right))
     for value in (left, right):
         t.world.pin(value)
     t.refuse_opaque(left, right, compared=symbol in ("==", "!="))
-    return t.native(function, left, right)
+    return _named(t, function, (left, right), given)
+
+
+_BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
+
+
+def _are_bound_alike(t: Tracer, left: Any, right: Any) -> bool:
+    """Of two methods of objects: the same function, of one object."""
+    what = "__func__" if type(left) is types.MethodType else "__name__"
+    return getattr(left, what) == getattr(right, what) and identical(t, left.__self__, right.__self__)
 
 
 def by_identity(value: Any) -> bool:
@@ -300,7 +326,12 @@ def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
 
 def _contains(t: Tracer, container: Any, item: Any) -> Any:
     """Whether the item is in the container; or the items to compare it with, one by one."""
-    return _CONTAINING.of(container)(t, container, item)
+    try:
+        return _CONTAINING.of(container)(t, container, item)
+    except WrongKind:
+        if not is_iterable(container):
+            raise misused(container, "argument of type '{}' is not iterable") from None
+        raise
 
 
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:

@@ -1,0 +1,104 @@
+"""What Python says of a value that cannot do what the program asks: its errors, with its names of classes."""
+
+import copy
+import functools
+import operator
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import pliant
+
+
+class Stack(list):
+    pass
+
+
+class Mapping(dict):
+    pass
+
+
+def unpacked(g):
+    p, q = g
+    return p, q
+
+
+def entered(g):
+    with g:
+        return 1
+
+
+def stored(g):
+    g.late = 1
+
+
+VALUES = {
+    "list subclass": lambda: Stack([1]),
+    "dict subclass": lambda: Mapping(a=1),
+    "float32": lambda: np.float32(2),
+    "int64": lambda: np.int64(2),
+    "array": lambda: np.ones(3),
+    "proxy": lambda: types.MappingProxyType({1: 2}),
+    "number": lambda: 3,
+    "getter": lambda: operator.itemgetter(0),
+    "exception class": lambda: KeyError,
+    "function in C": lambda: len,
+}
+ASKED = {
+    "called": lambda g: g(),
+    "unpacked": unpacked,
+    "spread": lambda g: [*g],
+    "contains": lambda g: "a" in g,
+    "or": lambda g: g | 1,
+    "less": lambda g: g < "a",
+    "entered": entered,
+    "next": lambda g: next(g),
+    "vars": lambda g: len(vars(g)),
+    "reduced": lambda g: functools.reduce(lambda p, q: q, g, 0),
+    "copied": lambda g: type(copy.copy(g)).__name__,
+    "filled": lambda g: torch.full((2,), 1.0 * g),
+    "stored": stored,
+    "iterable": lambda g: hasattr(g, "__iter__"),
+    "equal": lambda g: g == g,
+}
+
+
+def differs(name, made) -> str:
+    """Where the compiled program says something else of one of these values."""
+    function = ASKED[name]
+
+    def program(g):
+        try:
+            return "did", str(function(g))
+        except Exception as error:
+            return type(error).__name__, str(error)
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    with pliant.config.patch(strict=True):
+        found = [(compiled(make()), program(make())) for make in made]
+    return "".join(f"{name}: {got} for {want}" for got, want in found if got != want)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_a_value_cannot_do(value):
+    assert [differs(name, [VALUES[value]] * 2) for name in ASKED] == [""] * len(ASKED)
+
+
+def test_what_a_number_of_numpy_that_varies_cannot_do():
+    made = [functools.partial(np.float32, number) for number in (2, 3, 4)]
+    assert [differs(name, made) for name in ASKED] == [""] * len(ASKED)
+
+
+@pytest.mark.parametrize("make", [lambda: [1].append, lambda: Stack().append, lambda: {1: 2}.get, lambda: [1].__len__])
+def test_methods_of_one_object_are_equal(make):
+    def program(x, g, o):
+        return g == o, g != o, g in [o]
+
+    compiled = pliant.compile(program, backend="eager")
+    for one in (False, True, False):
+        first = make()
+        second = first if one else make()
+        assert compiled(torch.ones(1), first, second) == program(torch.ones(1), first, second)

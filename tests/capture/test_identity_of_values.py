@@ -1,0 +1,63 @@
+"""Which object a value is, of values that guards tell by what they are: methods, proxies, numbers, ranges."""
+
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import pliant
+
+
+class Box:
+    def grow(self):
+        return self
+
+
+MADE = {
+    "method": lambda: Box().grow,
+    "method in C": lambda: [1].append,
+    "proxy": lambda: types.MappingProxyType({1: 2}),
+    "NumPy's scalar": lambda: np.float32(2),
+    "float": lambda: float("1.5"),
+    "bytes": lambda: bytes([1, 2]),
+    "range": lambda: range(3),
+    "frozenset": lambda: frozenset({1}),
+    "slice": lambda: slice(1, 2),
+    "list": lambda: [1],
+    "object": Box,
+}
+ASKED = {
+    "is": lambda x, g, o: g is o,
+    "id": lambda x, g, o: id(g) == id(o),
+    "ids": lambda x, g, o: len({id(g), id(o)}),
+    "among": lambda x, g, o: [v is g for v in (o, g)],
+    "once more": lambda x, g, o: g is g and id(g) == id(g),
+}
+
+
+@pytest.mark.parametrize("order", [(False, True, False), (True, False, True)], ids=["two first", "one first"])
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("made", MADE)
+def test_arguments_that_are_one_object_or_two(made, asked, order):
+    program = ASKED[asked]
+    compiled = pliant.compile(program, backend="eager")
+    for one in order:
+        first = MADE[made]()
+        second = first if one else MADE[made]()
+        assert compiled(torch.ones(2), first, second) == program(torch.ones(2), first, second)
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_arguments_that_are_given_back(made):
+    compiled = pliant.compile(lambda x, g: (x + 1, g), backend="eager")
+    for _ in range(3):
+        value = MADE[made]()
+        assert compiled(torch.ones(2), value)[1] is value
+
+
+def test_the_address_of_a_number_that_varies_breaks():
+    compiled = pliant.compile(lambda x, n: (x * n, id(n) == id(n)), backend="eager", dynamic=True)
+    for n in (3, 4, 5):
+        assert compiled(torch.ones(2), n)[1]
+    assert pliant.stats()["graph_breaks"]
