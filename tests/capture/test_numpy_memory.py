@@ -1,5 +1,7 @@
 """Which functions of NumPy return memory of their argument: what is written into it later shows there, or does not."""
 
+import operator
+
 import numpy as np
 import pytest
 import torch
@@ -12,17 +14,24 @@ SAME = (
 )  # fmt: skip
 COPIES = ("positive(v)", "copy(v)", "array(v)", "roll(v, 1)", "tril(v)", "clip(v, 0, 9)")
 METHODS = ("flatten()", "ravel()", "astype(v.dtype)", "astype(v.dtype, copy=False)", "astype('f8')", "T.reshape(-1)")
-EXPRESSIONS = [f"np.{text}" for text in SAME + COPIES] + [f"v.{text}" for text in METHODS] + ["v[::-1]", "v[...]"]
+MORE_COPIES = ("conj(v)", "round(v)", "abs(v)", "tile(v, 1)", "repeat(v, 1)", "concatenate([v])", "nan_to_num(v)", "floor(v)")
+SCALARS = (
+    "v[0, 0]", "v[0][1]", "[one for row in v for one in row]", "next(iter(v[0]))", "list(enumerate(v[1]))", "max(v[0])",
+    "(lambda p, *q: (p, *q))(*v[0])", "operator.itemgetter(0, 1)(v[0])", "v[..., 0][1]", "v.max()", "v[0].sum()",
+)  # fmt: skip
+EXPRESSIONS = [f"np.{text}" for text in SAME + COPIES + MORE_COPIES] + [f"v.{text}" for text in METHODS]
+EXPRESSIONS += ["v[::-1]", "v[...]", "+v", "v.conj()", "v.round()", "v.real", *SCALARS]
 
 
+@pytest.mark.parametrize("dtype", ["f4", "i8"])
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_memory_of_results(expression):
-    namespace = {"np": np}
-    text = f"def program(x):\n    v = x.numpy() * 1.0\n    w = {expression}\n    v[:] = 9\n    return w\n"
+def test_memory_of_results(expression, dtype):
+    namespace = {"np": np, "operator": operator}
+    text = f"def program(x):\n    v = (x.numpy() * 1.0).astype('{dtype}')\n    w = {expression}\n    v[:] = 9\n    return w\n"
     exec(text, namespace)
     x = torch.arange(4.0).reshape(2, 2)
     got, want = (f(x) for f in (pliant.compile(namespace["program"], backend="eager"), namespace["program"]))
-    assert got.dtype == want.dtype
+    assert np.asarray(got).dtype == np.asarray(want).dtype and type(got) is type(want)
     np.testing.assert_array_equal(got, want)
 
 

@@ -27,7 +27,7 @@ DATA = ((0.0, (0, 5)), (9.0, (1, 3)), (-9.0, (0, 2)), (-1.5, (2, 7)), (0.3, (-3,
 # `{i}`: the integers. The result's kind is the key.
 STEPS: dict[str, list[str]] = {
     "m": [
-        "{m}[{m}[:, 0] > 0]", "{m}[{m}.sum(1) > {n}]", "{m}[:{n}]", "{m}[{n}:]", "{m} * {n}", "{m}.relu() + 1", "-{m}",
+        "{m}[{m}[:, 0] > 0]", "{m}[{m}.sum(1) > {n} + 0.1]", "{m}[:{n}]", "{m}[{n}:]", "{m} * {n}", "{m}.relu() + 1", "-{m}",
         "torch.cat([{m}, {m}])", "{m}.flip(0)", "torch.repeat_interleave({m}, 2, dim=0)", "{m}.new_zeros(abs({n}), 3)",
         "{m}[torch.nonzero({m}[:, 1] < 0.5).squeeze(1)]", "torch.softmax({m}, 1)", "{m} - {m}.mean(0)", "{m}.sort(0).values",
         "{m}.cumsum(0)", "{m}[{i} % 3]", "F.layer_norm({m}, (3,))", "{m}.roll({n}, 0)", "stored({m}, {n})", "masked({m})",

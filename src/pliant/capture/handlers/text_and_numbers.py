@@ -33,11 +33,13 @@ from pliant.capture.structures import has_symbols
 from pliant.capture.value_kinds import (
     LITERALS,
     ByKind,
+    class_in_numpy,
     concrete,
     is_number,
     is_numpy_scalar,
     is_symbolic,
     is_text,
+    misused,
     varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -370,6 +372,8 @@ ROWS.each((math.radians,), _times, math.pi / 180.0)
 @handles(round)
 def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     value, *digits = (*args, *(kwargs[name] for name in ("number", "ndigits") if name in kwargs))
+    if not hasattr(class_in_numpy(value) or float, "__round__"):
+        raise misused(value, "type {} doesn't define __round__ method")
     method = operators.python_method(t, value, "__round__")
     if method is not None:
         return t.call(method, (value, *digits), {})

@@ -20,7 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.numpy_rules import corrected
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
-from pliant.capture.recording.stand_ins import StandIn, check_layout
+from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, leaves, mapped
 from pliant.capture.trace import BreakReason
@@ -50,11 +50,6 @@ def wrap(tensor: Any) -> Any:
     return numpy_on_tensors().ndarray(tensor)
 
 
-def class_of(array: Any) -> Any:
-    """type(array), in NumPy's terms."""
-    return class_in_numpy(array)
-
-
 def unhashable(value: Any) -> TypeError:
     """Python's complaint about a value, in NumPy's terms for an array."""
     try:
@@ -81,14 +76,14 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
     if name == "dtype":
         return _dtype_of(array)
     if name == "__class__":
-        return class_of(array)
+        return class_in_numpy(array)
     if name == "nbytes":
         return array.size * array.itemsize
     if name == "strides":
         check_layout(t, array.tensor)
     if name in _PLAIN:
         return t.native(getattr, array, name)
-    if name.startswith("__") and not hasattr(class_of(array), name):
+    if name.startswith("__") and not hasattr(class_in_numpy(array), name):
         raise misused(array, "'{}' object has no attribute " + f"'{name}'", AttributeError)
     if name in _METHODS or name.startswith("__") and isinstance(getattr(type(array), name, None), types.FunctionType):
         return types.MethodType(getattr(type(array), name), array)
@@ -162,8 +157,6 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if is_scalar(args[0]) and numpy_scalars.by_numpy(name, args):
         return t.native(getattr(owner, name), *all_fixed(args))
     result = _call(t, function, getattr(owner, name, None), numpy_scalars.of_one_type(args), kwargs)
-    if name in _COPIES and kwargs.get("copy", True) and is_array(result) and not is_scalar(result):
-        return _copied(t, result)
     if is_scalar(result):
         result.number = numpy_scalars.number_of(name, args)
     return result
@@ -187,7 +180,7 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if name in _VIEWS and is_array(result):
         return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))
     turned = name == "ascontiguousarray" and is_array(args[0]) and _is_turned(t, args[0])
-    return _copied(t, result) if (name in _COPIES or turned) and is_array(result) and not is_scalar(result) else result
+    return _copied(t, result) if turned and is_array(result) and not is_scalar(result) else result
 
 
 def makes_array(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
@@ -216,7 +209,19 @@ def _made_by_size(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwarg
 
 # Where NumPy and its namesake for tensors differ in whether the result is the argument's memory.
 _VIEWS = frozenset(("flip", "flipud", "fliplr", "rot90", "diag"))  # in NumPy, and copies for tensors
-_COPIES = frozenset(("flatten", "astype", "positive"))  # in NumPy, and perhaps the argument itself for tensors
+
+
+def _with_own_memory(t: Tracer, result: Any, expected: Any, args: Any, dummies: Any) -> Any:
+    """A result in memory of its own where NumPy's is: the namesake for tensors may give a view, or its argument."""
+    if not is_array(result):
+        return result
+    memory = memory_of(result.tensor)
+    if not any(is_array(one) and memory_of(one.tensor) is memory for one in leaves(args)):
+        return result
+    numpy = sys.modules["numpy"]
+    if any(isinstance(one, numpy.ndarray) and numpy.may_share_memory(expected, one) for one in leaves(dummies)):
+        return result
+    return wrap_scalar(result.tensor.clone()) if is_scalar(result) else _copied(t, result)
 
 
 def _copied(t: Tracer, array: Any) -> Any:
@@ -304,7 +309,8 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     for dummy, argument in zip(dummies, args):
         if expected is dummy and is_array(argument):
             return argument
-    return _reconciled(result, expected, name)
+    result = _reconciled(result, expected, name)
+    return _with_own_memory(t, result, expected, (args, named), (dummies, named_dummies))
 
 
 def _is_known(value: Any) -> bool:

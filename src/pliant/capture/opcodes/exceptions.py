@@ -22,18 +22,18 @@ def raise_varargs(t: Tracer, op: Op, *values: Any) -> None:
     if not values:
         current = t.handling()
         raise Raised(RuntimeError("No active exception to reraise") if current is None else current)
-    error = _instance(t, values[0])
+    error = _instance(t, values[0], "exceptions")
     for cause in values[1:]:
-        error.__cause__ = None if cause is None else _instance(t, cause)
+        error.__cause__ = None if cause is None else _instance(t, cause, "exception causes")
         error.__suppress_context__ = True
     t.raise_(error)
 
 
-def _instance(t: Tracer, value: Any) -> BaseException:
+def _instance(t: Tracer, value: Any, what: str) -> BaseException:
     if derives(value, BaseException):
         value = t.call(value, (), {})
     if not isinstance(value, BaseException):
-        raise Raised(TypeError("exceptions must derive from BaseException"))
+        raise Raised(TypeError(f"{what} must derive from BaseException"))
     return value
 
 

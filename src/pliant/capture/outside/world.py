@@ -40,13 +40,7 @@ from pliant.capture.value_kinds import (
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import (
-    AttributeSource,
-    DictAttributeSource,
-    ItemSource,
-    ModuleMemberSource,
-    Source,
-)
+from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
 from pliant.guards.standard import IDENTITY_TYPES
 from pliant.records import dataclass
 from pliant.source import SourceLocation

@@ -19,7 +19,7 @@ import torch
 
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
-from pliant.capture.numbers.arrays import array_attribute, class_of, is_array
+from pliant.capture.numbers.arrays import array_attribute, is_array
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.protocols import spelled_out
@@ -52,6 +52,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
+    class_in_numpy,
     concrete,
     derives,
     varying,
@@ -266,7 +267,7 @@ def stands_for(value: Any) -> type | None:
 def bring_class(t: Tracer, obj: Any) -> type:
     """type(obj); tensors answer for what they stand for."""
     if is_array(obj):
-        return class_of(obj)  # type: ignore[no-any-return]
+        return class_in_numpy(obj)  # type: ignore[no-any-return]
     cls = obj.__class__ if is_fake(obj) else stands_for(obj) or type(obj)
     t.world.fix_class(cls)
     return t.world.hold(cls, cls.__qualname__)  # type: ignore[no-any-return]
