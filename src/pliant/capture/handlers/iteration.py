@@ -102,6 +102,7 @@ def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
     """sorted(values, **kwargs)"""
     key = kwargs.get("key")
     keys = _deciding(values if key is None else [t.call(key, (value,), {}) for value in values])
+    keys = [t.internalize(one) for one in keys]  # what is inside them decides too
     if any(operators.python_method(t, k, name) for k in keys for name in ("__lt__", "__gt__")):
         keys = [*map(functools.cmp_to_key(t.reentrant(spelled_out.order)), keys)]
     else:
