@@ -26,10 +26,8 @@ from tests.capture.fuzz_programs import BREAKS, difference, load
 import pliant
 
 MORE = """
-import copy, types
+import copy
 import numpy as np
-MOD = types.ModuleType("mod")
-BUMP, READ = make_counter(1)
 CAUGHT = AttributeError, TypeError, LookupError, ValueError, RuntimeError, StopIteration, ZeroDivisionError, AppError
 
 def started(it):

@@ -1,7 +1,7 @@
 """Random programs called in many ways: results as in eager, and entries in proportion to what the program does differently.
 
 A call's behaviour is the lines that it runs, the truths, texts and lengths that it logs, whether `getattr` gives its default,
-how long its lists are and whether they are one, and, if the program writes or compares tensors, which of these are one. More
+how long its containers are and whether the lists are one, and, if the program writes or compares tensors, which of these are one. More
 entries than twice the behaviours are guards on what does not matter.
 
     python -m tests.capture.fuzz_entries --count 2000 --first 0
@@ -23,7 +23,8 @@ from tests.capture.fuzz_programs import load
 
 import pliant
 
-PARAMETERS = "x, y, z, items, more, count"
+PARAMETERS = "x, y, z, items, more, keys, some, count"
+CONTAINERS = ("items", "more", "keys", "some")
 READS = (
     "a = a + z",
     "a = torch.where(y > 0, a, a + 1) - z * y",
@@ -36,6 +37,13 @@ READS = (
     "for v in items: a = a + v",
     "n = n + sum(more)",
     "log.append([v * 2 for v in items])",
+    "n = n + len(keys) + len(some)",
+    "for k in keys: n = n + keys[k]",
+    "log.append('k3' in keys)",
+    "n = n + keys.get('k3', 5)",
+    "log.append(3 in some)",
+    "for v in sorted(some): a = a + v",
+    "log.append(sum(some))",
     "log.append(type(count).__name__)",
     "log.append(isinstance(count, int))",
     "if count > 4: a = a + 1\nelse: a = a - 1",
@@ -53,7 +61,15 @@ ASKS = (
     "try: n = n + LATE\nexcept NameError as e: log.append(str(e))",
     "try: n = n + STATE['late']\nexcept KeyError: log.append('no key')",
 )
-WRITES = ("z.add_(2)", "y[0] = 5", "items.append(3)", "more.append(1); n = n + len(items)")
+WRITES = (
+    "z.add_(2)",
+    "y[0] = 5",
+    "items.append(3)",
+    "more.append(1); n = n + len(items)",
+    "keys['late'] = 1",
+    "some.discard(2)",
+)
+KINDS = (int, int, int, numpy.int64, numpy.float64, numpy.float32)
 PRELUDE = "import torch\nclass Box: pass\nBOX, STATE = Box(), {}\n"
 
 
@@ -72,6 +88,7 @@ def ways(chance: random.Random, kind: Any) -> dict[str, Any]:
         "tensors": chance.choice(((0, 1, 2), (0, 0, 2), (0, 1, 0), (0, 1, 1), (0, 0, 0))),
         "one_list": chance.random() < 0.5,
         "length": chance.choice((2, 3)),
+        "held": chance.choice((0, 2, 4)),
         "count": kind(chance.randint(2, 9)),
         "late": chance.random() < 0.5,
     }
@@ -81,7 +98,9 @@ def arguments(way: dict[str, Any], seed: int) -> tuple[Any, ...]:
     generator = torch.Generator().manual_seed(seed)
     tensors = [torch.randn(4, generator=generator) for _ in range(3)]
     items = list(range(way["length"]))
-    return (*(tensors[i] for i in way["tensors"]), items, items if way["one_list"] else [1, 2], way["count"])
+    more, held = items if way["one_list"] else [1, 2], range(way["held"])
+    keys, some = {f"k{i}": i for i in held}, set(held)
+    return (*(tensors[i] for i in way["tensors"]), items, more, keys, some, way["count"])
 
 
 def prepare(module: types.ModuleType, late: bool) -> None:
@@ -126,7 +145,7 @@ def disagreement(seed: int, calls: int = 24) -> str:
     behaviours = set()
     body = text.partition("log = ")[2]
     tells_apart = any(word in body for word in ("z.add_", "y[0]", " is ", "id(", "z in"))
-    kind = (int, numpy.int64, numpy.float64)[seed % 3 if seed % 2 else 0]
+    kind = KINDS[seed % len(KINDS)]
     for call in range(calls):
         way = ways(chance, kind)
         given = arguments(way, seed)
@@ -137,7 +156,7 @@ def disagreement(seed: int, calls: int = 24) -> str:
         got = compiled(*mine)
         if not same((got, mine), (want, given)):
             return f"seed {seed}, call {call}, {way}:\n{text}\n got {got}\nwant {want}\n"
-        lists = tuple(len(one) for one, name in zip(given[3:5], ("items", "more")) if name in body)
+        lists = tuple(len(one) for one, name in zip(given[3:7], CONTAINERS) if name in body)
         tensors = way["tensors"] if tells_apart else ()
         behaviours.add((done, lists, way["one_list"], tensors, way["late"] if "getattr(" in body else None))
     stats = pliant.stats()

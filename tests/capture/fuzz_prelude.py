@@ -10,7 +10,9 @@ import itertools
 import math
 import operator
 import torch
+import types
 STATE = {"n": 0, "items": []}
+MOD = types.ModuleType("mod")
 COUNT = 0
 
 class Box:
@@ -281,6 +283,8 @@ def make_counter(start):
         return start
     def read(): return start
     return bump, read
+
+BUMP, READ = make_counter(1)
 
 def recursive(n): return 0 if n <= 0 else n + recursive(n - 1)
 

@@ -228,8 +228,8 @@ def load(source: str, name: str) -> types.ModuleType:
 
 
 COUNTS = ((3, 4, 5, 2), (2, 2, 7, 3), (1, 0, -3, 4))
-KINDS = (None, None, numpy.int64, numpy.float64, numpy.float32)  # of the number
-LENGTHS = ((0, 0, 0, 0), (0, 1, 2, 1), (2, 0, 5, 3))  # of the list, beyond 3
+KINDS = (None, None, numpy.int64, numpy.float64, numpy.float32, numpy.int32)  # of the number
+LENGTHS = ((0, 0, 0, 0), (0, 1, 2, 1), (2, 0, 5, 3))  # of the list, beyond 3, and of the dict, beyond 1
 FLAGS = ((None, None, None, None), (None, True, True, None), (2, 3, 3.5, "s"), (False, True, "ab", 0), (1, 1, 1, 1))
 
 
@@ -244,13 +244,16 @@ def _arguments(rows: int, seed: int, call: int):
     y = x if ways in (3, 4) and (ways == 3 or call % 2) else y
     number = COUNTS[seed % 7 % 3][call]
     kind = KINDS[seed // 5 % len(KINDS)]
-    return x, y, z, {"k1": 1}, items, more, FLAGS[seed % 5][call], number if kind is None else kind(number)
+    d = {"k1": 1} | {f"m{i}": i for i in range(LENGTHS[seed % 13 % 3][call])}
+    if seed % 17 % 4 == call:
+        d["late"] = 3
+    return x, y, z, d, items, more, FLAGS[seed % 5][call], number if kind is None else kind(number)
 
 
 def _change_between(module: types.ModuleType, seed: int, call: int) -> None:
     """Names that are not there at first are, and go again."""
     there = (seed % 4 == 1) <= call < (4 if seed % 2 else 2) if seed % 3 else call > 0
-    for owner in (vars(module), vars(module.BOX), module.STATE, vars(module.DYN)):
+    for owner in (vars(module), vars(module.BOX), module.STATE, vars(module.DYN), vars(module.MOD)):
         owner["LATE" if owner is vars(module) else "late"] = 3
         if not there:
             del owner["LATE" if owner is vars(module) else "late"]
@@ -269,7 +272,7 @@ BREAKS = (
 
 
 def _state(module: types.ModuleType):
-    return dict(module.STATE), module.COUNT, vars(module.BOX), vars(module.DYN), module.Num.made, module.Base.registry
+    return dict(module.STATE), module.COUNT, module.READ(), vars(module.BOX), vars(module.DYN), module.Num.made, module.Base.registry
 
 
 def difference(got, want, path: str = "", depth: int = 6) -> str:

@@ -513,6 +513,11 @@ ABSENT = (
     "log.append(hasattr(Base, 'late'))",
     "n += getattr(Base, 'late', 0)",
     "n += getattr(math, 'late', 1)",
+    "log.append(hasattr(MOD, 'late'))",
+    "n += getattr(MOD, 'late', @K)",
+    "try: n += MOD.late\nexcept AttributeError as e: log.append(str(e))",
+    "log.append('late' in d); log.append(len(d))",
+    "try: log.append(d['late'])\nexcept KeyError as e: log.append(e.args)",
 )
 # A list whose length, and a number whose type and value, are the call's.
 GIVEN = (
@@ -526,6 +531,10 @@ GIVEN = (
     "n += len(items)",
     "n += sum(items)",
     "for v in items: a = a + v",
+    "for k in sorted(d, key=str): log.append(k)",
+    "log.append(sum(v for v in d.values() if isinstance(v, int)))",
+    "BUMP(@K); brk(); log.append(READ())",
+    "BUMP(len(items)); n += READ()",
     "log.append([v * 2 for v in items])",
     "log.append(items[-1])",
     "log.append(sorted(items)[0])",

@@ -1,6 +1,7 @@
 """What Python says of a value that cannot do what the program asks: its errors, with its names of classes."""
 
 import copy
+import enum
 import functools
 import operator
 import types
@@ -20,6 +21,10 @@ class Mapping(dict):
     pass
 
 
+class Color(enum.Enum):
+    RED = 1
+
+
 def unpacked(g):
     p, q = g
     return p, q
@@ -28,6 +33,10 @@ def unpacked(g):
 def entered(g):
     with g:
         return 1
+
+
+def caused(g):
+    raise KeyError(1) from g
 
 
 def stored(g):
@@ -42,6 +51,7 @@ VALUES = {
     "array": lambda: np.ones(3),
     "proxy": lambda: types.MappingProxyType({1: 2}),
     "number": lambda: 3,
+    "member": lambda: Color.RED,
     "getter": lambda: operator.itemgetter(0),
     "exception class": lambda: KeyError,
     "function in C": lambda: len,
@@ -62,6 +72,8 @@ ASKED = {
     "stored": stored,
     "iterable": lambda g: hasattr(g, "__iter__"),
     "equal": lambda g: g == g,
+    "cause": caused,
+    "rounded": lambda g: round(g),
 }
 
 

@@ -170,10 +170,15 @@ def class_in_numpy(value: Any) -> Any:
 
 def is_iterable(value: Any) -> bool:
     """Whether `iter(value)` finds what to ask, which is not asked here."""
-    cls = class_in_numpy(value) or plain_class(value)
-    if getattr(cls, "__iter__", None) is not None:
-        return True
-    return not hasattr(cls, "__iter__") and hasattr(cls, "__getitem__") and cls.__module__ != "numpy"
+    cls: Any = class_in_numpy(value) or plain_class(value)
+    if has_method(cls, "__iter__"):
+        return cls.__iter__ is not None
+    return has_method(cls, "__getitem__") and cls.__module__ != "numpy"
+
+
+def has_method(cls: Any, name: str) -> bool:
+    """Whether objects of the class have it; the class itself may have another, of its metaclass."""
+    return any(name in vars(base) for base in cls.__mro__)
 
 
 def class_name(value: Any) -> str:

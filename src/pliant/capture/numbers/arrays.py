@@ -446,6 +446,11 @@ def _namesakes() -> dict[int, Any]:
 
 
 # ---- between tensors and arrays
+def is_index(array: Any) -> bool:
+    """Whether a tensor takes the array for an index as it takes a tensor of its elements."""
+    return array.tensor.dtype in (torch.int64, torch.int32, torch.uint8, torch.bool)
+
+
 def key_of(key: Any) -> Any:
     """An index with tensors in place of arrays."""
     if type(key) is tuple:

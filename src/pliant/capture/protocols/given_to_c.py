@@ -213,4 +213,4 @@ _SAFE_MODULES = frozenset(("torch", "builtins", "enum", "functools", "types", "r
 
 def _safe_outside(value: Any) -> bool:
     known = type(value).__module__.partition(".")[0] in _SAFE_MODULES
-    return known and not isinstance(value, tuple(MUTABLE_CONTAINERS))
+    return known and not isinstance(value, (*MUTABLE_CONTAINERS, bytearray, memoryview))

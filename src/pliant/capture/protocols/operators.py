@@ -39,6 +39,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     class_name,
     concrete,
+    has_method,
     is_iterable,
     is_nan,
     is_number,
@@ -326,12 +327,9 @@ def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
 
 def _contains(t: Tracer, container: Any, item: Any) -> Any:
     """Whether the item is in the container; or the items to compare it with, one by one."""
-    try:
-        return _CONTAINING.of(container)(t, container, item)
-    except WrongKind:
-        if not is_iterable(container):
-            raise misused(container, "argument of type '{}' is not iterable") from None
-        raise
+    if not is_iterable(container) and not has_method(plain_class(container), "__contains__"):
+        raise misused(container, "argument of type '{}' is not iterable")
+    return _CONTAINING.of(container)(t, container, item)
 
 
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:

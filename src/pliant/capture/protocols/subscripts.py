@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.numbers.arrays import key_of
+from pliant.capture.numbers.arrays import is_array, is_index, key_of
+from pliant.capture.numbers.foreign_elements import refuse_elements
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols.keys_of_sizes import asked_key, made_key, refuse_many
@@ -69,7 +70,10 @@ def _tensor_key(t: Tracer, key: Any) -> Any:
 
 
 def _part_of_key(t: Tracer, key: Any) -> Any:
+    if is_array(key) and not is_index(key):
+        raise GraphBreak("unknown-call", "a tensor at an array of numbers that eager takes for a sequence")
     key = key_of(key)
+    refuse_elements(t, key)
     refuse_own_items(t, key)
     key = known_items(t, key)
     if is_place(key) and t.mode.allow_unbacked and t.recorder.region is None:

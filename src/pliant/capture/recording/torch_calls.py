@@ -16,6 +16,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import arrays
+from pliant.capture.numbers.foreign_elements import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
@@ -172,6 +173,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         args = (args[0].item(), *args[1:])
     elif args and is_several(args[0]) and _holds_numpy(args[0]):
         raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
+    refuse_elements(t, args, kwargs)
     if any(map(arrays.is_array, args)):
         return arrays.to_tensor(t, function, args, kwargs)
     if function in OVERRIDE_TESTS:
