@@ -443,10 +443,10 @@ class World(Fields):
 
     def written(self) -> list[Any]:
         written = [changed.real for changed in self._stored_into()] + [cell for cell, _ in self._cell_changes.values()]
-        written += [self._owner_of_dict.get(id(obj), (obj,))[0] for obj in written]
         written += [slot.obj for slot in self._slot_changes.values()]
         written += [changed.real for changed in self._changed.values() if changed.added is not None]
-        return written + [changed.real for changed in self._copies()]
+        written += [changed.real for changed in self._copies()]
+        return written + [self._owner_of_dict[id(obj)][0] for obj in written if id(obj) in self._owner_of_dict]
 
     def changes(self) -> list[tuple[Any, ...]]:
         """What the trace did to the world so far, in a form to compare with later."""

@@ -155,6 +155,8 @@ def _native(t: Tracer, obj: Any, name: str) -> Any:
 
 
 def _container_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if (name == "__dict__" or not hasattr(type(obj), name)) and t.world.has_dict(obj):
+        return _object_attribute(t, obj, name)
     obj = t.world.resolve(obj)
     if t.world.needs_guards(obj) and isinstance(found := getattr(type(obj), name, None), IN_C):
         return c_descriptor(t, found, obj, name)
