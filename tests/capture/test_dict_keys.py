@@ -147,3 +147,13 @@ def test_keys_of_sizes_are_one_graph_each_where_nothing_may_break():
     for n in (4, 6, 5, 7, 8, 9):
         x = torch.rand(n, 3)
         assert torch.equal(compiled(x), x * 2 + 1)
+
+
+def test_a_counter_lets_go_of_a_key_that_it_has_not():
+    def program(x, g):
+        del g["a"], g["b"]
+        return dict(g)
+
+    compiled = pliant.compile(program, backend="eager")
+    for text in ("a", "abc", "", "c"):
+        assert compiled(0, collections.Counter(text)) == program(0, collections.Counter(text))

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from tests.capture import fuzz_entries
+from tests.capture import fuzz_arguments, fuzz_entries
 from tests.capture.fuzz_programs import disagreement
 
 import pliant
@@ -24,6 +24,13 @@ def test_random_programs_agree_with_eager(first):
 def test_entries_are_in_proportion_to_behaviours(seed):
     with pliant.config.patch(strict=True, recompile_limit=64):
         assert fuzz_entries.disagreement(seed, calls=12) == ""
+
+
+@pytest.mark.parametrize("first", range(0, 12, 3))
+def test_programs_over_arguments_of_every_kind(first):
+    with pliant.config.patch(strict=True, recompile_limit=64):
+        for seed in range(first, first + 3):
+            assert fuzz_arguments.disagreement(seed, calls=6) == ""
 
 
 def _store_then_iterate(x, d):

@@ -287,7 +287,9 @@ def _change_dict(t: Tracer, container: Any, key: Any, value: Any = DELETED) -> N
     if not t.world.needs_guards(container):
         _change_in_c(t, container, key, *(() if value is DELETED else (value,)))
         return
-    if not t.world.contains(container, key) and value is DELETED:
+    if value is DELETED and not t.world.contains(container, key):
+        if type(container) is collections.Counter:  # to which all keys belong
+            return
         raise Raised(KeyError(key))
     t.world.dict_set(container, stored_key(t, key), value)
 
