@@ -94,7 +94,6 @@ _LINALG: dict[str, tuple[Inputs, Callable[..., Any]]] = {
     "covariance": (matrix, lambda x: torch.cov(x) + torch.corrcoef(x).nan_to_num()),
     "cdist": (two, lambda x, y: torch.cdist(x, y) + torch.cdist(x, y, p=1.0)),
     "pdist": (matrix, lambda x: F.pdist(x.detach()).sum() + x),
-    "filled diagonal": (matrix, lambda x: (x @ x.t()).fill_diagonal_(2.0)),
     "kron": (matrix, lambda x: torch.kron(x, x[:2, :2])),
     "block diagonal": (two, lambda x, y: torch.block_diag(x, y)),
     "bilinear": (tall, lambda x: F.bilinear(x[:, :2], x[:, 1:3], x[:8, 0].view(2, 2, 2).detach(), x[0, :2])),
@@ -262,6 +261,7 @@ _PYTHON: dict[str, tuple[Inputs, Callable[..., Any]]] = {
     "as strided": (vector, lambda x: x.as_strided((x.size(0) - 1, 2), (1, 1)).prod(1)),
     "swapped": (batch, lambda x: x.permute(2, 0, 1).contiguous().view(8, -1).T.reshape_as(x)),
     "type from size": (matrix, lambda x: x.to(torch.float64 if x.size(0) >= 0 else torch.float32).sum()),
+    "filled diagonal": (matrix, lambda x: (x @ x.t()).fill_diagonal_(2.0)),
 }  # fmt: skip
 
 # One compile a value: C++ reads these sizes, or loops over them; each is named by a record `specialize`.
