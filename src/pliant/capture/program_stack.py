@@ -79,8 +79,12 @@ def held_place(t: Tracer, level: int) -> tuple[Any, ...]:
     place, left = place_at(t, level)
     if place is None:
         return t.world.hold(place_above, "place_above"), (left,)
-    code, namespace = place.code, place.globals
-    held = t.world.hold(code, code.co_name), place.offset, t.world.hold(namespace, str(namespace.get("__name__")))
+    return held_as(t, place.code, place.offset, place.globals)
+
+
+def held_as(t: Tracer, code: types.CodeType, offset: int, namespace: dict[str, Any]) -> tuple[Any, ...]:
+    """The same of a place that is known as it is."""
+    held = t.world.hold(code, code.co_name), offset, t.world.hold(namespace, str(namespace.get("__name__")))
     return t.world.hold(known_place, "known_place"), held
 
 

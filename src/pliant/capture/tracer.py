@@ -36,6 +36,7 @@ from pliant.capture.graph_breaks import (
 )
 from pliant.capture.handlers.data_dependent import Message
 from pliant.capture.handlers.threads import UsedLock
+from pliant.capture.handlers.warning_filters import of_pytorch
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedGenerator, ending_parts
 from pliant.capture.numbers.foreseen import foreseen_truth
@@ -156,6 +157,7 @@ class Tracer:
         self.casts = Casts()
         self.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
+        self.recorder.warned = lambda told: of_pytorch(self, told)
         self.recorder.overrides = self.inputs.overrides = self.overrides
         self.stand_ins: list[StandIn | AssignedData] = []
         # ---- what handlers of one theme remember

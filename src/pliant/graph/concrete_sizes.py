@@ -20,7 +20,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from pliant.errors import WantsNumbers
-from pliant.graph import recurrent
+from pliant.graph import given_warnings, recurrent
 from pliant.graph.compositions import COMPOSITIONS
 from pliant.torch_adapter import python_kernels
 
@@ -52,17 +52,20 @@ def call_specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     if func in COMPOSITIONS and (result := COMPOSITIONS[func](*args, **kwargs)) is not NotImplemented:
         return result
     outer, _refusing.active = _refusing.active, True
+    told = given_warnings.mark()
     try:
         return func(*args, **kwargs)
     except (RuntimeError, TypeError) as error:
         if not _wants_numbers(error):
             raise
+        given_warnings.forget(told)
         try:
             with python_kernels():
                 return func(*args, **kwargs)
         except (RuntimeError, TypeError) as again:
             if not _wants_numbers(again):
                 raise
+            given_warnings.forget(told)
     finally:
         _refusing.active = outer
     return _specialized(func, args, kwargs)
@@ -70,11 +73,13 @@ def call_specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 
 def _specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     outer, _refusing.active = _refusing.active, False
+    told = given_warnings.mark()
     try:
         return func(*args, **kwargs)
     except (RuntimeError, TypeError) as error:
         if not _wants_numbers(error):
             raise
+        given_warnings.forget(told)
         args, kwargs = concrete((args, kwargs))
         return func(*args, **kwargs)
     finally:

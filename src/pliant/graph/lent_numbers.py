@@ -20,6 +20,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
 from pliant import torch_adapter
+from pliant.graph import given_warnings
 from pliant.graph.concrete_sizes import call_specialized
 from pliant.graph.fake_tensor import FakeMode, FakeTensor, ShapeOnlyMode
 from pliant.interruptions import pass_on
@@ -29,6 +30,7 @@ from pliant.symbolic.rules import floats
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import current_dispatch_mode
 
+Warnings: TypeAlias = "list[given_warnings.GivenWarning]"
 Calls: TypeAlias = "list[tuple[Any, ...]]"
 
 # Numbers for which C++ code may do something else, and one of each open interval between them.
@@ -47,14 +49,26 @@ _FORMS: tuple[Callable[[Any], Any], ...] = (
 _STEP = 2.0**-20  # a number lent is its hint but for a few such parts
 
 
-def call_on_fakes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`func(*args, **kwargs)`, specialized as little as C++ code allows."""
-    outer = swap(refuse)
+def call_on_fakes(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tell: Callable[[Warnings], None] | None = None
+) -> Any:
+    """`func(*args, **kwargs)`, specialized as little as C++ code allows. `tell` gets what it warned of; without one that is
+    dropped: a graph's functions are called again, whose warnings its capture was told."""
+    with given_warnings.collected() as told:
+        result = _called(func, args, kwargs)
+    if told and tell is not None:
+        tell(told)
+    return result
+
+
+def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    outer, told = swap(refuse), given_warnings.mark()
     try:
         return call_specialized(func, args, kwargs)
     except ArgumentAsked:
         swap(None)
         loans = _loans_of(func, args, kwargs)
+        given_warnings.forget(told)
         swap(lambda node: loans.get(node.expr))
         return call_specialized(func, args, kwargs)
     finally:

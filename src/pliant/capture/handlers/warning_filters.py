@@ -8,18 +8,20 @@ Holds:  a warning that a filter turns into an exception breaks, so that eager ra
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.varying_text import Text
-from pliant.capture.program_stack import RunningPlace, held_place
+from pliant.capture.program_stack import RunningPlace, held_as, held_place
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.capture.tracebacks import line_at
 from pliant.capture.value_kinds import concrete
+from pliant.graph.given_warnings import GivenWarning
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 
@@ -54,13 +56,28 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         category = type(message)
     elif type(message) not in (str, Text) or given.get("skip_file_prefixes") or given.get("source") is not None:
         raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
+    _give(t, message, category, lambda: held_place(t, max(level, 1) - 1))
+
+
+def of_pytorch(t: Tracer, told: Iterable[GivenWarning]) -> None:
+    """Warnings of functions of PyTorch that were called on fakes, not interpreted."""
+    for one in told:
+        _give(t, one.message, one.category, functools.partial(_place_of, t, one))
+
+
+def _place_of(t: Tracer, one: GivenWarning) -> tuple[Any, ...]:
+    return held_place(t, one.level) if one.place is None else held_as(t, *one.place)
+
+
+def _give(t: Tracer, message: Any, category: type[Warning], place: Callable[[], tuple[Any, ...]]) -> None:
+    """Have each call give the warning, subject to the filters that hold then."""
     current = t.warning_blocks[-1].filters if t.warning_blocks else None
     if _is_error(t, current, category, message):
         raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
     inner = None if current is None else tuple(current)
-    t.world.effects_in_order.append(_place(t, message, category, level, inner))
+    t.world.effects_in_order.append(_shows(t, message, category, place(), inner))
 
 
 def _is_error(t: Tracer, current: Sequence[Any] | None, category: type[Warning], message: Any) -> bool:
@@ -107,8 +124,7 @@ def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]
     return False
 
 
-def _place(t: Tracer, message: Any, category: Any, level: int, filters: Any) -> CallEffect:
-    place = held_place(t, max(level, 1) - 1)
+def _shows(t: Tracer, message: Any, category: Any, place: tuple[Any, ...], filters: Any) -> CallEffect:
     if filters is not None:
         t.world.hold(filters, "filters")
     return CallEffect(t.world.hold(show, "show"), (*place, message, category, filters), {}, tells=True)

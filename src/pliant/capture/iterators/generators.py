@@ -26,6 +26,7 @@ from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import ByKind, concrete
+from pliant.graph.given_warnings import paused
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
 from pliant.records import dataclass
@@ -344,7 +345,8 @@ class TracedCallable:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.tracer.steps += 1  # what broke in here did not break before the operation did anything
         try:
-            result = self.tracer.call(self.function, args, kwargs)
+            with paused():
+                result = self.tracer.call(self.function, args, kwargs)
             return bool(concrete(self.tracer.truth(result))) if self.truth else result
         except Raised as raised:
             failure = raised.error

@@ -29,6 +29,7 @@ from pliant.capture.structures import mapped, several
 from pliant.capture.value_kinds import ByKind, concrete
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
+from pliant.graph.given_warnings import GivenWarning, paused
 from pliant.graph.lent_numbers import call_on_fakes
 from pliant.graph.opaque_derivatives import differentiable_form
 from pliant.graph.passes.purity import is_random
@@ -82,6 +83,7 @@ class Recorder(Nodes, TorchFunctionMode):
         self.default_dtype = torch.get_default_dtype()
         self.overrides = Overrides()
         self.handle_override: Callable[[Any, Any, Any], Any]
+        self.warned: Callable[[list[GivenWarning]], None]
         self.checkpointed: list[checkpointed.Checkpointed] = []
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self.elements = Elements(inputs, self.symbols)
@@ -91,7 +93,7 @@ class Recorder(Nodes, TorchFunctionMode):
         kwargs = kwargs or {}
         try:
             if (types or self.overrides.modes or self.overrides.has_subclasses) and self.overrides.apply(args, kwargs):
-                with self:
+                with self, paused():
                     return self.handle_override(func, args, kwargs)
             return self._dispatch(func, args, kwargs)
         except DataDependentError as error:
@@ -207,7 +209,7 @@ class Recorder(Nodes, TorchFunctionMode):
     def _run(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if (operator := numbering(func)) is not None:
             return call_numbering(operator, self.inputs.mode, args, kwargs)
-        return call_on_fakes(func, args, kwargs)
+        return call_on_fakes(func, args, kwargs, self.warned)
 
     def as_class(self, value: FakeTensor, cls: type) -> FakeTensor:
         """The same memory under another class."""

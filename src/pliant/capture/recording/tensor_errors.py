@@ -15,6 +15,7 @@ from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.graph.fake_tensor import is_fake
+from pliant.graph.given_warnings import collected
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, set_grad_enabled
 
@@ -51,7 +52,7 @@ def _error(function: Any, args: Args, kwargs: Kwargs, fill: int) -> Exception | 
         return None
     grad, state = torch.is_grad_enabled(), torch.get_rng_state()
     try:
-        with DisableTorchFunction(), below_python_dispatch():
+        with collected(), DisableTorchFunction(), below_python_dispatch():  # eager tells what it warns of
             function(*real_args, **real_kwargs)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         pass_on(error)

@@ -26,6 +26,7 @@ from pliant.capture.structures import is_several, leaves, mapped
 from pliant.capture.value_kinds import COMPARED_IN_C, concrete, is_numpy_scalar, module_of, varying
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.given_warnings import collected
 from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
@@ -179,7 +180,11 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if function in OVERRIDE_TESTS:
         return _is_overridden(t, args[0] if function is has_torch_function else args)
     try:
-        return _noted(t, function, args, function(*args, **kwargs))
+        with collected() as told:
+            answer = function(*args, **kwargs)
+        if told:
+            t.recorder.warned(told)
+        return _noted(t, function, args, answer)
     except GraphBreak:
         raise
     except DataDependentError as error:

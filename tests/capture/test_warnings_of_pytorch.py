@@ -1,0 +1,147 @@
+"""Warnings of functions of PyTorch that are one node of the graph: as many as eager gives, from the program's lines."""
+
+import threading
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+
+X, ROW, IMAGE = torch.randn(4, 3), torch.randn(4, 1), torch.randn(1, 2, 4, 4)
+GRID, THETA = torch.rand(1, 4, 4, 2) - 0.5, torch.eye(2, 3)[None]
+ENCODER = torch.nn.TransformerEncoder(
+    torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True), 1, enable_nested_tensor=False
+).eval()
+WORDS, PADDING = torch.randn(2, 3, 8), torch.zeros(2, 3)
+FUNCTIONS = {
+    "mse_loss": lambda: F.mse_loss(X, ROW),
+    "l1_loss": lambda: F.l1_loss(X, ROW),
+    "smooth_l1_loss": lambda: F.smooth_l1_loss(X, ROW),
+    "huber_loss": lambda: F.huber_loss(X, ROW),
+    "MSELoss": lambda: torch.nn.MSELoss()(X, ROW),
+    "kl_div": lambda: F.kl_div(X, X),
+    "size_average": lambda: F.mse_loss(X, X, size_average=False),
+    "softmax": lambda: F.softmax(X),
+    "Softmax": lambda: torch.nn.Softmax()(X),
+    "softmin": lambda: F.softmin(X),
+    "log_softmax": lambda: F.log_softmax(X),
+    "grid_sample": lambda: F.grid_sample(IMAGE, GRID),
+    "affine_grid": lambda: F.affine_grid(THETA, (1, 2, 4, 4)),
+    "upsample": lambda: F.upsample(IMAGE, scale_factor=2),
+    "upsample_bilinear": lambda: F.upsample_bilinear(IMAGE, scale_factor=2),
+    "dropout2d": lambda: F.dropout2d(X),
+    "gumbel_softmax": lambda: F.gumbel_softmax(X, eps=1e-3),
+    "masks": lambda: ENCODER(WORDS, src_key_padding_mask=PADDING, mask=torch.zeros(3, 3, dtype=torch.bool)),
+    "tensor": lambda: torch.tensor(X),
+}  # fmt: skip
+
+
+def _told(given):
+    return [(one.category, str(one.message), one.filename, one.lineno) for one in given]
+
+
+def _calls(run, action):
+    """What each of three calls gives where the filters are as named."""
+    found = []
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter(action)
+        for _ in range(3):
+            given.clear()
+            try:
+                run()
+            except UserWarning as error:
+                found.append(("raised", str(error), error.__traceback__.tb_next is not None))
+            found.append(_told(given))
+    return found
+
+
+def _program(function):
+    def program():
+        return function() if function is not None else None
+
+    return program
+
+
+@pytest.mark.parametrize("action", ["default", "always", "error", "ignore"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_call_warns_as_eager_does(name, action):
+    function = _program(FUNCTIONS[name])
+    pliant.reset()
+    expected = _calls(function, action)
+    assert _calls(pliant.compile(function), action) == expected
+    assert any(expected) == (action != "ignore")
+
+
+def test_filters_of_the_program_hold():
+    def quiet(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y = F.softmax(x)
+        return y + F.softmin(x)
+
+    pliant.reset()
+    found = _calls(pliant.compile(lambda: quiet(X)), "always")
+    assert found == _calls(lambda: quiet(X), "always")
+    assert [len(one) for one in found] == [1, 1, 1]
+
+
+def test_filters_of_a_later_call_hold():
+    pliant.reset()
+    compiled = pliant.compile(FUNCTIONS["mse_loss"])
+    assert [len(_calls(compiled, action)[1]) for action in ("always", "ignore", "always")] == [1, 0, 1]
+    assert _calls(compiled, "error")[0][0] == "raised"
+    assert pliant.stats()["graphs"] >= 1
+
+
+def test_the_program_records_warnings_itself():
+    def program(x, y):
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            F.mse_loss(x, y)
+        return _told(given)
+
+    compiled = pliant.compile(program)
+    assert [compiled(X, ROW) for _ in range(3)] == [program(X, ROW)] * 3
+
+
+def test_a_graph_with_a_derivative_warns_once_a_call():
+    weight = torch.ones(4, 3, requires_grad=True)
+
+    def program(y):
+        return F.mse_loss(weight * 2, y)
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for count in (1, 2, 3):
+            compiled(ROW).backward()
+            assert len(given) == count
+    assert {(one.filename, one.lineno) for one in given} == {(__file__, program.__code__.co_firstlineno + 1)}
+
+
+def test_the_module_is_left_as_it_was_and_other_threads_are_heard():
+    before = warnings.warn, warnings.showwarning, warnings.filters
+    stop, heard = threading.Event(), []
+
+    def other():
+        while not stop.is_set():
+            warnings.warn("from elsewhere", stacklevel=1)
+            heard.append(1)
+
+    pliant.reset()
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        thread = threading.Thread(target=other)
+        thread.start()
+        try:
+            pliant.compile(FUNCTIONS["kl_div"])()
+        finally:
+            stop.set()
+            thread.join()
+    told = [str(one.message) for one in given]
+    assert told.count("from elsewhere") == len(heard)
+    assert len(told) - len(heard) == 1
+    assert (warnings.warn, warnings.showwarning) == before[:2] and warnings.filters is before[2]
