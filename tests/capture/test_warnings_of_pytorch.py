@@ -1,5 +1,7 @@
 """Warnings of functions of PyTorch that are one node of the graph: as many as eager gives, from the program's lines."""
 
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -120,6 +122,60 @@ def test_a_graph_with_a_derivative_warns_once_a_call():
             compiled(ROW).backward()
             assert len(given) == count
     assert {(one.filename, one.lineno) for one in given} == {(__file__, program.__code__.co_firstlineno + 1)}
+
+
+def test_a_message_tells_the_sizes_of_each_call():
+    def program(x, y):
+        return F.mse_loss(x, y)
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        for n in (4, 5, 6, 7):
+            compiled(torch.ones(n, 3), torch.ones(n, 1))
+            assert f"torch.Size([{n}, 1])" in str(given[-1].message)
+            assert f"torch.Size([{n}, 3])" in str(given[-1].message)
+    assert len(given) == 4
+    assert pliant.stats()["graphs"] == 2
+
+
+# What C++ gives once a process: counted in processes of their own.
+ONCE = """
+import sys, warnings, torch, pliant
+IMAGE, X = torch.randn(1, 2, 4, 4), torch.randn(3, 3)
+programs = [
+    lambda: IMAGE.T.sum(), lambda: torch.meshgrid(X[0], X[1]), lambda: torch.qr(X), lambda: torch.tensor(X),
+    lambda: torch.where(torch.ones(3, dtype=torch.uint8), X[0], X[1]),
+]
+action, always, compiled = sys.argv[1:]
+torch.set_warn_always(always == "always")
+warnings.simplefilter(action)
+given = []
+warnings.showwarning = lambda message, category, file, line, *_: given.append((str(message), category, file, line))
+for program in programs:
+    run = pliant.compile(program) if compiled == "compiled" else program
+    for _ in range(3):
+        try:
+            run()
+        except UserWarning as error:
+            given.append(str(error))
+        print(given)
+        given.clear()
+"""
+
+
+@pytest.mark.parametrize("action", ["always", "error"])
+@pytest.mark.parametrize("always", ["always", "once"])
+def test_cpp_warns_as_often_as_in_eager(tmp_path, action, always):
+    script = tmp_path / "once.py"
+    script.write_text(ONCE)
+    found = [
+        subprocess.run([sys.executable, script, action, always, way], capture_output=True, text=True, check=True).stdout
+        for way in ("eager", "compiled")
+    ]
+    assert found[1] == found[0]
+    assert found[0].count("Triggered internally") == (12 if always == "always" else 4)
 
 
 def test_the_module_is_left_as_it_was_and_other_threads_are_heard():

@@ -18,9 +18,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch.overrides import handle_torch_function
 
 from pliant.records import dataclass
+from pliant.symbolic.sym_node import PRINTED, SymNode
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _WARN = warnings.warn
@@ -37,6 +39,7 @@ class GivenWarning:
     category: type[Warning]
     place: tuple[types.CodeType, int, dict[str, Any]] | None
     level: int
+    printed: tuple[SymNode, ...]  # numbers that texts were made of until then
 
     @property
     def may_be_once(self) -> bool:
@@ -57,12 +60,15 @@ class _Kept:
         self.users = 0
         self.filters: Any = None
         self.shows: Any = None
+        self.always = False
 
     def take(self) -> None:
         with self.lock:
             self.users += 1
             if self.users == 1:
                 self.filters, self.shows = warnings.filters, warnings.showwarning
+                self.always = torch.is_warn_always_enabled()
+                torch.set_warn_always(True)  # what C++ gives once a process is not given by a capture, which may fail
                 warnings.filters, warnings.showwarning = _EVERY, _shown
                 if warnings.warn is _WARN:
                     warnings.warn = _warned
@@ -72,6 +78,7 @@ class _Kept:
             self.users -= 1
             if self.users == 0:
                 warnings.filters, warnings.showwarning = self.filters, self.shows
+                torch.set_warn_always(self.always)
                 self.filters = self.shows = None
                 if warnings.warn is _warned:
                     warnings.warn = _WARN
@@ -88,30 +95,31 @@ def collected() -> Iterator[list[GivenWarning]]:
     found: list[GivenWarning] = []
     if outer is None:
         _kept.take()
-        _here.base = sys._getframe(2)
+        _here.base, PRINTED.nodes = sys._getframe(2), []
     _here.found = found
     try:
         yield found
     finally:
         _here.found, _here.base = outer, base
         if outer is None:
+            PRINTED.nodes = None
             _kept.give_back()
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
     """Inside, the program is followed, and finds the module as it is."""
-    found, base = _here.found, _here.base
+    found, base, nodes = _here.found, _here.base, PRINTED.nodes
     if found is None:
         yield
         return
-    _here.found = _here.base = None
+    _here.found = _here.base = PRINTED.nodes = None
     _kept.give_back()
     try:
         yield
     finally:
         _kept.take()
-        _here.found, _here.base = found, base
+        _here.found, _here.base, PRINTED.nodes = found, base, nodes
 
 
 def mark() -> int:
@@ -132,19 +140,23 @@ def _warned(message: Any, category: Any = None, stacklevel: int = 1, source: Any
         _WARN(message, category, stacklevel + 1, source, **rest)
         return
     category = type(message) if isinstance(message, Warning) else category or UserWarning
-    found.append(GivenWarning(message, category, *_place(sys._getframe(1), max(stacklevel, 1) - 1)))
+    found.append(_given(message, category, sys._getframe(1), max(stacklevel, 1) - 1))
 
 
 def _shown(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
     """A warning of C code, or one that filters of PyTorch's own let through."""
     if _here.found is not None:
-        _here.found.append(GivenWarning(message, category, *_place(_giver(), 0)))
+        _here.found.append(_given(message, category, _giver(), 0))
         return
     action = next((one[0] for one in _kept.filters or () if _takes(one, message, category, lineno)), "default")
     if action == "error":
         raise message
     if action != "ignore":
         _kept.shows(message, category, filename, lineno, file, line)
+
+
+def _given(message: Any, category: Any, frame: types.FrameType, level: int) -> GivenWarning:
+    return GivenWarning(message, category, *_place(frame, level), tuple(PRINTED.nodes or ()))
 
 
 def _takes(one: Any, message: Any, category: Any, lineno: int) -> bool:

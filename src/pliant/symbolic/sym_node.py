@@ -10,6 +10,7 @@ The names and signatures are PyTorch's (c10/core/SymNodeImpl.h, torch/csrc/utils
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,15 @@ def broadcasts_in_python(frame: FrameType | None) -> bool:
         if frame is not None and frame.f_code.co_name == function:
             return frame.f_code.co_filename.endswith(file)
     return False
+
+
+class _Printed(threading.local):
+    """The numbers that texts are made of in this thread, while somebody wants to know."""
+
+    nodes: list[SymNode] | None = None
+
+
+PRINTED = _Printed()
 
 
 class SymNode:
@@ -140,15 +150,17 @@ class SymNode:
         return SymNode(self._expr, shape_env)
 
     def str(self) -> str:  # torch's name
-        return repr(self.expr)
+        return self.__str__()  # type: ignore[no-any-return]
 
     def __str__(self) -> Any:
+        if PRINTED.nodes is not None and self.expr.free:
+            PRINTED.nodes.append(self)
         return repr(self.expr)
 
     __repr__ = __str__
 
     def _graph_repr(self) -> Any:
-        return repr(self.expr)
+        return self.__str__()
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, SymNode):

@@ -9,21 +9,25 @@ Holds:  a warning that a filter turns into an exception breaks, so that eager ra
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.numbers.varying_text import Text
+from pliant.capture.numbers.varying_text import Text, join, text_of
 from pliant.capture.program_stack import RunningPlace, held_as, held_place
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.capture.tracebacks import line_at
 from pliant.capture.value_kinds import concrete
-from pliant.graph.given_warnings import GivenWarning
+from pliant.graph.given_warnings import GivenWarning, paused
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
+from pliant.symbolic.sym_node import wrap_node
 
 if TYPE_CHECKING:
     from pliant.capture.reconstruct.statements import Statements
@@ -47,6 +51,16 @@ def show(find: Callable[..., RunningPlace], given: tuple[Any, ...], message: Any
         warnings.warn_explicit(message, category, file, line, module, registry)
 
 
+_TOLD: set[str] = set()
+
+
+def show_once(find: Any, given: Any, message: Any, category: Any, filters: Any) -> None:
+    """The same of a warning of C++, which gives each once a process, unless it is to give them always."""
+    if str(message) not in _TOLD or torch.is_warn_always_enabled():
+        _TOLD.add(str(message))
+        show(find, given, message, category, filters)
+
+
 @handles(warnings.warn)
 def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     given = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False)) | kwargs
@@ -61,15 +75,29 @@ def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def of_pytorch(t: Tracer, told: Iterable[GivenWarning]) -> None:
     """Warnings of functions of PyTorch that were called on fakes, not interpreted."""
-    for one in told:
-        _give(t, one.message, one.category, functools.partial(_place_of, t, one))
+    with paused():  # the program's filters are asked
+        for one in told:
+            shown = show_once if one.may_be_once else show
+            _give(t, _worded(one), one.category, functools.partial(_place_of, t, one), shown)
+
+
+def _worded(one: GivenWarning) -> Any:
+    """The message, with the numbers that vary as numbers of each call."""
+    nodes = {str(node): node for node in one.printed}
+    if not nodes or not isinstance(one.message, str):
+        return one.message
+    names = "|".join(map(re.escape, sorted(nodes, key=len, reverse=True)))
+    pieces = re.split(rf"(?<!\w)({names})(?!\w)", one.message)
+    return join("", [text_of(wrap_node(nodes[piece]), "") if at % 2 else piece for at, piece in enumerate(pieces)])
 
 
 def _place_of(t: Tracer, one: GivenWarning) -> tuple[Any, ...]:
     return held_place(t, one.level) if one.place is None else held_as(t, *one.place)
 
 
-def _give(t: Tracer, message: Any, category: type[Warning], place: Callable[[], tuple[Any, ...]]) -> None:
+def _give(
+    t: Tracer, message: Any, category: type[Warning], place: Callable[[], tuple[Any, ...]], shown: Callable[..., None] = show
+) -> None:
     """Have each call give the warning, subject to the filters that hold then."""
     current = t.warning_blocks[-1].filters if t.warning_blocks else None
     if _is_error(t, current, category, message):
@@ -77,7 +105,7 @@ def _give(t: Tracer, message: Any, category: type[Warning], place: Callable[[], 
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
     inner = None if current is None else tuple(current)
-    t.world.effects_in_order.append(_shows(t, message, category, place(), inner))
+    t.world.effects_in_order.append(_shows(t, shown, message, category, place(), inner))
 
 
 def _is_error(t: Tracer, current: Sequence[Any] | None, category: type[Warning], message: Any) -> bool:
@@ -124,10 +152,10 @@ def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]
     return False
 
 
-def _shows(t: Tracer, message: Any, category: Any, place: tuple[Any, ...], filters: Any) -> CallEffect:
+def _shows(t: Tracer, shown: Any, message: Any, category: Any, place: tuple[Any, ...], filters: Any) -> CallEffect:
     if filters is not None:
         t.world.hold(filters, "filters")
-    return CallEffect(t.world.hold(show, "show"), (*place, message, category, filters), {}, tells=True)
+    return CallEffect(t.world.hold(shown, shown.__name__), (*place, message, category, filters), {}, tells=True)
 
 
 # ---- blocks

@@ -281,7 +281,7 @@ class Recorder(Nodes, TorchFunctionMode):
     def _get_attribute(self, func: Any, args: tuple[Any, ...]) -> Any:
         name = func.__self__.__name__
         # A write of the data counts as one of the tensor: it is how writes are known while the program is followed.
-        result = data_of(args[0]) if name == "data" else func(*args)
+        result = data_of(args[0]) if name == "data" else call_on_fakes(func, args, {}, self.warned)
         if not isinstance(result, Tensor):
             return result
         if name == "grad":

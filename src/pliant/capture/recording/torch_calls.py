@@ -180,11 +180,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if function in OVERRIDE_TESTS:
         return _is_overridden(t, args[0] if function is has_torch_function else args)
     try:
-        with collected() as told:
-            answer = function(*args, **kwargs)
-        if told:
-            t.recorder.warned(told)
-        return _noted(t, function, args, answer)
+        return _noted(t, function, args, _called(t, function, args, kwargs))
     except GraphBreak:
         raise
     except DataDependentError as error:
@@ -196,6 +192,16 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     except Exception as error:
         pass_on(error)
         raise t.tensor_error(error, function, args, kwargs) from error
+
+
+def _called(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    if getattr(function, "__name__", None) in READS:  # among them what holds for warnings
+        return function(*args, **kwargs)
+    with collected() as told:
+        answer = function(*args, **kwargs)
+    if told:
+        t.recorder.warned(told)
+    return answer
 
 
 # Every entry depends on these; or the capture itself changes them.
