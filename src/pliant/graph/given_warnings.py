@@ -58,28 +58,34 @@ class _Kept:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
-        self.filters: Any = None
-        self.shows: Any = None
+        self.filters: Any = None  # None: they were not replaced
+        self.during: Any = None  # those that hold where no function of PyTorch's sets others
+        self.shows: Any = warnings.showwarning
         self.always = False
 
     def take(self) -> None:
         with self.lock:
             self.users += 1
             if self.users == 1:
-                self.filters, self.shows = warnings.filters, warnings.showwarning
-                self.always = torch.is_warn_always_enabled()
-                torch.set_warn_always(True)  # what C++ gives once a process is not given by a capture, which may fail
-                warnings.filters, warnings.showwarning = _EVERY, _shown
+                if _is_alone():
+                    self._replace_filters()
+                self.during = warnings.filters
                 if warnings.warn is _WARN:
                     warnings.warn = _warned
+
+    def _replace_filters(self) -> None:
+        self.filters, self.shows, self.always = warnings.filters, warnings.showwarning, torch.is_warn_always_enabled()
+        warnings.filters, warnings.showwarning = _EVERY, _shown
+        torch.set_warn_always(True)  # what C++ gives once a process is not given by a capture, which may fail
 
     def give_back(self) -> None:
         with self.lock:
             self.users -= 1
             if self.users == 0:
-                warnings.filters, warnings.showwarning = self.filters, self.shows
-                torch.set_warn_always(self.always)
-                self.filters = self.shows = None
+                if self.filters is not None:
+                    warnings.filters, warnings.showwarning = self.filters, self.shows
+                    torch.set_warn_always(self.always)
+                self.filters = self.during = None
                 if warnings.warn is _warned:
                     warnings.warn = _WARN
 
@@ -133,10 +139,17 @@ def forget(since: int) -> None:
         del _here.found[since:]
 
 
+def _is_alone() -> bool:
+    """Whether no other thread of the program can meet filters that are not its own, and bring them back later. Where one can,
+    warnings of C code go where they would go anyway."""
+    here = threading.current_thread()
+    return all(one is here or one.name.startswith("pliant") for one in threading.enumerate())
+
+
 # ---- in the place of functions of the warnings module
 def _warned(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **rest: Any) -> None:
     found = _here.found
-    if found is None or warnings.filters is not _EVERY or rest or source is not None:
+    if found is None or warnings.filters is not _kept.during or rest or source is not None:
         _WARN(message, category, stacklevel + 1, source, **rest)
         return
     category = type(message) if isinstance(message, Warning) else category or UserWarning
