@@ -295,6 +295,42 @@ def test_views_of_a_view_that_is_written_unseen_lead_to_its_base(leaf_is_seen, b
     assert not pliant.stats()["fallback_reasons"]
 
 
+def read_through_an_old_view(view):
+    flat = view.view(-1)
+    view.detach().mul_(2)
+    return flat.sin() + view * 3
+
+
+def read_twice(view):
+    result = view * 5
+    view.detach().mul_(2)
+    return result + view * 3
+
+
+def read_between(view):
+    flat = view.view(-1)
+    view.detach().mul_(2)
+    result = flat * 5
+    view.detach().mul_(2)
+    return result + view * 3
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("is_view", [False, True])
+@pytest.mark.parametrize("program", [read_through_an_old_view, read_twice, read_between])
+def test_a_view_that_is_written_unseen_has_the_gradient_of_later_readings_alone(program, is_view, backend):
+    """A part of what reads it; it is all of that where the tensor is no view, and then there is a graph."""
+
+    def gradients(function):
+        leaf = torch.linspace(0, 1, 4).requires_grad_()
+        given = leaf[:] if is_view else leaf * 1
+        return torch.autograd.grad(function(given).sum(), [leaf, given])
+
+    pliant.reset()
+    torch.testing.assert_close(gradients(pliant.compile(program, backend=backend)), gradients(program))
+    assert bool(pliant.stats()["fallback_reasons"]) == is_view
+
+
 def dropped(x):
     return torch.utils.checkpoint.checkpoint(lambda a: torch.dropout(a, 0.5, True).sin(), x, use_reentrant=False)
 

@@ -29,6 +29,7 @@ from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missin
 from pliant.autograd.run_module import run_module
 from pliant.autograd.segments import (
     Cuts,
+    ReadFirst,
     Timeline,
     WrittenViews,
     find_cuts,
@@ -65,8 +66,7 @@ class JointGraph:
     `refused`: by tangent, the error that asking for its gradients is, where only some are. `freed`: for each input the
     tangents, as bits, that lead there through functions which the program has run backward.
     `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
-    `read_first`: the inputs that are written when autograd has noted all that reads them.
-    `behind_views`: those of which only views are read that were there before they were written.
+    `read_first`: the inputs that are read before they are written.
     `copies_show`: see `copies_in_doubt.py`.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
@@ -86,8 +86,7 @@ class JointGraph:
     freed: list[int] = field(default_factory=list)
     hooked: list[int] = field(default_factory=list)
     affine: bool = False
-    read_first: frozenset[int] = frozenset()
-    behind_views: frozenset[int] = frozenset()
+    read_first: ReadFirst = ReadFirst()
     copies_show: bool = False
 
     @property
@@ -361,13 +360,14 @@ class _Tracer:
         self.sharing = sharing(differentiable)
         self._refuse(plan, differentiable)
         read = read_before_written(differentiable, self.histories, self.values, self.mode.written, self.timeline)
+        read.check(self.captured, {write.input for write in plan.writes if write.in_graph})
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]
         _check_sparse(self.graph)
         if self.captured.shape_env.has_waiting() and "passing_inputs" not in self.captured.attributes:  # not a segment
             raise Unsupported("sizes are assumed to be equal that nothing tells", kind="data-dependent")
         joint = self._finish(plan, results, new_values, gradients)
-        joint.ends, (joint.read_first, joint.behind_views) = (self.inputs, outputs), read
+        joint.ends, joint.read_first = (self.inputs, outputs), read
         return joint
 
     def _refuse(self, plan: OutputPlan, differentiable: list[Any]) -> None:

@@ -146,19 +146,38 @@ def unseen_writes(
     return tuple((first[base], last[base]) for base in first if first[base] < last[base])
 
 
+@dataclass(frozen=True, slots=True)
+class ReadFirst:
+    """`inputs`: those that are written when autograd has noted all that reads them. `views`: those of which, after the
+    write, views alone are read that were there before. `partly`: those that are read in one of these ways and also as they
+    are since: if they are views, their gradient is a part of what reads them."""
+
+    inputs: frozenset[int] = frozenset()
+    views: frozenset[int] = frozenset()
+    partly: frozenset[int] = frozenset()
+
+    def check(self, captured: CapturedGraph, written: set[int]) -> None:
+        """Refuse part of a gradient, of an input written without autograd: it has one edge to the program. Nobody asks for
+        gradients of what passes between segments."""
+        for i in self.partly.intersection(written).difference(captured.attributes.get("passing_inputs", ())):
+            one = captured.inputs[i]
+            if (one.example if isinstance(one.example, torch.Tensor) else one.fake)._is_view():
+                what = f"the view `{one.name}` is written without autograd, and read both as before and as after that"
+                raise UnsupportedAliasing(what, kind="write-through-view")
+
+
 def read_before_written(
     results: Iterable[torch.Tensor], histories: list[Any], values: dict[fx.Node, Any], writes: list[Write], timeline: Timeline
-) -> tuple[frozenset[int], frozenset[int]]:
-    """The inputs that are written when autograd has noted all that reads them, and those of which views alone are read that
-    were there before. `histories`: the functions of the inputs.
+) -> ReadFirst:
+    """When autograd notes what reads the inputs that are written. `histories`: the functions of the inputs.
 
     A view that was there when its base was written has another function since. Behind that is not the input, if it is a
     view as well, but what the input is a view of.
     """
-    written: dict[int, int] = {}
-    for base, node, _ in writes:
-        if base.input is not None and histories[base.input] is not None:
-            written.setdefault(base.input, timeline.places[node])
+    written: dict[int, int] = {}  # the last write that makes functions anew
+    for base, node, counted in writes:
+        if counted and base.input is not None and histories[base.input] is not None:
+            written[base.input] = max(written.get(base.input, -1), timeline.places[node])
     of_views = {
         one.grad_fn
         for node, value in (values.items() if written else ())
@@ -166,16 +185,13 @@ def read_before_written(
         if type(one) is FakeTensor and timeline.places[node] < written.get(_input_of(one), -1)
     }
     owners = {histories[i]: i for i in written}
-    last, viewed = dict[int, int](), set[int]()
+    early, viewed, late = set[int](), set[int](), set[int]()
     for function in functions_behind([one.grad_fn for one in results]) if written else ():
         position = timeline.position_of(function)
         for i in {owners[history] for history, _ in function.next_functions if history in owners}:
-            if function in of_views and position >= written[i]:
-                viewed.add(i)
-            else:
-                last[i] = max(last.get(i, -1), position)
-    first = frozenset(i for i in viewed.union(last) if last.get(i, -1) < written[i])
-    return first - viewed, first & viewed
+            (early if position < written[i] else viewed if function in of_views else late).add(i)
+    before = frozenset(early | viewed)
+    return ReadFirst(before - viewed - late, before & viewed - late, before & late)
 
 
 def _input_of(value: FakeTensor) -> int:

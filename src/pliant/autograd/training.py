@@ -147,9 +147,9 @@ def training(
     )
     in_graph = written_in_graph(joint.plan)
     around = Around(
-        bump=[i for i in in_graph if i not in joint.read_first],
-        bump_last=[i for i in in_graph if i in joint.read_first],
-        viewed=sorted(joint.behind_views.intersection(in_graph)),
+        bump=[i for i in in_graph if i not in joint.read_first.inputs],
+        bump_last=[i for i in in_graph if i in joint.read_first.inputs],
+        viewed=sorted(joint.read_first.views.intersection(in_graph)),
         watched=watched_of(joint, parts),
         hooked=[position for position in reversed(joint.hooked) if position not in written],
         idle=[i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]],
