@@ -335,6 +335,72 @@ def test_views_of_leaves_are_refused_where_eager_refuses_them(program, backend):
             torch.testing.assert_close(tensors, others)
 
 
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(3)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
+def test_what_a_custom_function_writes_is_written_though_eager_refuses_it(backend):
+    def program(x, other):
+        other.add_(1)
+        Tripled.apply(x)
+        other.add_(1)
+
+    def outcome(call):
+        leaf, other = torch.ones(3, requires_grad=True), torch.zeros(3)
+        x = leaf[:]
+        with pytest.raises(RuntimeError, match="view of a leaf"):
+            call(x, other)
+        return leaf.tolist(), other.tolist(), x._version, other._version
+
+    pliant.reset()
+    assert outcome(pliant.compile(program, backend=backend)) == outcome(program)
+
+
+def _between_others(first, x, last):
+    first.add_(1)
+    x.mul_(2)
+    last.add_(1)
+    return first + last
+
+
+def _behind_a_result(first, x, last):
+    first.add_(1)
+    made = first * x.sum()
+    x.mul_(2)
+    last.add_(1)
+    return made, made.exp()
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("program", [_between_others, _behind_a_result])
+@pytest.mark.parametrize("make", [lambda t: t[:], lambda t: t.chunk(2)[1]])
+def test_writes_of_views_of_several_results_are_refused_where_eager_refuses_them(make, program, backend):
+    """What comes before is written once, what comes after not; the first calls may give other tensors."""
+
+    def outcome(call, make):
+        memory = torch.ones(4, 3, requires_grad=True) * 1
+        first, x, last = torch.zeros(3), make(memory), torch.zeros(3)
+        error = ""
+        try:
+            call(first, x, last)
+        except RuntimeError as stop:
+            error = str(stop).splitlines()[0]
+        return error, first.tolist(), memory.tolist(), last.tolist(), first._version, memory._version, last._version
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend=backend)
+    for each in (make, lambda t: t.chunk(2)[0], lambda t: t[:2]):
+        assert outcome(compiled, each) == outcome(program, each)
+
+
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
 def test_writes_behind_a_break_where_nothing_is_recorded(backend):
     """The rest starts without gradients, and turns them on."""

@@ -67,6 +67,23 @@ def counting_writes(run: Runnable, written: list[int]) -> Runnable:
     return call
 
 
+@remade
+def asking_writes(run: Call, recorded: list[int]) -> Call:
+    """`run`, an error before anything is done where autograd refuses writes of inputs at these places.
+
+    Which views of several results are, or of custom functions, guards cannot ask. Eager raises at the write itself, with
+    earlier writes done: it is to do the call.
+    """
+
+    def call(inputs: list[Any]) -> tuple[Any, ...]:
+        for position in recorded:
+            if torch_adapter.forbids_writes(inputs[position]):
+                raise RuntimeError("autograd refuses a write of an input")
+        return run(inputs)
+
+    return call
+
+
 def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
     """`run` whose results get a history though the program starts where gradients are off: it turns them on inside."""
 

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from pliant.autograd.aliasing import LastingWrite, UnsupportedAliasing
-from pliant.autograd.around import Call
+from pliant.autograd.around import Call, asking_writes
 from pliant.autograd.calls import Ending, chain, inference, with_constants
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
@@ -46,7 +46,9 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
         if written_out is None:
             raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
         return build(written_out, compile_aten)
-    return _build_whole(captured, joint, compile_aten)
+    recorded = [write.input for write in joint.plan.writes if not write.in_graph]
+    run = _build_whole(captured, joint, compile_aten)
+    return asking_writes(run, recorded) if recorded else run
 
 
 def _traced(captured: CapturedGraph) -> JointGraph | Cuts:
@@ -135,7 +137,7 @@ class _Writes:
     """What earlier segments have written where a later one fails, and eager is to do the whole call.
 
     `undone`: inputs of which no history records the write; they are given their values again. `lost`: the segment behind
-    the first other write; `lasting`: where the program makes such writes.
+    the first other write; `lasting`: where the program makes such writes; `recorded`: the inputs among what they write.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -145,6 +147,7 @@ class _Writes:
         self.lost: int | None = None
         self.lasting: frozenset[str] = frozenset()
         self.first: dict[int, int] = {}
+        self.recorded: set[int] = set()
 
     def note(
         self, joint: JointGraph, program: CapturedGraph, places: list[int], step: int, may_fail: bool
@@ -160,6 +163,7 @@ class _Writes:
             else:
                 self.lost = step + 1 if self.lost is None else self.lost
                 self.lasting |= places_of_writes(program.module.graph.nodes)
+                self.recorded.update([place] if place < self.inputs else ())
 
     def told_from(self, steps: int) -> int:
         """From which step on an error comes too late to run the call anew."""
@@ -197,7 +201,8 @@ def _chained(
     final = [places[node] if isinstance(node, fx.Node) else None for node in outputs]
     constants = [None if isinstance(node, fx.Node) else node for node in outputs]
     more = len(places) - len(captured.inputs)
-    return chain(steps, final, constants, more, sorted(writes.undone), writes.told_from(len(steps)))
+    run = chain(steps, final, constants, more, sorted(writes.undone), writes.told_from(len(steps)))
+    return asking_writes(run, sorted(writes.recorded)) if writes.recorded else run
 
 
 def _partition_text(parts: Partition) -> str:

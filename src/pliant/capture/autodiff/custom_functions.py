@@ -156,6 +156,7 @@ class _Call:
                 outputs = self._forward()
             finally:
                 set_grad_enabled(before)
+        t.recorder.inputs.check_write(self.context.dirty_tensors)  # eager refuses it when they are written
         self.outputs = as_tuple(outputs)
         if len(tensors_in(self.outputs)) > len(tensors_of(self.outputs)):
             raise GraphBreak("unsupported-tensor", f"{cls.__name__} returns tensors inside containers")
