@@ -48,3 +48,33 @@ def test_more_sets_of_results_than_backwards_are_compiled_for():
         torch.testing.assert_close(found, expected)
     batched = [torch.autograd.grad(call(x)[3], x, torch.eye(3), is_grads_batched=True) for call in (compiled, f)]
     torch.testing.assert_close(*batched)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("view_first", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+def test_inputs_behind_views_of_them_come_in_eagers_order(inside, view_first, backend):
+    """Autograd's engine gets last to what was recorded first."""
+
+    def order(compile):
+        seen = []
+
+        def program(x, y):
+            if view_first:
+                view = x[1:][0]
+            made = (y * 2).exp()
+            if inside:
+                made.register_hook(lambda gradient: seen.append("made"))
+            return (view if view_first else x[1:][0]), made
+
+        x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        for name, one in (("x", x), ("y", y)):
+            one.register_hook(lambda gradient, name=name: seen.append(name))
+        view, made = compile(program)(x, y)
+        if not inside:
+            made.register_hook(lambda gradient: seen.append("made"))
+        (view.sum() + made.sum()).backward()
+        return seen
+
+    pliant.reset()
+    assert order(lambda f: pliant.compile(f, backend=backend)) == order(lambda f: f)

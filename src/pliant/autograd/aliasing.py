@@ -16,6 +16,7 @@ from dataclasses import field
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from pliant.autograd.aliases import Alias, ViewStep, overlaps_itself
 from pliant.autograd.history import has_accumulator
@@ -69,6 +70,7 @@ class OutputPlan:
     moved: dict[int, int] = field(default_factory=dict)  # outputs, by place, that are made with results in their memory
     places: dict[int, int] = field(default_factory=dict)  # of each output tensor, by `id`
     early: list[int] = field(default_factory=list)  # places of views of inputs that are made before these are written
+    first: list[int] = field(default_factory=list)  # places of views of inputs that autograd notes before all results
 
     def add_result(self, value: Any) -> int:
         """The position of a graph result; asked for twice, a tensor is returned once."""
@@ -99,7 +101,29 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
     recorded = {write.input for write in plan.writes if not write.in_graph}
     _check_inner(plan, recorded)
     plan.early = [place for place, value in enumerate(outputs) if _is_early(value, plan.outputs[place], recorded)]
+    plan.first = _noted_first(plan, outputs)
     return plan
+
+
+def _noted_first(plan: OutputPlan, outputs: tuple[Any, ...]) -> list[int]:
+    """Views of inputs that nothing writes, by what was recorded before the functions of all results: the engine gets to
+    an input behind them last."""
+    times = [plan.results[position].grad_fn._sequence_nr() for position in plan.differentiable]
+    found: list[int] = []
+    for place, output in enumerate(plan.outputs if times else ()):
+        if type(output) is ViewOf and outputs[place].grad_fn is not None and _is_plain_view(output, outputs[place].node, found):
+            if outputs[place].grad_fn._sequence_nr() < min(times):
+                found.append(place)
+    return found
+
+
+def _is_plain_view(view: ViewOf, alias: Alias, made: list[int]) -> bool:
+    """Whether it can be made of the inputs and of outputs that are `made`, whenever that is."""
+    if alias.base.input is None or alias.base.version or not all(step.counted for step in view.steps):
+        return False
+    if type(view.source) is SameAs and view.source.output not in made:
+        return False
+    return not any(type(one) is FromResult for step in view.steps for one in tree_leaves(list(step.args)))
 
 
 def _check_inner(plan: OutputPlan, recorded: set[int]) -> None:

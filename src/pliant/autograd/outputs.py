@@ -28,18 +28,20 @@ _Get = Callable[[Sequence[Any], Any, list[Any]], Any]
 @dataclass(frozen=True, slots=True)
 class MadeOutputs:
     """What of a plan says how outputs are made: of how many results, which inputs are written by which results and how
-    often more than once, which results are to be inference tensors, which outputs are made before inputs are written."""
+    often more than once, which results are to be inference tensors, which outputs are made before inputs are written, and
+    which before the program runs."""
 
     outputs: list[Output]
     results: int
     copies: list[tuple[int, int, int]]
     inference: list[int]
     early: list[int]
+    first: list[int]
 
     @classmethod
     def of(cls, plan: OutputPlan) -> MadeOutputs:
         copies = [(w.input, w.position, w.counted - 1) for w in plan.writes if not w.in_graph]
-        return cls(plan.outputs, len(plan.results), copies, plan.inference, plan.early)
+        return cls(plan.outputs, len(plan.results), copies, plan.inference, plan.early, plan.first)
 
 
 class OutputMaker:
@@ -50,22 +52,29 @@ class OutputMaker:
         self.wrote = wrote or bool(made.copies)
         self.getters = [_getter(one) for one in made.outputs]
         order = _order(made.outputs)
+        self.first = [place for place in order if place in made.first]
         self.early = [place for place in order if place in made.early]
-        self.order = [place for place in order if place not in made.early]
+        self.order = [place for place in order if place not in made.early and place not in made.first]
         in_order = [FromResult(i) for i in range(made.results)]
         self.is_plain = not self.copies and not self.inference and made.outputs == in_order
 
-    def make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
-        """The outputs. An error says whether inputs were written: the program is not run once more on such."""
+    def start(self, inputs: list[Any]) -> list[Any]:
+        """The outputs that are made before the program runs, at their places."""
+        made: list[Any] = [None] * len(self.getters)
+        for place in self.first:
+            made[place] = self.getters[place](inputs, (), made)
+        return made
+
+    def make(self, inputs: list[Any], results: Any, made: list[Any] | None = None) -> tuple[Any, ...]:
+        """The outputs; `made`: of `start`. An error says whether inputs were written: the program is not run once more on such."""
         try:
-            return self._make(inputs, results)
+            return self._make(inputs, results, made or self.start(inputs))
         except Exception as error:
             if self.wrote:
                 setattr(error, WROTE, True)
             raise
 
-    def _make(self, inputs: list[Any], results: Any) -> tuple[Any, ...]:
-        made: list[Any] = [None] * len(self.getters)
+    def _make(self, inputs: list[Any], results: Any, made: list[Any]) -> tuple[Any, ...]:
         for place in self.early:
             made[place] = self.getters[place](inputs, results, made)
         if self.copies:

@@ -95,6 +95,7 @@ def trained(
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         before = kept.before(inputs)
+        first_made = maker.start(inputs) if maker.first else None
         given = _with_views(inputs, around.viewed) if around.viewed else inputs
         bump_versions(inputs, bump)
         results = apply(inputs if before is None and around.viewed else before, *given)
@@ -102,7 +103,7 @@ def trained(
             spare_hooks(results[place])
         bump_versions(inputs, around.bump_last)
         function = results[first].grad_fn
-        outputs = maker.make(inputs, results)
+        outputs = maker.make(inputs, results, first_made)
         if torch_adapter.saved_tensor_hooks(True) is None:  # eager does not look at versions of what hooks keep
             function.watched = watched.versions(inputs, results)
         return outputs

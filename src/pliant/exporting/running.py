@@ -41,7 +41,7 @@ class Caller:
         self.leaves = [one.leaf for one in program.inputs if one.leaf is not None]
         first = len(self.state)
         self.written = [i - first for i in program.mutated if i >= first]
-        self.maker = OutputMaker(MadeOutputs(list(program.outputs), len(program.results), [], [], []), wrote=False)
+        self.maker = OutputMaker(MadeOutputs(list(program.outputs), len(program.results), [], [], [], []), wrote=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = self.quick(args, kwargs) or flat_arguments(self.form, args, kwargs)
