@@ -368,3 +368,22 @@ def test_what_eager_alone_saves_may_be_written_and_changes_no_gradient(program, 
         assert "modified by an inplace operation" in str(error)
     else:
         assert torch.allclose(found, expected)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_views_from_before_a_write_have_a_history_where_the_input_is_told_to_later(backend):
+    """Autograd makes their functions anew; those of views that came after the write not."""
+
+    def program(x):
+        before = x[0]
+        before.add_(1)
+        return before, x[0], x * 2
+
+    def facts(function):
+        x = torch.ones(2, 2)
+        views = function(x)
+        x.requires_grad_()
+        return [(one.is_leaf, one.requires_grad, one.grad_fn is None) for one in views]
+
+    pliant.reset()
+    assert facts(pliant.compile(program, backend=backend)) == facts(program)

@@ -61,7 +61,7 @@ class Base:
     fake: FakeTensor
     version: int = 0
     input: int | None = None
-    counted: bool = False  # a write that the tensor's version shows: not through `.data`
+    counted: int = 0  # the version since the last write that the tensor's own version shows: not through `.data`
     inference: bool = False  # made in a block of inference mode
 
 

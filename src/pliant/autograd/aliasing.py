@@ -70,7 +70,7 @@ class OutputPlan:
     moved: dict[int, int] = field(default_factory=dict)  # outputs, by place, that are made with results in their memory
     places: dict[int, int] = field(default_factory=dict)  # of each output tensor, by `id`
     early: list[int] = field(default_factory=list)  # places of views of inputs that are made before these are written
-    first: list[int] = field(default_factory=list)  # places of views of inputs that autograd notes before all results
+    first: list[int] = field(default_factory=list)  # places of views of inputs that are made before the program runs
 
     def add_result(self, value: Any) -> int:
         """The position of a graph result; asked for twice, a tensor is returned once."""
@@ -106,20 +106,25 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
 
 
 def _noted_first(plan: OutputPlan, outputs: tuple[Any, ...]) -> list[int]:
-    """Views of inputs that nothing writes, by what was recorded before the functions of all results: the engine gets to
-    an input behind them last."""
+    """The views of inputs that autograd notes before what the graph does: before the functions of all results, as the
+    engine gets to an input behind them last; or before writes, after which they have another history."""
     times = [plan.results[position].grad_fn._sequence_nr() for position in plan.differentiable]
     found: list[int] = []
-    for place, output in enumerate(plan.outputs if times else ()):
-        if type(output) is ViewOf and outputs[place].grad_fn is not None and _is_plain_view(output, outputs[place].node, found):
-            if outputs[place].grad_fn._sequence_nr() < min(times):
-                found.append(place)
+    for place, output in enumerate(plan.outputs):
+        if type(output) is ViewOf and _is_of_inputs(output, outputs[place].node, found):
+            view = outputs[place]
+            alias, function = view.node, view.grad_fn
+            if alias.base.version:
+                is_first = _is_older(alias) and not view.requires_grad and not alias.base.fake.requires_grad
+            else:
+                is_first = bool(times) and function is not None and function._sequence_nr() < min(times)
+            found += [place] if is_first else []
     return found
 
 
-def _is_plain_view(view: ViewOf, alias: Alias, made: list[int]) -> bool:
-    """Whether it can be made of the inputs and of outputs that are `made`, whenever that is."""
-    if alias.base.input is None or alias.base.version or not all(step.counted for step in view.steps):
+def _is_of_inputs(view: ViewOf, alias: Alias, made: list[int]) -> bool:
+    """Whether it can be made of the inputs and of outputs that are `made` before the program has run."""
+    if alias.base.input is None or not all(step.counted for step in view.steps):
         return False
     if type(view.source) is SameAs and view.source.output not in made:
         return False
@@ -137,7 +142,7 @@ def _check_inner(plan: OutputPlan, recorded: set[int]) -> None:
 
 def _is_older(alias: Alias) -> bool:
     """Whether it is a view from before a write, which autograd knows from then on as a view of the base alone."""
-    return alias.base.counted and alias.born < alias.base.version
+    return alias.born < alias.base.counted
 
 
 def _is_early(value: Any, output: Output, recorded: set[int]) -> bool:

@@ -51,9 +51,10 @@ def inference(
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         kept = list(inputs)
+        first_made = maker.start(inputs) if maker.first else None
         results = list(map(without_base, compute(inputs)))
         bump_versions(kept, bump)
-        return maker.make(kept, results)
+        return maker.make(kept, results, first_made)
 
     return call
 

@@ -225,12 +225,12 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             place = place.parent
         if not counted:
             check_unseen(base.node, self.origin)
-        base.counted = base.counted or counted
         self.written.append((base, self.origin, counted))
         if self.in_doubt is not None:
             self.in_doubt.note_write(base)
         base.node = self._restrided(base, value)
         base.version += 1
+        base.counted = base.version if counted else base.counted
         if whole or _order(own.meta["val"]) == _order(target):
             alias.node, alias.version = (base.node if whole else own), base.version
         # else it is seen anew: random numbers come in the order of memory
