@@ -32,7 +32,8 @@ from pliant.capture.handlers.table import ALL
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
-from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method, to_array
+from pliant.capture.numbers.array_memory import to_array
+from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.varying_text import Text, join
 from pliant.capture.protocols import spelled_out
 from pliant.capture.protocols.operators import python_method

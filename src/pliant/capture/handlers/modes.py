@@ -18,7 +18,7 @@ from torch import fx
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import Rows, spread
-from pliant.capture.numbers.arrays import to_array
+from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.recording.overrides import default_override, pop_mode, push_mode, with_class
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Args, Kwargs, Tracer

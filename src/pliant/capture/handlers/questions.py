@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.handlers.table import Handler, Rows, spread
-from pliant.capture.numbers.arrays import is_array, unhashable
+from pliant.capture.numbers.array_memory import is_array, unhashable
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, spelled_out

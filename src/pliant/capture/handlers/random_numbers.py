@@ -20,7 +20,8 @@ from typing import Any
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.numbers.arrays import constant_array, real_tensor, wrap
+from pliant.capture.numbers.array_memory import real_tensor, wrap
+from pliant.capture.numbers.arrays import constant_array
 from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves

@@ -37,7 +37,8 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
-from pliant.capture.numbers.arrays import is_array, makes_array
+from pliant.capture.numbers.array_memory import is_array
+from pliant.capture.numbers.arrays import makes_array
 from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves

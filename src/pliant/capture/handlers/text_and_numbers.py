@@ -20,7 +20,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import Rows, spread
-from pliant.capture.numbers.arrays import is_array
+from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.number_domains import floor_quotient, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
 from pliant.capture.numbers.varying_text import ARRAY_TEXTS, Text, join, text_of, text_of_tensor

@@ -18,6 +18,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
+from pliant.capture.numbers.array_memory import dtype_of, is_array, to_array, wrap
 from pliant.capture.numbers.numpy_rules import corrected
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
@@ -34,34 +35,9 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.errors import DataDependentError
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
-from pliant.torch_adapter import NUMPY, DisableTorchFunction, below_python_dispatch, numpy_on_tensors
-
-_MODULES = (f"{NUMPY}._ndarray", numpy_scalars.__name__)
-
-
-def is_array(value: Any) -> bool:
-    """Whether it is the traced form of an array or of a scalar that is computed."""
-    return type(value).__module__ in _MODULES and hasattr(value, "tensor")
-
-
-def wrap(tensor: Any) -> Any:
-    return numpy_on_tensors().ndarray(tensor)
-
-
-def unhashable(value: Any) -> TypeError:
-    """Python's complaint about a value, in NumPy's terms for an array."""
-    try:
-        hash(sys.modules["numpy"].empty(0) if is_array(value) else value)
-    except TypeError as error:
-        return TypeError(*error.args)
-    raise AssertionError("it has a hash")
-
-
-def _dtype_of(array: Any) -> Any:
-    return sys.modules["numpy"].dtype(str(array.tensor.dtype).removeprefix("torch."))
-
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
 # ---- attributes
 _PLAIN = frozenset(("shape", "ndim", "size", "itemsize", "T", "real", "imag", "strides"))
@@ -74,7 +50,7 @@ _METHODS = frozenset(
 
 def array_attribute(t: Tracer, array: Any, name: str) -> Any:
     if name == "dtype":
-        return _dtype_of(array)
+        return dtype_of(array)
     if name == "__class__":
         return class_in_numpy(array)
     if name == "nbytes":
@@ -281,7 +257,7 @@ _MANY = 1024
 
 def _is_less_exact(result: Any, expected: Any) -> bool:
     return (
-        is_array(result) and result.tensor.is_floating_point() and _dtype_of(result).itemsize < expected.dtype.itemsize
+        is_array(result) and result.tensor.is_floating_point() and dtype_of(result).itemsize < expected.dtype.itemsize
     )
 
 
@@ -327,7 +303,7 @@ def _stand_in(t: Tracer, value: Any) -> Any:
         return hint
     if is_array(value):
         numpy = sys.modules["numpy"]
-        ones = numpy.ones([_stand_in(t, n) for n in value.tensor.size_], _dtype_of(value))
+        ones = numpy.ones([_stand_in(t, n) for n in value.tensor.size_], dtype_of(value))
         if ones.ndim > 1 and ones.dtype.kind in "fc":
             ones = ones + 2 * numpy.eye(*ones.shape[-2:], dtype=ones.dtype)  # which is not singular
         return ones[()] if is_scalar(value) else ones
@@ -338,9 +314,9 @@ def _reconciled(result: Any, expected: Any, name: str) -> Any:
     """The result in the form in which NumPy gives it."""
     numpy = sys.modules["numpy"]
     if is_array(result) and isinstance(expected, (numpy.ndarray, numpy.generic)):
-        if _dtype_of(result).itemsize > expected.dtype.itemsize and _dtype_of(result).kind == expected.dtype.kind:
+        if dtype_of(result).itemsize > expected.dtype.itemsize and dtype_of(result).kind == expected.dtype.kind:
             result = wrap(result.tensor.to(getattr(torch, expected.dtype.name)))
-        if _dtype_of(result) == expected.dtype and result.tensor.dim() == expected.ndim:
+        if dtype_of(result) == expected.dtype and result.tensor.dim() == expected.ndim:
             tensor = result.tensor.resolve_conj().resolve_neg()  # which arrays cannot show
             return wrap(tensor) if isinstance(expected, numpy.ndarray) else wrap_scalar(tensor)
     elif type(expected) in (list, tuple) and type(result) in (list, tuple) and len(result) == len(expected):
@@ -443,64 +419,3 @@ def _namesakes() -> dict[int, Any]:
             if callable(function) and not isinstance(function, type) and isinstance(namesake, types.FunctionType):
                 found[id(function)] = namesake
     return found
-
-
-# ---- between tensors and arrays
-def is_index(array: Any) -> bool:
-    """Whether a tensor takes the array for an index as it takes a tensor of its elements."""
-    return array.tensor.dtype in (torch.int64, torch.int32, torch.uint8, torch.bool)
-
-
-def key_of(key: Any) -> Any:
-    """An index with tensors in place of arrays."""
-    if type(key) is tuple:
-        return tuple(map(key_of, key))
-    return key.tensor if is_array(key) else key
-
-
-def to_array(t: Tracer, tensor: FakeTensor) -> Any:
-    """tensor.numpy()"""
-    if tensor.requires_grad or tensor.device_.type != "cpu" or tensor.dtype_ is torch.bfloat16:
-        raise GraphBreak("unknown-call", "numpy() of a tensor that has none")
-    return wrap(_own_data(t, tensor))
-
-
-def _own_data(t: Tracer, tensor: FakeTensor) -> Any:
-    """A tensor on the same memory that is no view and counts its own writes, made in the mode of now."""
-    if t.call(torch.Tensor.is_inference, (tensor,), {}) is not t.call(torch.is_inference_mode_enabled, (), {}):
-        raise GraphBreak("unknown-call", "an array and a tensor of which one is of inference mode share memory")
-    return t.get_attr(tensor, "data")
-
-
-def to_tensor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """torch.from_numpy, torch.as_tensor and their like of an array."""
-    if not is_array(args[0]):
-        raise GraphBreak("unknown-call", f"{getattr(function, '__name__', function)} with an array")
-    check_layout(t, args[0].tensor)  # negative strides are refused
-    tensor = _own_data(t, args[0].tensor)
-    if function is torch.from_numpy and not is_scalar(args[0]):
-        return tensor
-    if function in (torch.as_tensor, torch.asarray) and not kwargs and not args[1:]:
-        return tensor
-    if function is torch.tensor and not args[1:] and set(kwargs) <= {"dtype", "device"}:
-        return t.call(t.get_attr(t.native(torch.Tensor.clone, tensor), "to"), (), kwargs or {"dtype": tensor.dtype_})
-    raise GraphBreak("unknown-call", f"{getattr(function, '__name__', function)} of an array")
-
-
-def real_tensor(array: Any) -> torch.Tensor:
-    """The tensor on the memory of an array from outside."""
-    with DisableTorchFunction(), below_python_dispatch():
-        return torch.from_numpy(array)
-
-
-def can_be_traced(value: Any) -> bool:
-    """Whether an array from outside has a tensor on its memory."""
-    numpy = sys.modules["numpy"]
-    return (
-        type(value) is numpy.ndarray
-        and value.flags.writeable
-        and value.dtype.isnative
-        and (value.dtype.kind in "fi" or value.dtype.name in ("bool", "uint8", "complex64", "complex128"))
-        and value.dtype.name != "float128"
-        and all(step >= 0 and step % value.itemsize == 0 for step in value.strides)
-    )

@@ -16,7 +16,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.suspended import Carried
-from pliant.capture.numbers.arrays import can_be_traced, real_tensor, wrap
+from pliant.capture.numbers.array_memory import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
 from pliant.capture.numbers.varying_text import text_given
 from pliant.capture.outside.constant_items import bring_items

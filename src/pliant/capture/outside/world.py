@@ -2,7 +2,8 @@
 
 In:     raw objects and the sources they were read through (`bring`), stores into them.
 Out:    traced values (tensors become fake, numbers may become symbolic, the rest stays itself), guards, effects.
-Reads on: `origins.py` (sources and guards), `fields.py` (cells, slots, classes); containers are here.
+Reads on: `origins.py` (sources and guards), `fields.py` (cells, slots, classes), `told_by_value.py` (values of which
+        guards say what they are, not which); containers are here.
 Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`Changed`, `_cell_changes`),
         other containers are copied at first use that needs all of them (`adopt`), and the copy stands for the original.
 """
@@ -10,7 +11,6 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any
@@ -20,11 +20,10 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import Carried
-from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.bringing import traced_form
-from pliant.capture.outside.fields import Fields
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.outside.snapshots import frozen, unowned_copy
+from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import base_in_c, copy_in, no_nan, plain_key, refuse_own_reads
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
@@ -33,22 +32,15 @@ from pliant.capture.value_kinds import (
     ByKind,
     concrete,
     is_hashed_by_identity,
-    is_nan,
-    is_numpy_scalar,
     reader,
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.parts import root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
 from pliant.guards.standard import IDENTITY_TYPES
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
-_MADE_BY_CALLS = (frozenset, range, slice, types.MethodType, types.MappingProxyType)
-_IN_C = (float, complex, int, str, bytes, torch.device, types.BuiltinFunctionType, types.MethodWrapperType)
-# Whether equal values are told from one another nowhere but by `is`.
-_BY_VALUE: ByKind[bool] = ByKind(False, dict.fromkeys((*_IN_C, *_MADE_BY_CALLS), True), {tuple: True})
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
@@ -69,12 +61,7 @@ class Changed:
     before: Any = None
 
 
-def _is_everywhere(value: Any) -> bool:
-    """Whether all equal values are this object anyway."""
-    return type(value) is int and -5 <= value <= 256 or value in ("", b"")
-
-
-class World(Fields):
+class World(ToldByValue):
     """Reads and buffered writes of one capture. `symbols` makes tensors fake and numbers symbolic."""
 
     bring_carried: Callable[[Any, Source], Any]  # the traced form of a loop's iterator
@@ -85,8 +72,6 @@ class World(Fields):
         self._changed: dict[int, Changed] = {}
         self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
-        self._ways: dict[int, tuple[Any, Any, list[Source]]] = {}  # to what is told by its value: made, real
-        self._asked_which: list[Any] = []  # of these, it matters which objects they are
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -103,52 +88,10 @@ class World(Fields):
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
-        if _BY_VALUE.of(result) or is_scalar(result) or is_numpy_scalar(result):
-            self._ways.setdefault(id(result), (result, value, []))[2].append(source)
+        self._note_way(result, value, source)
         if type(value) is not Carried:  # a generator of the program ends when the loop drops it
             self._memo[source] = result
         return result
-
-    def guard_which(self, left: Any, right: Any) -> bool:
-        """Two values that guards tell by what they are were found to be one object, or two. Whether it is one: outside,
-        where the trace may have made a tuple of each way to it.
-        """
-        found = [known for one in (left, right) if (known := self._ways.get(id(one))) is not None]
-        if len(found) < 2:
-            return left is right
-        (_, mine, ways), (_, other, others) = found
-        if mine is not other:
-            self.guard(ways[0], Kind.DISTINCT, ((ways[0], others[0]), ()))
-            return False
-        for way in [*ways[1:], *others]:
-            if way != ways[0]:
-                self.guard(way, Kind.SAME_AS, ways[0])
-        return True
-
-    def note_which(self, value: Any) -> Any:
-        """The trace asks which object it is, of a value that guards tell by what it is: it is told from the others of which
-        that was asked. The value that stands for all ways to it.
-        """
-        if id(value) not in self._ways:
-            return value
-        self.guard_which(value, value)
-        for other in self._asked_which:
-            if self.guard_which(value, other):
-                return other
-        self._asked_which.append(value)
-        return value
-
-    def note_nan(self, value: Any) -> None:
-        """C code is about to find the value in a container, which it does for a NaN by which object it is."""
-        if is_nan(value):
-            self.note_which(value)
-
-    def give_arguments_back(self) -> None:
-        """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""
-        for key, (value, _, ways) in self._ways.items():
-            spelled = root_of(ways[0]).is_held and type(value) not in _MADE_BY_CALLS
-            if not (spelled or isinstance(value, tuple) or _is_everywhere(value)):
-                self.origins.setdefault(key, (value, ways[0]))
 
     def stand_for(self, value: Any, shadow: Any) -> None:
         """Wherever `value` is met, `shadow` stands for it."""

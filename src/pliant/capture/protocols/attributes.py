@@ -19,7 +19,8 @@ import torch
 
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
-from pliant.capture.numbers.arrays import array_attribute, is_array
+from pliant.capture.numbers.array_memory import is_array
+from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.protocols import spelled_out

@@ -14,7 +14,7 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.generators import TracedCallable
-from pliant.capture.numbers.arrays import unhashable
+from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.protocols import operators
 from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated

@@ -19,7 +19,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.carried import DequeItems, own_items
 from pliant.capture.iterators.generators import OURS, TracedGenerator, traced_iterator
-from pliant.capture.numbers.arrays import is_array
+from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.outside.whole_containers import loosely_ordered
 from pliant.capture.protocols import spelled_out

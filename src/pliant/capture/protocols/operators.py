@@ -19,7 +19,8 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.iterators.generators import OURS
-from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, is_array
+from pliant.capture.numbers.array_memory import is_array
+from pliant.capture.numbers.arrays import beside_symbol, beside_tensor
 from pliant.capture.numbers.number_domains import floor_quotient, in_range, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.numbers.arrays import is_array, is_index, key_of
+from pliant.capture.numbers.array_memory import is_array, is_index, key_of
 from pliant.capture.numbers.foreign_elements import refuse_elements
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c

@@ -35,7 +35,7 @@ from pliant.capture.iterators.standing_iterators import (
     put_at,
     way_over,
 )
-from pliant.capture.numbers.arrays import is_array
+from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside import set_orders

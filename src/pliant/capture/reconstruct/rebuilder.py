@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.numbers.arrays import is_array
+from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.reconstruct import classes, generators, instances, objects
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.trace import NULL

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
-from pliant.capture.numbers import arrays
+from pliant.capture.numbers import array_memory
 from pliant.capture.numbers.foreign_elements import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.protocols.operators import python_method
@@ -129,7 +129,7 @@ def _plain(value: Any) -> Any:
 
 
 def _holds_numpy(values: Any) -> bool:
-    return any(is_numpy_scalar(v) or arrays.is_array(v) for v in leaves(values))
+    return any(is_numpy_scalar(v) or array_memory.is_array(v) for v in leaves(values))
 
 
 _TAKE_SEQUENCES = frozenset(("tensor", "as_tensor", "asarray", "new_tensor"))  # of any class that has items
@@ -141,7 +141,7 @@ _NO_OBJECTS = COMPARED_IN_C | {FakeTensor, torch.SymInt}
 
 def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
     """C code reads what a list holds, whatever methods its class has; Python code calls these."""
-    if type(value) in _NO_OBJECTS or arrays.is_array(value):
+    if type(value) in _NO_OBJECTS or array_memory.is_array(value):
         return value
     if getattr(function, "__name__", None) in _TAKE_SEQUENCES:
         refuse_own_items(t, value)
@@ -175,8 +175,8 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     elif args and is_several(args[0]) and _holds_numpy(args[0]):
         raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
     refuse_elements(t, args, kwargs)
-    if any(map(arrays.is_array, args)):
-        return arrays.to_tensor(t, function, args, kwargs)
+    if any(map(array_memory.is_array, args)):
+        return array_memory.to_tensor(t, function, args, kwargs)
     if function in OVERRIDE_TESTS:
         return _is_overridden(t, args[0] if function is has_torch_function else args)
     try:

@@ -1,0 +1,86 @@
+"""Values that guards tell by what they are: which object each of them is, where the program asks.
+
+In:     such values as they are read (`_note_way`), and the questions of the trace: `is`, and finds of a NaN in a container.
+Out:    guards that two ways lead to one object, or to two; the caller's own objects, where the entry gives them back.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pliant.capture.numbers.numpy_scalars import is_scalar
+from pliant.capture.outside.fields import Fields
+from pliant.capture.value_kinds import ByKind, is_nan, is_numpy_scalar
+from pliant.guards.kinds import Kind
+from pliant.guards.parts import root_of
+from pliant.guards.sources import Source
+from pliant.source import SourceLocation
+
+_MADE_BY_CALLS = (frozenset, range, slice, types.MethodType, types.MappingProxyType)
+_IN_C = (float, complex, int, str, bytes, torch.device, types.BuiltinFunctionType, types.MethodWrapperType)
+# Whether equal values are told from one another nowhere but by `is`.
+_BY_VALUE: ByKind[bool] = ByKind(False, dict.fromkeys((*_IN_C, *_MADE_BY_CALLS), True), {tuple: True})
+
+
+def _is_everywhere(value: Any) -> bool:
+    """Whether all equal values are this object anyway."""
+    return type(value) is int and -5 <= value <= 256 or value in ("", b"")
+
+
+class ToldByValue(Fields):
+    """The ways by which one capture came to values that are told by what they are."""
+
+    def __init__(self, inputs: Any, location: Callable[[], SourceLocation | None]) -> None:
+        super().__init__(inputs, location)
+        self._ways: dict[int, tuple[Any, Any, list[Source]]] = {}  # to what is told by its value: made, real
+        self._asked_which: list[Any] = []  # of these, it matters which objects they are
+
+    def _note_way(self, result: Any, value: Any, source: Source) -> None:
+        """The trace read `value` through the source, and has `result` for it."""
+        if _BY_VALUE.of(result) or is_scalar(result) or is_numpy_scalar(result):
+            self._ways.setdefault(id(result), (result, value, []))[2].append(source)
+
+    def guard_which(self, left: Any, right: Any) -> bool:
+        """Two values that guards tell by what they are were found to be one object, or two. Whether it is one: outside,
+        where the trace may have made a tuple of each way to it.
+        """
+        found = [known for one in (left, right) if (known := self._ways.get(id(one))) is not None]
+        if len(found) < 2:
+            return left is right
+        (_, mine, ways), (_, other, others) = found
+        if mine is not other:
+            self.guard(ways[0], Kind.DISTINCT, ((ways[0], others[0]), ()))
+            return False
+        for way in [*ways[1:], *others]:
+            if way != ways[0]:
+                self.guard(way, Kind.SAME_AS, ways[0])
+        return True
+
+    def note_which(self, value: Any) -> Any:
+        """The trace asks which object it is, of a value that guards tell by what it is: it is told from the others of which
+        that was asked. The value that stands for all ways to it.
+        """
+        if id(value) not in self._ways:
+            return value
+        self.guard_which(value, value)
+        for other in self._asked_which:
+            if self.guard_which(value, other):
+                return other
+        self._asked_which.append(value)
+        return value
+
+    def note_nan(self, value: Any) -> None:
+        """C code is about to find the value in a container, which it does for a NaN by which object it is."""
+        if is_nan(value):
+            self.note_which(value)
+
+    def give_arguments_back(self) -> None:
+        """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""
+        for key, (value, _, ways) in self._ways.items():
+            spelled = root_of(ways[0]).is_held and type(value) not in _MADE_BY_CALLS
+            if not (spelled or isinstance(value, tuple) or _is_everywhere(value)):
+                self.origins.setdefault(key, (value, ways[0]))
