@@ -23,7 +23,8 @@ from torch import fx
 from pliant.capture.bytecode.cfg import loop_variables
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
-from pliant.capture.bytecode.resume import StepCode, is_generator, point_at, step_code
+from pliant.capture.bytecode.resume import is_generator, point_at
+from pliant.capture.bytecode.steps import StepCode, step_code
 from pliant.capture.graph_breaks import told_of
 from pliant.capture.iterators.carried import is_counted
 from pliant.capture.iterators.standing_iterators import END

@@ -10,7 +10,7 @@ Reads on: `loops.py` chooses the loops, `kernel_writer.py` and `reducing_writer.
 
 from __future__ import annotations
 
-from pliant.codegen.expressions import MEMORY_TYPES
+from pliant.codegen.c_text import MEMORY_TYPES
 from pliant.codegen.loops import plan_loops
 from pliant.codegen.reducing_writer import ReducingWriter
 from pliant.codegen.reductions import Accumulator, Variable

@@ -15,7 +15,8 @@ from dataclasses import replace
 
 import torch
 
-from pliant.codegen.expressions import MEMORY_TYPES, Body, Statements, cast_text, register_type
+from pliant.codegen.c_text import MEMORY_TYPES, cast_text, register_type
+from pliant.codegen.expressions import Body, Statements
 from pliant.codegen.loops import LoopPlan, bytes_read, reads_far_apart, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements

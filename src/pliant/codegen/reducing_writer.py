@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import torch
 
-from pliant.codegen.expressions import Statements, cast_text, literal, operator_text, register_type
+from pliant.codegen.c_text import cast_text, literal, operator_text, register_type
+from pliant.codegen.expressions import Statements
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_passes import VectorPasses, cost_of

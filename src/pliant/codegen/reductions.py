@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from pliant.codegen.expressions import NoCForm, literal, register_type
+from pliant.codegen.c_text import NoCForm, literal, register_type
 from pliant.records import dataclass
 
 

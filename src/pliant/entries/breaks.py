@@ -86,7 +86,7 @@ def _read_point(json: Json, reader: FactReader) -> ResumePoint:
 
 
 def _step(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int | None) -> Any:
-    from pliant.capture.bytecode.resume import step_code
+    from pliant.capture.bytecode.steps import step_code
 
     code = step_code(_read_point(point, reader)).code
     return code if space is None else types.FunctionType(code, reader.finder.find(space))

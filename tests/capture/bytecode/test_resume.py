@@ -8,14 +8,8 @@ from harness import Stepper, outcome
 from programs import CASES, LOG
 
 from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.resume import (
-    ResumePoint,
-    generator_code,
-    parameters,
-    point_at,
-    resume_code,
-    step_code,
-)
+from pliant.capture.bytecode.resume import ResumePoint, generator_code, parameters, point_at, resume_code
+from pliant.capture.bytecode.steps import step_code
 from pliant.errors import Unsupported
 
 ROWS = [(function, args) for function, rows in CASES for args in rows]

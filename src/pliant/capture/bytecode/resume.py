@@ -1,12 +1,10 @@
-"""Functions that go on in the middle of a frame, and functions that do one operation of it.
+"""Functions that go on in the middle of a frame.
 
 In:     a `ResumePoint`: code object, offset of the operation to run next, what the stack and the locals hold there.
 Out:    `resume_code(point)`: code that rebuilds this state and runs the rest of the frame;
-        `step_code(point)`: code that rebuilds it, runs one operation, and calls one function per place it may lead to;
         `generator_code(point)`: code of generators that stand at a `yield`.
-Holds:  both take the values of `parameters(point)` in order, and the cells of `resume_freevars(code)` as their closure.
+Holds:  all take the values of `parameters(point)` in order, and the cells of `resume_freevars(code)` as their closure.
         Values of dead locals are not taken; handlers, lines and names of the original stay.
-        A step's last call is outside all handlers of the frame: an exception in it has met those in the resumed code.
 
 A point inside an `except` body also needs the exception that is being handled there: `handled` must be set and the value
 is passed between stack and locals. The stack slots of previous exceptions are rebuilt from the thread's own state, so
@@ -20,29 +18,23 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import CodeType
-from typing import Any, assert_never
+from typing import Any
 
 from pliant.capture.bytecode.assemble import assemble
-from pliant.capture.bytecode.cfg import Layout, jumped, layouts, live_locals, may_raise, moved, reads_first_argument
-from pliant.capture.bytecode.decode import Op, Program, decode, per_program
-from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Item, Label, Mark, Position
-from pliant.capture.bytecode.ops import FORMS, OPS, Form, call_pair, operand_count
+from pliant.capture.bytecode.cfg import Layout, layouts, live_locals, reads_first_argument
+from pliant.capture.bytecode.decode import Program, decode, per_program
+from pliant.capture.bytecode.instructions import Instruction, Item, Label, Mark, Position
+from pliant.capture.bytecode.ops import operand_count
 from pliant.capture.bytecode.versions import (
-    AFTER_FOR,
-    NULL_BELOW_CALLABLE,
     SLOT_OPCODES,
-    call_group,
     checked,
-    load_cell,
-    without_method,
 )
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 
 HANDLED = ".exc"
 RESUMES = ".resumes"
-_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-_OF_GENERATORS = ("RETURN_GENERATOR", "YIELD_VALUE", "SEND", "END_SEND", "CLEANUP_THROW", "RETURN_VALUE")
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
 
 
@@ -63,18 +55,6 @@ class ResumePoint:
     locals: tuple[str, ...]
     handled: bool = False
     entered: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StepCode:
-    """`code` takes a tuple of functions, one per successor, before the point's parameters.
-
-    It returns `functions[i](cells, *values of parameters(successors[i]))`, or does what the operation does if this is
-    to return or to raise.
-    """
-
-    code: CodeType
-    successors: tuple[ResumePoint, ...]
 
 
 def resume_freevars(code: CodeType) -> tuple[str, ...]:
@@ -110,7 +90,7 @@ def point_at(
 
 @lru_cache(maxsize=4096)
 def _resume_code(point: ResumePoint, identity: int) -> CodeType:
-    frame = _Frame(point, ())
+    frame = FrameCode(point, ())
     items = [*frame.rebuild(), frame.make("JUMP_FORWARD", target=frame.index), *frame.body()]
     return frame.assemble(items)
 
@@ -137,20 +117,10 @@ def is_generator(code: CodeType) -> bool:
     return bool(code.co_flags & inspect.CO_GENERATOR)
 
 
-@lru_cache(maxsize=4096)
-def _step_code(point: ResumePoint, identity: int) -> StepCode:
-    return _Step(point).build()
-
-
-def step_code(point: ResumePoint) -> StepCode:
-    """The code of a function that runs the operation at `point` and calls what goes on behind it."""
-    return _step_code(point, id(point.code))
-
-
-class _Frame:
+class FrameCode:
     """Slots and instructions of code that starts by rebuilding the state of `point`."""
 
-    refused = _GENERATORS
+    refused = GENERATORS
     flags = -1  # which of the code's flags stay
 
     def __init__(self, point: ResumePoint, first: tuple[str, ...]) -> None:
@@ -321,173 +291,15 @@ class _Frame:
         return item
 
 
-class _Generator(_Frame):
+class _Generator(FrameCode):
     """Code of a generator."""
 
-    refused = _GENERATORS & ~inspect.CO_GENERATOR
-
-
-class _Step(_Frame):
-    """Code that runs one operation. The functions to call afterwards lie at the bottom of its stack."""
-
-    refused = _GENERATORS & ~inspect.CO_GENERATOR
-    flags = ~_GENERATORS
-
-    def __init__(self, point: ResumePoint) -> None:
-        super().__init__(point, (RESUMES,))
-        self.successors: list[ResumePoint] = []
-
-    def build(self) -> StepCode:
-        if is_generator(self.point.code) and (self.op.name in _OF_GENERATORS or self.point.handled):
-            raise Unsupported(f"a generator stands at {self.op.name}", kind="resume-frame")
-        items = [*self.rebuild(), *self._operation()]
-        if not OPS[self.op.name].ends:
-            stack = _bound_after(self.op, self.operands, self.point.locals)
-            items += self._go_on(self.index + 1, stack, self._locals_after())
-        if self.op.target is not None:
-            items += [Mark(_JUMPED), *self._after_for()]
-            stack = jumped(self.op, self.operands, lambda: True)
-            items += self._go_on(self.op.target, stack, self.point.locals)
-        if self.op.handler is not None and may_raise(self.op):
-            items += [Mark(_RAISED), *self._handler()]
-        return StepCode(self.assemble(items), tuple(self.successors))
-
-    def rebuild(self) -> list[Item]:
-        items = super().rebuild()
-        if self.op.name == "RETURN_VALUE":  # nothing follows it, and a returning frame leaves an empty stack
-            return items
-        start = 1 + len(self.prologue)
-        functions = [self.load(RESUMES), self.delete(RESUMES)]
-        return [*items[:start], *functions, *items[start:]]
-
-    def _operation(self) -> list[Item]:
-        """The real instructions, with the step's own labels and handler."""
-        real: Sequence[Instruction] = self.program.real[self.index]
-        if self.op.name in ("LOAD_METHOD", "LOAD_SUPER_METHOD"):
-            plain = without_method(tuple((item.name, item.arg) for item in real))
-            real = [replace(real[0], name=name, arg=arg) for name, arg in plain]
-        if self.point.entered:
-            real = self._entered(real)
-        if self.op.name == "JUMP":
-            return [self.make("JUMP_FORWARD", target=_JUMPED)]
-        handler = self.op.handler
-        covered = handler is not None and may_raise(self.op)
-        label = HandlerLabel(_RAISED, handler.depth + 1, handler.lasti) if handler and covered else None
-        target = _JUMPED if self.op.target is not None else None
-        # 3.13 looks for the handler of an exception in a callee just before the calling instruction.
-        before = [replace(self.make("NOP"), handler=label)] if covered else []
-        jumps = ((self.moved(item), target if item.target is not None else None) for item in real)
-        return [*before, *(replace(item, target=to, handler=label) for item, to in jumps)]
-
-    def _entered(self, real: Sequence[Instruction]) -> Sequence[Instruction]:
-        """Instructions that call what lies in place of the operands, and leave what the operation leaves."""
-        null = [self.make("PUSH_NULL"), *([self.make("SWAP", 2)] if NULL_BELOW_CALLABLE else [])]
-        call = [*null, *(self.make(*each) for each in call_group(0))]
-        pair, pop = self.make("UNPACK_SEQUENCE", 2), self.make("POP_TOP")
-        match FORMS.get(self.op.name, Form.VALUE):
-            case Form.VALUE:
-                return call
-            case Form.NOTHING:
-                return [*call, pop]
-            case Form.TEST:
-                return [*call, *real]
-            case Form.PAIR:
-                return [*call, pair]
-            case Form.METHOD:
-                return [*call, *null]
-            case Form.NEXT:
-                return [*real, pair, self.make("SWAP", 3), pop, self.make("SWAP", 2)]
-            case Form.KEEP:
-                test = self.op.name.removeprefix("JUMP_").removesuffix("_OR_POP")
-                return [*call, pair, replace(real[0], name=f"POP_JUMP_FORWARD_{test}"), pop]
-            case never:
-                assert_never(never)
-
-    def _after_for(self) -> list[Item]:
-        return [self.make(name) for name in AFTER_FOR] if self.op.name == "FOR_ITER" else []
-
-    def _locals_after(self) -> tuple[str, ...]:
-        before = self.point.locals
-        local = self.locals_at.get(self.program.real[self.index][0].arg)
-        match self.op.name:
-            case "STORE_FAST" if local is not None:
-                rest = tuple(name for name in before if name != local)
-                return (*rest, local) if self.point.stack[-1] else rest
-            case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR":
-                return tuple(name for name in before if name != local)
-            case _:
-                return before
-
-    def _handler(self) -> list[Item]:
-        """Go on at the handler; the offset that CPython pushed is that of the step, so put the original one."""
-        handler = self.op.handler
-        assert handler is not None
-        stack = (*self.point.stack[: handler.depth], *(True,) * (handler.lasti + 1))
-        items = self._go_on(handler.target, stack, self.point.locals)
-        if not handler.lasti:
-            return items
-        offset = self.make("LOAD_CONST", self.const(self.op.offset // 2))
-        swap, drop = self.make("SWAP", 2), self.make("POP_TOP")
-        return [swap, drop, offset, swap, *items]
-
-    def _go_on(self, index: int, stack: tuple[bool, ...], local_names: tuple[str, ...]) -> list[Item]:
-        """Take the state apart and call the successor's function with it."""
-        keep = frozenset(self.point.locals) - live_locals(self.program, self.index)
-        point = point_at(self.program, index, stack, local_names, keep)
-        layout = layouts(self.program)[index]
-        assert layout is not None
-        number = len(self.successors)
-        self.successors.append(point)
-        items: list[Item] = [self.store(f".t{place}") for place in reversed(range(len(stack)))]
-        if point.handled:
-            items += self._leave_handlers(f".t{layout.handling[0]}")
-        items += [self.make("LOAD_CONST", self.const(number)), self.make("BINARY_SUBSCR")]
-        items += [self.make("PUSH_NULL"), *([self.make("SWAP", 2)] if NULL_BELOW_CALLABLE else [])]
-        items += [self.make(load_cell(), self.cell(name)) for name in self.freevars]
-        items.append(self.make("BUILD_TUPLE", len(self.freevars)))
-        names = [f".t{name[2:]}" if name.startswith(".s") else name for name in parameters(point)]
-        for name in names:
-            items += [self.load(name), self.delete(name)]
-        items += [self.make(*each) for each in call_group(len(names) + 1)]
-        return [*items, self.make("RETURN_VALUE")]
-
-    def _leave_handlers(self, outermost: str) -> list[Item]:
-        """Keep the exception handled now as a local, and give the thread back the state from before the frame's."""
-        return [
-            self.make("LOAD_CONST", self.const(None)),
-            self.make("PUSH_EXC_INFO"),
-            self.make("POP_TOP"),
-            self.store(HANDLED),
-            self.load(outermost),
-            self.make("POP_EXCEPT"),
-        ]
+    refused = GENERATORS & ~inspect.CO_GENERATOR
 
 
 _FREE = 1 << 20  # above any number of locals
-_JUMPED = "jumped"
-_RAISED = "raised"
-
-
 def _is_temporary(name: str) -> bool:
     return name.startswith(".s") or name == HANDLED
-
-
-def _bound_after(op: Op, stack: tuple[bool, ...], local_names: tuple[str, ...]) -> tuple[bool, ...]:
-    """Which slots hold values after `op`."""
-    match op.name:
-        case "PUSH_NULL":
-            return *stack, False
-        case "LOAD_FAST_AND_CLEAR":
-            return *stack, op.arg in local_names
-        case "LOAD_METHOD":
-            return *stack[:-1], *_CALL_PAIR
-        case "LOAD_SUPER_METHOD":
-            return *stack[:-3], *_CALL_PAIR
-        case _:
-            return moved(op, stack, lambda: True)
-
-
-_CALL_PAIR = call_pair(True, False)
 
 
 @per_program

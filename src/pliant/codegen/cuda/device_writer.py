@@ -10,10 +10,11 @@ import re
 
 import torch
 
+from pliant.codegen.c_text import MEMORY_TYPES, cast_text
 from pliant.codegen.cuda.plan import DevicePlan
 from pliant.codegen.cuda.statements import NARROW, DeviceStatements
 from pliant.codegen.cuda.tile import Tile
-from pliant.codegen.expressions import MEMORY_TYPES, Body, cast_text
+from pliant.codegen.expressions import Body
 from pliant.ir.loops import Axis, Buffer, Pointwise
 from pliant.ir.scalar import Load
 from pliant.schedule.kernel import Member

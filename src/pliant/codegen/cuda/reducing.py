@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pliant.codegen.c_text import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.cuda.accumulators import DeviceAccumulator
 from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.plan import DevicePlan, belongs_to_rows
 from pliant.codegen.cuda.statements import DeviceStatements
-from pliant.codegen.expressions import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction

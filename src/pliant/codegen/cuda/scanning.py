@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pliant.codegen.c_text import cast_text, literal, register_type
 from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.statements import DeviceStatements
-from pliant.codegen.expressions import cast_text, literal, register_type
 from pliant.ir.loops import Scan
 
 WARP = 32

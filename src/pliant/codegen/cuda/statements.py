@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import torch
 
+from pliant.codegen.c_text import MEMORY_TYPES
 from pliant.codegen.cuda.tile import Tile, common_condition, end_of_choice
-from pliant.codegen.expressions import MEMORY_TYPES, Names, Resolve, Statements
+from pliant.codegen.expressions import Names, Resolve, Statements
 from pliant.ir.loops import Axis, Buffer
 from pliant.ir.scalar import Apply, Load, Scalar
 from pliant.schedule.kernel import Member

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import torch
 
+from pliant.codegen.c_text import MEMORY_TYPES, cast_text
 from pliant.codegen.cuda.device_writer import DeviceWriter, scatter_text
 from pliant.codegen.cuda.plan import span_of
 from pliant.codegen.cuda.statements import NARROW, DeviceStatements
-from pliant.codegen.expressions import MEMORY_TYPES, cast_text
 from pliant.ir.loops import Pointwise
 from pliant.schedule.kernel import Member, accumulates
 

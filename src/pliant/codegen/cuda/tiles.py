@@ -8,10 +8,10 @@ Holds:  rows of a tile are one element longer than it is, so that columns lie in
 
 from __future__ import annotations
 
+from pliant.codegen.c_text import MEMORY_TYPES
 from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.plan import TILE, DevicePlan
 from pliant.codegen.cuda.tile import Tile
-from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.ir.scalar import Load
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient

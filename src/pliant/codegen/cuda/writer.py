@@ -10,6 +10,7 @@ Reads on: `plan.py` chooses how threads share the points, `statements.py` prints
 
 from __future__ import annotations
 
+from pliant.codegen.c_text import MEMORY_TYPES
 from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.codegen.cuda.plan import DevicePlan, plan_device
@@ -17,7 +18,6 @@ from pliant.codegen.cuda.reducing import DeviceReducingWriter
 from pliant.codegen.cuda.scanning import DeviceScanWriter
 from pliant.codegen.cuda.tables import DeviceTableWriter
 from pliant.codegen.cuda.tiles import DeviceTileWriter
-from pliant.codegen.expressions import MEMORY_TYPES
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel
 from pliant.symbolic.expr import ONE, lit
