@@ -103,6 +103,10 @@ def is_nan(value: Any) -> bool:
     return type(value) in (float, complex) and value != value
 
 
+# Whether C functions of such an owner (their `__self__`) are functions alone: all others are methods of an object.
+HOLDS_FUNCTIONS: ByKind[bool] = ByKind(False, families=dict.fromkeys((types.ModuleType, type, type(None)), True))
+
+
 def is_told_by_value(value: Any) -> bool:
     """Whether `==` finds it equal to itself, and to nothing that it must be told from: no NaN, nothing of the program's."""
     return _TOLD.of(value)(value)

@@ -82,12 +82,12 @@ def _deep_mapping(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     return made
 
 
-def _deep_fixed(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
-    """A tuple or a frozenset."""
+def _deep_fixed(keeps: bool, t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
+    """A tuple, which is kept where nothing in it is new, or a frozenset."""
     items = [_deep(t, item, memo) for item in value]
     if id(value) in memo:  # it holds itself, through something mutable
         return memo[id(value)]
-    same = type(value) is tuple and all(a is b for a, b in zip(items, value, strict=True))
+    same = keeps and all(a is b for a, b in zip(items, value, strict=True))
     return value if same else type(value)(items)
 
 
@@ -171,7 +171,8 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
             _deep_items, lambda value: collections.deque(maxlen=value.maxlen), collections.deque.append
         ),
         **dict.fromkeys(DICT_TYPES, _deep_mapping),
-        **dict.fromkeys((tuple, frozenset), _deep_fixed),
+        tuple: functools.partial(_deep_fixed, True),
+        frozenset: functools.partial(_deep_fixed, False),
         functools.partial: _partial,
         types.MappingProxyType: _refused,
         types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),

@@ -8,8 +8,9 @@ Holds:  the numbers are those of eager's formula up to rounding; nothing is aske
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -76,34 +77,34 @@ _SINGLE: dict[str, Callable[..., Any]] = {
 def _each(function: Any, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     base = name.removeprefix(_PREFIX)
     single = _SINGLE.get(base) or getattr(Tensor, base)
-    given = [_listed(t, a) for a in args]
-    named = {("value" if k == "scalars" else k): _listed(t, v) for k, v in kwargs.items()}
-    lists = [v for v in (*given, *named.values()) if isinstance(v, list)]
-    if not lists or not lists[0] or len({len(one) for one in lists}) > 1:
+    given = [_listed(t, value) for value in (*args, *kwargs.values())]
+    lengths = {count for _, count in given} - {None}
+    if len(lengths) != 1 or 0 in lengths:
         return call_torch(t, function, args, kwargs)
+    names = ["value" if name == "scalars" else name for name in kwargs]
     results = [
-        call_torch(t, single, tuple(_at(v, k) for v in given), {n: _at(v, k) for n, v in named.items()})
-        for k in range(len(lists[0]))
+        call_torch(t, single, row[: len(args)], dict(zip(names, row[len(args) :])))
+        for row in zip(*[values for values, _ in given])
     ]
     return None if base.endswith("_") else tuple(results)
 
 
-def _listed(t: Tracer, value: Any) -> Any:
-    """A list of the tensors or numbers, if it is several; one tensor of several numbers becomes their list."""
+def _listed(t: Tracer, value: Any) -> tuple[Iterable[Any], int | None]:
+    """The tensors or numbers, and how many they are; one tensor of several numbers is these, any other value is for all."""
     if is_several(value):
-        return [t.internalize(one) for one in t.sequence(value)]
+        values = [t.internalize(one) for one in t.sequence(value)]
+        return values, len(values)
     value = t.internalize(value)
-    return list(value.unbind(0)) if is_fake(value) and value.dim() == 1 else value
-
-
-def _at(value: Any, k: int) -> Any:
-    return value[k] if isinstance(value, list) else value
+    if is_fake(value) and value.dim() == 1:
+        values = list(value.unbind(0))
+        return values, len(values)
+    return itertools.repeat(value), None
 
 
 def _pow_of_number(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """`_foreach_pow(2.0, exponents)` has its list second."""
     if args and isinstance(args[0], (int, float)):
-        return tuple(call_torch(t, torch.pow, (args[0], one), {}) for one in _listed(t, args[1]))
+        return tuple(call_torch(t, torch.pow, (args[0], one), {}) for one in _listed(t, args[1])[0])
     return _each(foreach_pow, foreach_pow.__name__, t, args, kwargs)
 
 

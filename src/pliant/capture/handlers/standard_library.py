@@ -28,7 +28,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -245,8 +245,17 @@ def _pickled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def _is_nested(value: Any) -> bool:
     """Whether containers stand in it, which may be one object or several."""
-    items = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
-    return type(value) in (set, frozenset) or any(type(one) in _CONTAINERS for one in items)
+    return not _CONTAINERS.isdisjoint(map(type, _PICKLED_PARTS.of(value)(value)))
+
+
+_PICKLED_PARTS: ByKind[Callable[[Any], Iterable[Any]]] = ByKind(
+    lambda value: (),
+    {
+        dict: dict.values,
+        **dict.fromkeys((list, tuple), lambda value: value),
+        **dict.fromkeys((set, frozenset), lambda value: (value,)),
+    },
+)
 
 
 @handles(functools.total_ordering)

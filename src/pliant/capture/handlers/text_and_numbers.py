@@ -31,6 +31,7 @@ from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import has_symbols
 from pliant.capture.value_kinds import (
+    HOLDS_FUNCTIONS,
     LITERALS,
     ByKind,
     class_in_numpy,
@@ -238,7 +239,7 @@ _OF_AN_OBJECT = (types.BuiltinMethodType, types.MethodWrapperType)
 def _refuse_address(value: Any) -> None:
     """Texts that contain an address differ from eager's when the object is made anew."""
     plain = type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__  # type: ignore[comparison-overlap]
-    if plain or type(value) in _OF_AN_OBJECT and not isinstance(value.__self__, (type, types.ModuleType, type(None))):
+    if plain or type(value) in _OF_AN_OBJECT and not HOLDS_FUNCTIONS.of(value.__self__):
         raise GraphBreak("unknown-call", f"text of a {type(value).__name__}, which contains its address")
 
 

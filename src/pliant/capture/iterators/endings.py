@@ -9,16 +9,24 @@ Holds:  stores into what comes from outside are replayed when a captured piece e
 from __future__ import annotations
 
 import types
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.value_kinds import ByKind
 
 
 def runs_code_at_end(value: Any) -> bool:
     """Whether code of the program may run when `value` is dropped, and the trace does not run it itself."""
-    if type(value) is types.GeneratorType:
-        return value.gi_suspended
+    return _RUNS_CODE.of(value)(value)
+
+
+def ends_itself(value: Any) -> bool:
+    """The same, or it is a generator, which may have been started by then."""
+    return _MAY_RUN.of(value)(value)
+
+
+def _has_finalizer(value: Any) -> bool:
     cls = type(value)
     if cls.__module__.startswith("pliant."):  # the traced form of a generator
         return False
@@ -26,14 +34,19 @@ def runs_code_at_end(value: Any) -> bool:
 
 
 def let_go(value: Any) -> GraphBreak:
-    itself = runs_code_at_end(value) or type(value) is types.GeneratorType
-    what = f"a {type(value).__name__}" if itself else f"a {type(value).__name__} that is seen or holds others"
+    what = f"a {type(value).__name__}" if ends_itself(value) else f"a {type(value).__name__} that is seen or holds others"
     return GraphBreak("unknown-object", f"{what} is let go of, whose end the program may notice")
 
 
 def check_let_go(values: Collection[Any]) -> None:
     """Break before a store that may let go of such objects."""
-    of_each_class = {id(value if type(value) is types.GeneratorType else type(value)): value for value in values}
+    of_each_class = {id(_ALIKE.of(value)(value)): value for value in values}
     for value in of_each_class.values():
         if runs_code_at_end(value):
             raise let_go(value)
+
+
+# Generators differ in whether they were started; other objects end as their class says.
+_RUNS_CODE: ByKind[Callable[[Any], bool]] = ByKind(_has_finalizer, {types.GeneratorType: lambda value: value.gi_suspended})
+_MAY_RUN: ByKind[Callable[[Any], bool]] = ByKind(_has_finalizer, {types.GeneratorType: lambda value: True})
+_ALIKE: ByKind[Callable[[Any], Any]] = ByKind(type, {types.GeneratorType: lambda value: value})

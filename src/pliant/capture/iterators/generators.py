@@ -19,7 +19,7 @@ import torch
 from pliant.capture.bytecode.resume import resume_freevars
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
 from pliant.capture.iterators.carried import BRING, SHARED, TRACED, shared
-from pliant.capture.iterators.endings import runs_code_at_end
+from pliant.capture.iterators.endings import ends_itself
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
 from pliant.capture.iterators.suspended import Place, StateSource, Suspended, end_of, state_of
 from pliant.capture.outside.identity import TracedId
@@ -214,7 +214,7 @@ def end_runs_code(value: Any) -> bool:
 
 def ending_parts(value: Any) -> list[Any]:
     parts = _parts(value) if _may_hold(value) else ()
-    return [part for part in parts if type(part) is types.GeneratorType or runs_code_at_end(part)]
+    return [part for part in parts if ends_itself(part)]
 
 
 def _may_hold(value: Any) -> bool:

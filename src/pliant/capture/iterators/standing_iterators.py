@@ -11,9 +11,11 @@ from __future__ import annotations
 import collections
 import gc
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
+from pliant.capture.value_kinds import ByKind
 from pliant.guards.sources import ChainedSource, source_class
 
 
@@ -86,7 +88,7 @@ def peek(iterator: Any, distance: int) -> Any:
     index += distance * step
     if not 0 <= index < _length(items):
         return END
-    return list.__getitem__(items, index) if isinstance(items, list) else items[index]
+    return _ITEM_OF.of(items)(items, index)
 
 
 def left_of(iterator: Any) -> int:
@@ -97,7 +99,11 @@ def left_of(iterator: Any) -> int:
 
 def _length(items: Any) -> int:
     """As iterators see it, whatever `__len__` a class of the program's has."""
-    return list.__len__(items) if isinstance(items, list) else len(items)
+    return _LENGTH_OF.of(items)(items)
+
+
+_LENGTH_OF: ByKind[Callable[[Any], int]] = ByKind(len, families={list: list.__len__})
+_ITEM_OF: ByKind[Callable[[Any, int], Any]] = ByKind(operator.getitem, families={list: list.__getitem__})
 
 
 def container_of(iterator: Any) -> Any:

@@ -362,7 +362,7 @@ def _full(node: fx.Node, sizes: Any, value: Any, **kwargs: Any) -> Grid:
 
 def _written_out(node: fx.Node, data: Any, **kwargs: Any) -> Grid:
     """`tensor`: of constants."""
-    if not all(type(one) in (int, bool) for one in tree_leaves(data)):
+    if not {int, bool}.issuperset(map(type, tree_leaves(data))):
         raise Unknown
     made = torch.tensor(data)
     return grid(made.flatten().tolist(), tuple(made.shape))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import types
 from typing import Any
 
@@ -22,6 +21,7 @@ from pliant.guards.kinds import MISSING
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes
+_SEQUENCE, _MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, by which CPython matches
 
 
 ROWS.on_operands(
@@ -35,8 +35,8 @@ ROWS.on_operands(
         "BUILD_SLICE": lambda t, op, *parts: slice(*parts),
         "LIST_TO_TUPLE": lambda t, op, items: tuple(t.world.adopt(items)),  # behind a break it comes from outside
         "MATCH_CLASS": lambda t, op, subject, cls, names: _match_class(t, subject, cls, op.arg, names),
-        "MATCH_MAPPING": lambda t, op: isinstance(t.frames[-1].stack[-1], collections.abc.Mapping),
-        "MATCH_SEQUENCE": lambda t, op: _is_sequence(t.frames[-1].stack[-1]),
+        "MATCH_MAPPING": lambda t, op: _is_marked(t.frames[-1].stack[-1], _MAPPING),
+        "MATCH_SEQUENCE": lambda t, op: _is_marked(t.frames[-1].stack[-1], _SEQUENCE),
         "LIST_APPEND": lambda t, op, value: _add(t, op, value, "append"),
         "SET_ADD": lambda t, op, value: _add(t, op, t.hashable(value), "add"),
         "MAKE_FUNCTION": lambda t, op, *parts: _function(t, parts[-1], dict(zip(op.arg or (), parts))),
@@ -205,8 +205,8 @@ def get_len(frame: Frame, op: Op) -> None:
     frame.push(frame.tracer.call(len, (frame.stack[-1],), {}))
 
 
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray))
+def _is_marked(value: Any, flag: int) -> bool:
+    return bool(type(value).__flags__ & flag)
 
 
 @takes("MATCH_KEYS")

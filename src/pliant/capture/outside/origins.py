@@ -8,7 +8,6 @@ Holds:  a guard is added once; what the entry holds itself needs none for which 
 from __future__ import annotations
 
 import abc
-import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from pliant.capture.outside.twins import Twins
+from pliant.capture.value_kinds import function_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import Source, held
@@ -170,11 +170,11 @@ class Origins(abc.ABC):
         enumeration: what these hold is the trace's as it is, and is not read from outside.
         """
         self.made[id(made)] = made
-        inherited = {id(_function_in(value)) for base in made.__mro__[1:] for value in vars(base).values()}
-        for value in map(_function_in, vars(made).values()):
-            own = isinstance(value, types.FunctionType) or type(value) is made
-            if own and id(value) not in inherited and not self.is_foreign(value):
-                self.made[id(value)] = value
+        inherited = {id(function_of(value)) for base in made.__mro__[1:] for value in vars(base).values()}
+        for value in vars(made).values():
+            own = function_of(value) or (value if type(value) is made else None)
+            if own is not None and id(own) not in inherited and not self.is_foreign(own):
+                self.made[id(own)] = own
         return made
 
     def is_of_module(self, source: Source) -> bool:
@@ -199,7 +199,3 @@ class Origins(abc.ABC):
             return value
         self.set_origin(twin, source)
         return twin
-
-
-def _function_in(value: Any) -> Any:
-    return value.__func__ if type(value) in (staticmethod, classmethod) else value

@@ -119,7 +119,7 @@ def _copied(value: Any) -> Any:
         mine, theirs = (object.__getattribute__(one, "__dict__") for one in (made, value))
     except (AttributeError, TypeError):  # a class of C's
         return None
-    if type(mine) is not dict or type(theirs) is not dict:  # of a property of the program's
+    if {type(mine), type(theirs)} != {dict}:  # of a property of the program's
         return None
     mine.update(theirs)
     return made

@@ -123,16 +123,21 @@ def no_nan(key: Any) -> Any:
 
 def plain_key(key: Any) -> Any:
     """The key as a guard compares it."""
-    match key:
-        case str() | int() | float() | bytes() | None | type() | enum.Enum() | types.FunctionType():
-            return no_nan(key)
-        case torch.dtype() | torch.device() | weakref.ref():
-            return key
-        case tuple():
-            return tuple(map(plain_key, key))
+    if (plain := _PLAIN_KEYS.of(key)) is not None:
+        return plain(key)
     if _is_itself(key):
         return Itself(key)
     raise GraphBreak("unknown-object", f"a dict from outside with a {type(key).__name__} as key is used as a whole")
+
+
+_PLAIN_KEYS: ByKind[Callable[[Any], Any] | None] = ByKind(
+    None,
+    families={
+        **dict.fromkeys((str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType), no_nan),
+        **dict.fromkeys((torch.dtype, torch.device, weakref.ref), lambda key: key),
+        tuple: lambda key: tuple(map(plain_key, key)),
+    },
+)
 
 
 def _traced_key(world: World, key: Any) -> Any:

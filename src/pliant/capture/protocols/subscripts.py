@@ -107,7 +107,7 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
 
 def list_item(t: Tracer, container: Any, key: Any) -> Any:
     """list.__getitem__, of an instance of a subclass too"""
-    return (_plain_list_item if type(container) is list else sequence_item)(t, container, key)
+    return _LIST_ITEM.of(container)(t, container, key)
 
 
 def known_length(t: Tracer, container: Any) -> int:
@@ -213,6 +213,9 @@ def _plain_list_item(t: Tracer, container: Any, key: Any) -> Any:
         world.guard(source, Kind.LENGTH, len(container))
         index += len(container)
     return world.resolve(world.bring(raw, ItemSource(source, index)))
+
+
+_LIST_ITEM: ByKind[Callable[[Tracer, Any, Any], Any]] = ByKind(sequence_item, {list: _plain_list_item})
 
 
 def _index(t: Tracer, key: Any) -> Any:

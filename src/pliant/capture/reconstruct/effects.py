@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from typing import Any, assert_never
+from collections.abc import Callable
+from typing import Any
 
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.instances import fills_of_set
@@ -19,21 +20,17 @@ from pliant.capture.value_kinds import LITERALS, ByKind
 
 def effect_lines(b: Statements, effect: Effect) -> list[str]:
     """The statements of one effect."""
-    match effect:
-        case SetAttribute():
-            return [_attribute_store(b, effect)]
-        case SetItem(obj, key, value):
-            return [_item_store(b, obj, key, value)]
-        case ReplaceContents(obj, contents):
-            return _replaced(b, obj, contents)
-        case Extend(obj, values):
-            method = "update" if _BASES.of(obj) is set else "extend"
-            return [f"{_methods(b, obj)}.{method}({b.value(obj)}, [{b.items(values)}])"]
-        case CallEffect(function=function, args=args, kwargs=kwargs):
-            parts = [b.value(a) for a in args] + ([f"**{{{b.pairs(kwargs.items())}}}"] if kwargs else [])
-            return [f"{b.value(function)}({', '.join(parts)})"]
-        case never:
-            assert_never(never)
+    return _LINES[type(effect)](b, effect)
+
+
+def _extended(b: Statements, effect: Extend) -> list[str]:
+    method = "update" if _BASES.of(effect.obj) is set else "extend"
+    return [f"{_methods(b, effect.obj)}.{method}({b.value(effect.obj)}, [{b.items(effect.values)}])"]
+
+
+def _called(b: Statements, effect: CallEffect) -> list[str]:
+    parts = [b.value(a) for a in effect.args] + ([f"**{{{b.pairs(effect.kwargs.items())}}}"] if effect.kwargs else [])
+    return [f"{b.value(effect.function)}({', '.join(parts)})"]
 
 
 def _attribute_store(b: Statements, effect: SetAttribute) -> str:
@@ -81,35 +78,40 @@ def _item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
     return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
 
 
-def _replaced(b: Statements, obj: Any, contents: Any) -> list[str]:
-    target, methods = b.value(obj), _methods(b, obj)
-    match contents:
-        case bytearray():
-            return [f"{target}[:] = {bytes(contents)!r}"]
-        case list():
-            return [f"{methods}.__setitem__({target}, slice(None), [{b.items(list.__iter__(contents))}])"]
-        case dict() if isinstance(obj, collections.OrderedDict):  # it keeps an order of its own beside the dict's
-            keys = _keys_of(contents)
-            stores = [_item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
-            return [*([] if _stay(_keys_of(obj), keys) else [f"{methods}.clear({target})"]), *stores]
-        case dict():
-            clear = [] if _stay(_keys_of(obj), _keys_of(contents)) else [f"dict.clear({target})"]
-            return [*clear, f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
-        case set():
-            return _replaced_set(b, obj, contents)
-        case collections.deque() if len(contents) == len(obj):  # a store ends no iteration
-            pairs = enumerate(zip(collections.deque.__iter__(obj), collections.deque.__iter__(contents), strict=True))
-            changed = ((i, new) for i, (old, new) in pairs if new is not old)
-            return [f"{methods}.__setitem__({target}, {i}, {b.value(new)})" for i, new in changed]
-        case collections.deque():
-            items = b.items(collections.deque.__iter__(contents))
-            return [f"{methods}.clear({target})", f"{methods}.extend({target}, [{items}])"]
-        case _:
-            raise CannotReconstruct("container", contents)
+def _replaced(b: Statements, effect: ReplaceContents) -> list[str]:
+    replace = _REPLACED.of(effect.obj)
+    if replace is None:
+        raise CannotReconstruct("container", effect.contents)
+    return replace(b, effect.obj, effect.contents)
+
+
+def _replaced_list(b: Statements, obj: Any, contents: list[Any]) -> list[str]:
+    return [f"{_methods(b, obj)}.__setitem__({b.value(obj)}, slice(None), [{b.items(list.__iter__(contents))}])"]
+
+
+def _replaced_dict(b: Statements, obj: Any, contents: dict[Any, Any]) -> list[str]:
+    target = b.value(obj)
+    clear = [] if _stay(_keys_of(obj), _keys_of(contents)) else [f"dict.clear({target})"]
+    return [*clear, f"dict.update({target}, {{{b.pairs(dict.items(contents))}}})"]
+
+
+def _replaced_ordered(b: Statements, obj: Any, contents: dict[Any, Any]) -> list[str]:
+    """It keeps an order of its own beside the dict's."""
+    keys = _keys_of(contents)
+    stores = [_item_store(b, obj, key, dict.__getitem__(contents, key)) for key in keys]
+    return [*([] if _stay(_keys_of(obj), keys) else [f"{_methods(b, obj)}.clear({b.value(obj)})"]), *stores]
+
+
+def _replaced_deque(b: Statements, obj: Any, contents: collections.deque[Any]) -> list[str]:
+    target, methods, items = b.value(obj), _methods(b, obj), list(collections.deque.__iter__(contents))
+    if len(items) != len(obj):
+        return [f"{methods}.clear({target})", f"{methods}.extend({target}, [{b.items(items)}])"]
+    places = enumerate(zip(collections.deque.__iter__(obj), items, strict=True))  # a store ends no iteration
+    return [f"{methods}.__setitem__({target}, {i}, {b.value(new)})" for i, (old, new) in places if new is not old]
 
 
 def _keys_of(mapping: dict[Any, Any]) -> list[Any]:
-    ordered = collections.OrderedDict if isinstance(mapping, collections.OrderedDict) else dict
+    ordered: Any = _BASES.of(mapping)
     return list(ordered.__iter__(mapping))
 
 
@@ -132,3 +134,23 @@ def _replaced_set(b: Statements, obj: set[Any], contents: set[Any]) -> list[str]
         return [f"set.clear({target})", *fills_of_set(b, contents, target)]
     drop = [f"set.difference_update({target}, [{b.items(gone)}])"] if gone else []
     return [*drop, f"set.update({target}, [{b.items(new)}])"]
+
+
+_REPLACED: ByKind[Callable[[Statements, Any, Any], list[str]] | None] = ByKind(
+    None,
+    families={
+        bytearray: lambda b, obj, contents: [f"{b.value(obj)}[:] = {bytes(contents)!r}"],
+        list: _replaced_list,
+        dict: _replaced_dict,
+        collections.OrderedDict: _replaced_ordered,
+        set: _replaced_set,
+        collections.deque: _replaced_deque,
+    },
+)
+_LINES: dict[type, Callable[[Statements, Any], list[str]]] = {
+    SetAttribute: lambda b, effect: [_attribute_store(b, effect)],
+    SetItem: lambda b, effect: [_item_store(b, effect.obj, effect.key, effect.value)],
+    ReplaceContents: _replaced,
+    Extend: _extended,
+    CallEffect: _called,
+}

@@ -43,7 +43,7 @@ from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied, is_live
-from pliant.capture.value_kinds import DICT_VIEWS, LOCKS, SYMBOLIC_TYPES, times_held
+from pliant.capture.value_kinds import DICT_VIEWS, HOLDS_FUNCTIONS, LOCKS, SYMBOLIC_TYPES, times_held
 
 
 def atom(b: Statements, obj: Any) -> str:
@@ -104,7 +104,7 @@ def _method(b: Statements, obj: types.MethodType) -> str:
 def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
     """A C function is itself; a method of an object made by the trace is taken from that object."""
     owner = obj.__self__
-    if owner is None or isinstance(owner, (types.ModuleType, type)):
+    if HOLDS_FUNCTIONS.of(owner):
         return b.hold(obj)
     name = obj.__name__
     if isinstance(getattr(type(owner), name, None), types.FunctionType):  # `super()` gave it: its class overrides it
