@@ -37,6 +37,7 @@ _NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {  # how an object becomes a 
 def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
     """pattern % value"""
     several = issubclass(type(value), tuple)
+    is_mapping = not several and hasattr(type(value), "__getitem__") and not is_text(value)
     given = list(tuple.__iter__(value)) if several else [value]
     if LITERALS.issuperset(map(type, given)):
         return t.native(str.__mod__, pattern, value)
@@ -48,13 +49,14 @@ def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
             pieces[-1] += "%"
         elif found["key"] is None:
             pieces.append(_field(t, found, _next(given)))
+        elif is_mapping:
+            pieces.append(_field(t, found, t.subscript(value, found["key"])))
         else:
-            pieces.append(_field(t, found, _named(t, value, found["key"])))
+            raise Raised(TypeError("format requires a mapping"))
     pieces.append(pattern[end:])
     if "%" in _FIELD.sub("", pattern):  # a width that is an argument, or an error
         raise GraphBreak("unknown-call", "a pattern with a field of another form")
-    named = not several and hasattr(type(value), "__getitem__") and not is_text(value)
-    if given and not named:
+    if given and not is_mapping:
         raise Raised(TypeError("not all arguments converted during string formatting"))
     return join("", pieces)
 
@@ -63,12 +65,6 @@ def _next(given: list[Any]) -> Any:
     if not given:
         raise Raised(TypeError("not enough arguments for format string"))
     return given.pop(0)
-
-
-def _named(t: Tracer, value: Any, key: str) -> Any:
-    if issubclass(type(value), tuple) or is_text(value) or not hasattr(type(value), "__getitem__"):
-        raise Raised(TypeError("format requires a mapping"))
-    return t.subscript(value, key)
 
 
 def _field(t: Tracer, found: re.Match[str], value: Any) -> Any:

@@ -43,7 +43,7 @@ from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import LITERALS, ByKind, concrete, is_numpy_scalar
+from pliant.capture.value_kinds import LITERALS, ByKind, concrete, is_numpy_scalar, module_of
 from pliant.guards.sources import ReferentSource
 
 ROWS = Rows()
@@ -105,12 +105,15 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _is_folded(function: Any) -> bool:
-    if isinstance(function, types.FunctionType):
-        module = function.__globals__.get("__name__")
-    else:
-        module = "numpy" if type(function).__name__ == "ufunc" else getattr(function, "__module__", None)
-    name = getattr(function, "__name__", "")
-    return isinstance(module, str) and module in _FOLDED and name not in _ASKS and not name.startswith("_")
+    module, name = _MODULE_OF.of(function)(function), getattr(function, "__name__", "")
+    return module in _FOLDED and name not in _ASKS and not name.startswith("_")
+
+
+def _home_in_c(function: Any) -> str:
+    return "numpy" if type(function).__name__ == "ufunc" else str(getattr(function, "__module__", ""))
+
+
+_MODULE_OF: ByKind[Callable[[Any], Any]] = ByKind(_home_in_c, {types.FunctionType: module_of})
 
 
 # ---- classes in C whose objects are computed with at capture

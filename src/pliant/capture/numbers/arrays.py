@@ -32,7 +32,6 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     misused,
     plain_class,
-    varying,
 )
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import is_fake
@@ -319,9 +318,9 @@ def _reconciled(result: Any, expected: Any, name: str) -> Any:
         if dtype_of(result) == expected.dtype and result.tensor.dim() == expected.ndim:
             tensor = result.tensor.resolve_conj().resolve_neg()  # which arrays cannot show
             return wrap(tensor) if isinstance(expected, numpy.ndarray) else wrap_scalar(tensor)
-    elif type(expected) in (list, tuple) and type(result) in (list, tuple) and len(result) == len(expected):
+    elif {type(expected), type(result)} <= {list, tuple} and len(result) == len(expected):
         return type(expected)(_reconciled(a, b, name) for a, b in zip(result, expected))
-    elif type(result) is type(expected) or varying(result) is type(expected):
+    elif plain_class(result) is type(expected):
         return result
     raise GraphBreak("unknown-call", f"numpy.{name}, which gives something else for tensors")
 

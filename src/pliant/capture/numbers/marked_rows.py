@@ -44,7 +44,12 @@ _OPS = frozenset(
     CONVERT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC BUILD_STRING RETURN_VALUE""".split()
 )
 _PURE = frozenset((float, int, bool, str, abs, min, max, len, isinstance, hasattr, getattr))
-_HELD = (list, tuple, dict, torch.Size, types.MappingProxyType)
+# Whether reading an item changes nothing.
+_STAYS: ByKind[bool] = ByKind(
+    False,
+    dict.fromkeys((list, tuple, dict, torch.Size, types.MappingProxyType, FakeTensor), True),
+    {torch.nn.Module: True},
+)
 # Calls that cannot fail where a tensor has no rows, and make values alone.
 _COMPUTING = frozenset(
     """getitem tensor add radd sub rsub mul rmul div truediv rtruediv neg pow linear matmul mm addmm silu gelu relu sigmoid
@@ -325,7 +330,7 @@ def _call(frame: Frame, op: Op) -> None:
 
 def _subscript(frame: Frame, op: Op) -> None:
     container = frame.stack[-2]
-    if not (is_fake(container) or type(container) in _HELD or isinstance(container, torch.nn.Module)):
+    if not _STAYS.of(container):
         raise Refused("a turn reads what may change when it is read")
     HANDLERS[op.name](frame, op)
 
