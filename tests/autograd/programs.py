@@ -11,7 +11,7 @@ from torch import fx
 
 from pliant.autograd.runtime import build
 from pliant.graph.contracts import CapturedGraph, GraphInput
-from pliant.graph.fake_tensor import FakeMode
+from pliant.graph.fake_mode import FakeMode
 from pliant.graph.interpret import eager
 from pliant.symbolic.shape_env import ShapeEnv
 

@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from pliant.errors import DataDependentError
-from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.fake_mode import FakeMode
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unsupported import UnsupportedOperator, UnsupportedTensor
 from pliant.symbolic.shape_env import ShapeEnv
 

@@ -11,7 +11,7 @@ from pliant.autograd.functional_ops import UnsupportedMutation, functional_call
 from pliant.graph import collectives, effects
 from pliant.graph.call_plan import argument, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
-from pliant.graph.fake_tensor import FakeMode
+from pliant.graph.fake_mode import FakeMode
 from pliant.graph.passes.purity import has_effect
 from pliant.graph.shape_rules import find_rule
 from pliant.graph.special_calls import SPECIAL

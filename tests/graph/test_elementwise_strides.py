@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pliant.graph.fake_tensor import FakeMode
+from pliant.graph.fake_mode import FakeMode
 
 TENSORS = {
     "none": lambda: torch.rand(0, 4).t(),

@@ -8,7 +8,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from pliant.errors import DataDependentError
-from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.fake_mode import FakeMode
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unsupported import UnsupportedTensor
 from pliant.symbolic.shape_env import ShapeEnv
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pliant.graph import recurrent
-from pliant.graph.fake_tensor import FakeMode
+from pliant.graph.fake_mode import FakeMode
 from pliant.graph.unsupported import UnsupportedOperator
 from pliant.symbolic.shape_env import ShapeEnv
 

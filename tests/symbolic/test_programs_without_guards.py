@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pliant.graph.fake_tensor import FakeMode
+from pliant.graph.fake_mode import FakeMode
 from pliant.symbolic.shape_env import ShapeEnv
 
 SHAPES = {

@@ -27,7 +27,8 @@ from pliant.autograd.functional_ops import check_unseen
 from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
 from pliant.autograd.scatter import placed, write_through
 from pliant.graph.call_plan import CallPlan
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, tensor_of_number
+from pliant.graph.fake_mode import FakeMode
+from pliant.graph.fake_tensor import FakeTensor, tensor_of_number
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import bindings_of

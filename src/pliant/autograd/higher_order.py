@@ -189,7 +189,7 @@ def _as_captured(
     program: Callable[..., tuple[Any, ...]], first: CapturedGraph, values: list[Any], count: int
 ) -> CapturedGraph:
     """The gradient program as a captured one: a single call. Numbers are part of it, tensors have fixed sizes."""
-    from pliant.graph.fake_tensor import FakeMode
+    from pliant.graph.fake_mode import FakeMode
     from pliant.symbolic.shape_env import ShapeEnv
 
     graph, env, inputs = fx.Graph(), ShapeEnv(), list[GraphInput]()

@@ -82,7 +82,7 @@ class OtherLayouts:
 
 
 def _strides(run: Any, arguments: list[Any]) -> list[Any] | None:
-    from pliant.graph.fake_tensor import FakeMode
+    from pliant.graph.fake_mode import FakeMode
     from pliant.symbolic.shape_env import ShapeEnv
 
     mode = FakeMode(ShapeEnv())

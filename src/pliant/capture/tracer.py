@@ -69,7 +69,8 @@ from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Answer
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake
+from pliant.graph.fake_mode import FakeMode
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.settings import Settings

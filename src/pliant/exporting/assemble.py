@@ -157,7 +157,7 @@ class _Assembly:
         return self._placeholder(Input("", BUFFER, name), mode.from_real(tensor.detach()), tensor)
 
     def _mode(self) -> Any:
-        from pliant.graph.fake_tensor import FakeMode
+        from pliant.graph.fake_mode import FakeMode
 
         nodes = (n.meta.get("val") for n in self.graph.nodes)
         found = next((value.fake_mode for value in nodes if isinstance(value, FakeTensor)), None)

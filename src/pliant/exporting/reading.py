@@ -31,7 +31,8 @@ from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, 
 from pliant.exporting.writing import numbered, written_program
 from pliant.graph.body_graph import BodyGraph
 from pliant.graph.contracts import AtenGraph
-from pliant.graph.fake_tensor import FakeMode, FakeTensor
+from pliant.graph.fake_mode import FakeMode
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unbacked import CHECKS, bindings_of
 from pliant.symbolic.expr import Bool, Symbol
 from pliant.symbolic.facts import Contradiction

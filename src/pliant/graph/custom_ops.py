@@ -23,7 +23,7 @@ from pliant.graph.effects import OURS, returns_numbers
 from pliant.graph.unsupported import UnsupportedOperator
 
 if TYPE_CHECKING:
-    from pliant.graph.fake_tensor import FakeMode
+    from pliant.graph.fake_mode import FakeMode
 
 _LIBRARY = "pliant_functional"
 _library: Any = None

@@ -25,7 +25,7 @@ from pliant.graph.tensor_spec import TensorSpec, require_same
 from pliant.graph.unsupported import UnsupportedOperator
 
 if TYPE_CHECKING:
-    from pliant.graph.fake_tensor import FakeMode
+    from pliant.graph.fake_mode import FakeMode
 
 _META = torch.device("meta")
 _OWN = ("aten", "prims")

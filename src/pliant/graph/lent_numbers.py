@@ -22,7 +22,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 from pliant import torch_adapter
 from pliant.graph import given_warnings
 from pliant.graph.concrete_sizes import call_specialized
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, ShapeOnlyMode
+from pliant.graph.fake_mode import FakeMode, ShapeOnlyMode
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
 from pliant.symbolic.expr import Expr, Number
 from pliant.symbolic.loans import ArgumentAsked, refuse, swap

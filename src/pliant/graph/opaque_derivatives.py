@@ -23,7 +23,7 @@ from pliant.graph.unsupported import UnsupportedOperator
 from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:
-    from pliant.graph.fake_tensor import FakeMode
+    from pliant.graph.fake_mode import FakeMode
     from pliant.symbolic.shape_env import ShapeEnv
 
 _LIBRARY = "pliant_opaque"

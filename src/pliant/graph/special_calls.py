@@ -20,7 +20,7 @@ from pliant.graph.tensor_spec import TensorSpec, broadcast, holds, require_same,
 from pliant.graph.unsupported import UnsupportedOperator
 
 if TYPE_CHECKING:
-    from pliant.graph.fake_tensor import FakeMode
+    from pliant.graph.fake_mode import FakeMode
 
 _aten = torch.ops.aten
 SPECIAL: dict[Any, Callable[..., Any]] = {}

@@ -17,7 +17,8 @@ from pliant.capture.signatures import World
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, base_of, is_fake
+from pliant.graph.fake_mode import FakeMode
+from pliant.graph.fake_tensor import FakeTensor, base_of, is_fake
 from pliant.guards import facts
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of

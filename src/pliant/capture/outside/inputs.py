@@ -31,7 +31,8 @@ from pliant.capture.value_kinds import is_symbolic
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
-from pliant.graph.fake_tensor import FakeMode, FakeTensor, is_fake, is_own_parameter
+from pliant.graph.fake_mode import FakeMode
+from pliant.graph.fake_tensor import FakeTensor, is_fake, is_own_parameter
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.sources import (
