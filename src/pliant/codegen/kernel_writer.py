@@ -492,9 +492,8 @@ class KernelWriter(Body):
         if loops.accumulate == "sum":
             wide = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
             text = f"{cast_text(old, dtype, wide)} + {cast_text(value, dtype, wide)}"
-            s.body.append(
-                f"{element} = {cast_text(f'({text})', wide, dtype)};" if wide is not dtype else f"{element} = {text};"
-            )
+            cast = cast_text(f"({text})", wide, dtype) if wide is not dtype else text
+            s.body.append(f"{element} = {cast};")
             return
         sign = ">" if loops.accumulate == "max" else "<"
         nan = f"{value} != {value} || " if dtype.is_floating_point else ""

@@ -56,7 +56,7 @@ def own_member(t: Tracer, cls: type, name: str) -> Any:
     """What the program's subclass of tensors has under the name, MISSING if that is PyTorch's."""
     found = t.world.type_lookup(cls, name)
     owner = next((base for base in cls.__mro__ if name in base.__dict__), None)
-    ours = owner is None or owner in torch.Tensor.__mro__ or name == "__torch_function__"
+    ours = owner is None or owner in torch.Tensor.mro() or name == "__torch_function__"
     return MISSING if ours else found
 
 

@@ -41,7 +41,7 @@ def error_of_eager(function: Any, args: Args, kwargs: Kwargs) -> Exception | Non
 
 def _is_method(function: Any) -> bool:
     """Whether it is a method of tensors that is written in C, named by its class: it has no module."""
-    return getattr(function, "__objclass__", None) in torch.Tensor.__mro__
+    return getattr(function, "__objclass__", None) in torch.Tensor.mro()
 
 
 def _error(function: Any, args: Args, kwargs: Kwargs, fill: int) -> Exception | None:
