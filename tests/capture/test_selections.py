@@ -39,6 +39,18 @@ def in_an_expression(x):
     return F.relu(h if h.sum() > 0 else -h) + h
 
 
+def on_one_element(x):
+    h = x * 2
+    if h.sum().view(1, 1) > 0:
+        h = -h
+    return h + 1
+
+
+def smaller_of_views(x):
+    h = x * 2
+    return h + min(h.sum().view(1), h.mean().view(1))
+
+
 def in_a_loop(x):
     h = x * 1
     for _ in range(3):
@@ -166,7 +178,7 @@ def sizes_that_differ(x):
 
 SELECTED = [
     clamped, one_of_two_conditions, returned, in_an_expression, in_a_loop, nested, a_tuple, largest,
-    smallest_of_sums, largest_by_key,
+    smallest_of_sums, largest_by_key, on_one_element, smaller_of_views,
 ]  # fmt: skip
 BROKEN = [
     written, written_through_a_view, both_returned, views_returned, the_argument, compared, with_an_effect, drawing, numbers_that_differ,

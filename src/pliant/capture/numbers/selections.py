@@ -95,7 +95,8 @@ def _is_open(t: Tracer, value: Any) -> bool:
     """Whether only running the graph tells whether the value is true, and what is recorded is run as it is."""
     if not is_fake(value) or t.recorder.region is not None:
         return False
-    return not value.size_ and not t.recorder.elements.is_known(value) and t.mode.allow_unbacked
+    has_one = all(type(size) is int and size == 1 for size in value.size_)
+    return has_one and not t.recorder.elements.is_known(value) and t.mode.allow_unbacked
 
 
 def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:
@@ -109,7 +110,7 @@ def _condition(t: Tracer, value: FakeTensor) -> FakeTensor:
     made = value if value.dtype_ is torch.bool else t.compare("!=", value, 0)
     if not is_fake(made) or made.subclass_ is not None:
         raise Refused("the value is of a class of its own")
-    return made
+    return t.call(torch.Tensor.reshape, (made, ()), {}) if made.size_ else made
 
 
 # ---- one side
