@@ -48,6 +48,22 @@ def test_arguments_that_are_one_object_or_two(made, asked, order):
         assert compiled(torch.ones(2), first, second) == program(torch.ones(2), first, second)
 
 
+def _behind_a_break(x, g, o):
+    y = x + (1 if type(g) is type(o) else 2)
+    pliant.graph_break()
+    return y, g is o
+
+
+@pytest.mark.parametrize("order", [(False, True, False), (True, False, True)], ids=["two first", "one first"])
+@pytest.mark.parametrize("made", MADE)
+def test_arguments_behind_a_break_are_one_object_or_two(made, order):
+    compiled = pliant.compile(_behind_a_break, backend="eager")
+    for one in order:
+        first = MADE[made]()
+        second = first if one else MADE[made]()
+        assert compiled(torch.ones(2), first, second)[1] == one
+
+
 @pytest.mark.parametrize("made", MADE)
 def test_arguments_that_are_given_back(made):
     compiled = pliant.compile(lambda x, g: (x + 1, g), backend="eager")

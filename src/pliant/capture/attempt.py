@@ -288,7 +288,9 @@ class _Attempt:
         try:
             known = {id(made) for _, made in t.revived.values()}
             suspended = [one for one in t.generators if one.gi_suspended and id(one) not in known]
-            values = collect_values(result, suspended)  # of a break, it marks the iterators to carry
+            values, times_reached = collect_values(result, suspended)  # of a break, it marks the iterators to carry
+            if end.reason is not None:
+                t.world.guard_carried(times_reached)
         except Unsupported as error:
             why = f" (capture stopped: {end.reason.detail})" if end.reason else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error

@@ -64,8 +64,9 @@ def _is_given(number: Any) -> bool:
     return all(symbol in env.sources for symbol in env.simplify(number.node.expr).free)
 
 
-def collect_values(trace: Trace, suspended: Iterable[TracedGenerator]) -> list[Any]:
-    """Tensors, and numbers computed from their elements, to return from the graph in the order in which the entry needs them.
+def collect_values(trace: Trace, suspended: Iterable[TracedGenerator]) -> tuple[list[Any], Callable[[Any], int]]:
+    """Tensors, and numbers computed from their elements, to return from the graph in the order in which the entry needs them;
+    and how often the entry makes or gives back a value.
 
     Unsupported if nothing that is left leads to one of the generators that stand at a `yield`: its end is lost.
     """
@@ -89,7 +90,7 @@ def collect_values(trace: Trace, suspended: Iterable[TracedGenerator]) -> list[A
             trace.end = replace(
                 trace.end, frames=tuple(_with_carried(f, collector.times_reached, trace.origins) for f in frames)
             )
-    return collector.values
+    return collector.values, collector.times_reached
 
 
 def _with_carried(frame: FrameState, times_reached: Callable[[Any], int], origins: Container[int]) -> FrameState:

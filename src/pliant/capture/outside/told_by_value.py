@@ -84,3 +84,11 @@ class ToldByValue(Fields):
             spelled = root_of(ways[0]).is_held and type(value) not in _MADE_BY_CALLS
             if not (spelled or isinstance(value, tuple) or _is_everywhere(value)):
                 self.origins.setdefault(key, (value, ways[0]))
+
+    def guard_carried(self, times_reached: Callable[[Any], int]) -> None:
+        """Code behind a break, which may ask which object a value is, gets one for all ways to it: outside it has to be one.
+        In results equal values may be one object.
+        """
+        for value, _, ways in list(self._ways.values()):
+            if len(ways) > 1 and id(value) in self.origins and times_reached(value):
+                self.guard_which(value, value)
