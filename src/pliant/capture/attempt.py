@@ -257,7 +257,7 @@ class _Attempt:
             if not outer.linked:
                 break
             is_call = outer.op.name in ("CALL", "CALL_FUNCTION_EX")
-            if not is_call or inner.is_spelled_out or inner.generator is not None:
+            if not is_call or inner.is_polyfill or inner.generator is not None:
                 return outer.steps_at_op
         return None
 
@@ -350,7 +350,7 @@ def _states(
     """Frames from the outermost in, each with the exception it handles: the one that its callees found when they were entered."""
     states: list[FrameState] = []
     for outer, frame in itertools.pairwise(frames):
-        if frame.is_spelled_out:  # each place that does the operation has code of its own behind the break
+        if frame.is_polyfill:  # each place that does the operation has code of its own behind the break
             frame.name = f"{frame.code.co_name} in {outer.name} at {outer.op.offset}"
     for place, frame in reversed(list(enumerate(frames))):
         through = tuple(count for at, count in reversed(module_calls) if at == place)
@@ -370,7 +370,7 @@ def _state(frame: Frame, handled: BaseException | None, through: tuple[int, ...]
     bound = [*(v is not NULL for v in stack), *(True,) * entered]
     index = frame.program.index_of(frame.op.offset)
     try:
-        kept = frozenset[str]() if frame.is_spelled_out else kept_locals(frame)
+        kept = frozenset[str]() if frame.is_polyfill else kept_locals(frame)
         point = point_at(frame.program, index, bound, frame.locals, kept, entered)
         step_code(point)
     except Unsupported as error:

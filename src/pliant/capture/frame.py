@@ -16,7 +16,7 @@ from pliant.capture.bytecode.decode import Op, Program, decode
 from pliant.capture.bytecode.ops import OPS, OpInfo
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.endings import let_go
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import TRACEBACK
 from pliant.records import dataclass
@@ -252,13 +252,13 @@ class Frame:
         return values
 
     @property
-    def is_spelled_out(self) -> bool:
+    def is_polyfill(self) -> bool:
         """Whether the program has no such frame."""
-        return self.code.co_filename == spelled_out.__file__
+        return self.code.co_filename == polyfills.__file__
 
     @property
     def is_the_users(self) -> bool:
-        return "/torch/" not in self.code.co_filename and not self.is_spelled_out
+        return "/torch/" not in self.code.co_filename and not self.is_polyfill
 
     def location(self) -> SourceLocation:
         return SourceLocation(self.code.co_filename, self.op.line or self.code.co_firstlineno, self.name)

@@ -55,12 +55,12 @@ def places(t: Tracer) -> Iterator[Place]:
     """From the inside out. GraphBreak where the caller of a frame is not known."""
     for index in range(len(t.frames) - 1, -1, -1):
         frame = t.frames[index]
-        if not frame.is_spelled_out:
+        if not frame.is_polyfill:
             yield Place(frame.code, frame.op.offset, frame.globals, frame)
         for number, (code, offset) in enumerate(_called_through(t, index), 1):
             yield Place(code, offset, vars(nn_module), frame, number)
         if index and not frame.linked:
-            for outer in itertools.takewhile(lambda one: one.is_spelled_out, reversed(t.frames[:index])):
+            for outer in itertools.takewhile(lambda one: one.is_polyfill, reversed(t.frames[:index])):
                 outer.linked = False  # Python does the operation as a whole
             raise GraphBreak(LOOKS, f"what called {frame.code.co_name} is looked at, which C code or PyTorch calls")
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
 from pliant.capture.iterators.suspended import one_step, with_generators
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Symbolic
@@ -55,7 +55,7 @@ def _make(compilation: Compilation, point: ResumePoint, globals_: dict[str, Any]
         return eager(list(values))
 
     OWN_CODE.update((eager.__code__, eager_call.__code__))
-    if globals_ is vars(spelled_out) and point.code not in spelled_out.GO_ON:
+    if globals_ is vars(polyfills) and point.code not in polyfills.GO_ON:
         return eager_call
     line = next((line for start, end, line in point.code.co_lines() if start <= point.offset < end and line), None)
     location = SourceLocation(point.code.co_filename, line or point.code.co_firstlineno, point.code.co_name)

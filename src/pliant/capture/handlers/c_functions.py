@@ -35,7 +35,7 @@ from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.varying_text import Text, join
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
@@ -175,7 +175,7 @@ def _frozenset_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Arg
 
 def _size_method(t: Tracer, size: torch.Size, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "numel" and not args and not kwargs:
-        return TailCall(spelled_out.multiplied, (size,))
+        return TailCall(polyfills.multiplied, (size,))
     return _pure_method(t, size, name, bound, args, kwargs)
 
 

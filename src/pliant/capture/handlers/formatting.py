@@ -17,7 +17,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.varying_text import join, text_of
 from pliant.capture.outside.identity import HookId, TracedId
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -92,7 +92,7 @@ def _field(t: Tracer, found: re.Match[str], value: Any) -> Any:
 def _str_format(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
     if LITERALS.issuperset(map(type, (*args, *kwargs.values()))):
         return t.native(receiver.format, *args, **kwargs)
-    return TailCall(spelled_out.formatted, (receiver, args, kwargs))
+    return TailCall(polyfills.formatted, (receiver, args, kwargs))
 
 
 TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {

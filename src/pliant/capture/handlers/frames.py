@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.program_stack import LOOKS, places
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.frames import (
     current_frames,
     extract_stack,
@@ -59,7 +59,7 @@ def _looks(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak(LOOKS, "the frames around a given one")
     for _ in places(t):  # each is known
         pass
-    return TailCall(spelled_out.looked, (function, *args), kwargs)
+    return TailCall(polyfills.looked, (function, *args), kwargs)
 
 
 for _function, _own in (
@@ -75,7 +75,7 @@ def _getouterframes(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     frame, context = given["frame"], given.get("context", 1)
     place = t.frame_values.place_of(frame)
     if place is None and t.world.is_foreign(frame):
-        return TailCall(spelled_out.looked, (stack, context, frame))
+        return TailCall(polyfills.looked, (stack, context, frame))
     if place is None or not place.is_of(next(places(t))):  # those around the innermost are the stack
         raise GraphBreak(LOOKS, "the frames around a given one")
     return _looks(stack, t, (context,), {})

@@ -15,7 +15,7 @@ import torch
 
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.table import Rows
-from pliant.capture.protocols import operators, spelled_out
+from pliant.capture.protocols import operators, polyfills
 from pliant.capture.protocols.iteration import iterate, next_value
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -36,7 +36,7 @@ def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(next)
 def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     step = steps_of(next_value)
-    return TailCall(spelled_out.step_or, args) if len(args) == 2 else step(t, args[0])
+    return TailCall(polyfills.step_or, args) if len(args) == 2 else step(t, args[0])
 
 
 def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -48,10 +48,10 @@ def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kw
     return TailCall(polyfill, (*args[:place], t.taken(args[place]), *args[place + 1 :]), kwargs)
 
 
-ROWS.each((any,), _looping, spelled_out.any_true, 0)
-ROWS.each((all,), _looping, spelled_out.all_true, 0)
-ROWS.each((math.prod,), _looping, spelled_out.multiplied, 0)
-ROWS.each((functools.reduce,), _looping, spelled_out.reduced, 1)
+ROWS.each((any,), _looping, polyfills.any_true, 0)
+ROWS.each((all,), _looping, polyfills.all_true, 0)
+ROWS.each((math.prod,), _looping, polyfills.multiplied, 0)
+ROWS.each((functools.reduce,), _looping, polyfills.reduced, 1)
 
 
 @takes(sum)
@@ -62,7 +62,7 @@ def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
         return t.native(sum, items, start)
     if kinds and kinds <= NUMBERS | SYMBOLIC_TYPES:
         return functools.reduce(functools.partial(operators.binary, t, "+"), items, start)
-    return TailCall(spelled_out.added, (items, start))
+    return TailCall(polyfills.added, (items, start))
 
 
 def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -72,14 +72,14 @@ def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs
     if not values or not fits or not kwargs and NUMBERS.issuperset(map(type, values)):
         return t.native(function, *((values,) if len(args) == 1 else args), **kwargs)  # which may complain
     if (key := kwargs.get("key")) is not None:
-        return TailCall(spelled_out.best_by, (_BETTER[function], values, key))
+        return TailCall(polyfills.best_by, (_BETTER[function], values, key))
     if len(values) > 2:
-        return TailCall(spelled_out.reduced, (function, values))
+        return TailCall(polyfills.reduced, (function, values))
     best, other = values[0], values[-1]
     kinds = set(map(plain_class, values))  # one of both is the result
     if len(kinds) == 1 and not _SYMBOLS.isdisjoint(map(type, values)):
         return t.native(symbolic, best, other)
-    return TailCall(spelled_out.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best
+    return TailCall(polyfills.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best
 
 
 _SYMBOLS = frozenset((torch.SymInt, torch.SymFloat))
@@ -104,7 +104,7 @@ def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
     keys = _deciding(values if key is None else [t.call(key, (value,), {}) for value in values])
     keys = [t.internalize(one) for one in keys]  # what is inside them decides too
     if any(operators.python_method(t, k, name) for k in keys for name in ("__lt__", "__gt__")):
-        keys = [*map(functools.cmp_to_key(t.reentrant(spelled_out.order)), keys)]
+        keys = [*map(functools.cmp_to_key(t.reentrant(polyfills.order)), keys)]
     else:
         t.refuse_opaque(*keys)
     places = t.native(sorted, range(len(keys)), key=keys.__getitem__, reverse=concrete(kwargs.get("reverse", False)))

@@ -22,7 +22,7 @@ from pliant.capture.handlers.table import Handler, Rows, spread
 from pliant.capture.numbers.array_memory import is_array, unhashable
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
-from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, spelled_out
+from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, polyfills
 from pliant.capture.protocols.frames import locals_of
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of, within
@@ -127,7 +127,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> Any:
     if is_array(value) or attributes.stands_for(value) is not None:
         return bool(t.native(issubclass, attributes.bring_class(t, value), wanted))
     if cls is not wanted and (hook := class_check(t, wanted, "__instancecheck__")) is not None:
-        return TailCall(spelled_out.contained, (hook, wanted, value, True))
+        return TailCall(polyfills.contained, (hook, wanted, value, True))
     if cls is not FakeTensor and attributes.claims_class(t, cls):
         claimed = cls if issubclass(cls, wanted) else t.get_attr(value, "__class__")
         _guard_relation(t, claimed, wanted)
@@ -181,7 +181,7 @@ def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
 
 def _check_subclass(t: Tracer, cls: Any, wanted: Any) -> Any:
     if (hook := class_check(t, wanted, "__subclasscheck__")) is not None:
-        return TailCall(spelled_out.contained, (hook, wanted, cls, True))
+        return TailCall(polyfills.contained, (hook, wanted, cls, True))
     _ask_subclass_hook(t, wanted, cls)
     found = t.native(issubclass, cls, wanted)
     _guard_relation(t, cls, wanted)
@@ -272,7 +272,7 @@ def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 3:
             return args[2]
         raise
-    return within(spelled_out.attribute_or if len(args) == 3 else spelled_out.attribute_of, found, *(args[2:] or args))
+    return within(polyfills.attribute_or if len(args) == 3 else polyfills.attribute_of, found, *(args[2:] or args))
 
 
 @handles(hasattr)
@@ -281,7 +281,7 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         found = attributes.find_attribute(t, args[0], args[1])
     except NoAttribute:
         return False
-    asked = within(spelled_out.has_attribute, found)
+    asked = within(polyfills.has_attribute, found)
     return asked is found or asked
 
 

@@ -24,7 +24,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.number_domains import floor_quotient, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
 from pliant.capture.numbers.varying_text import ARRAY_TEXTS, Text, join, text_of, text_of_tensor
-from pliant.capture.protocols import operators, spelled_out, subscripts
+from pliant.capture.protocols import operators, polyfills, subscripts
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
@@ -69,7 +69,7 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if method is None and special == "__str__" and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
         method = operators.python_method(t, value, "__repr__")
     if method is not None:
-        return TailCall(spelled_out.text, (method, special, value))
+        return TailCall(polyfills.text, (method, special, value))
     if function is str and varying(value) is str:
         return value
     if is_symbolic(value) and (text := text_of(value, "")) is not None:
@@ -462,6 +462,6 @@ TABLE |= {
     operator.truth: spread(steps_of(operators.truth)),
     operator.not_: spread(operators.negation),
     operator.is_: spread(operators.identical),
-    spelled_out.is_one: spread(operators.found_by_identity),
+    polyfills.is_one: spread(operators.found_by_identity),
     operator.is_not: spread(lambda t, left, right: not operators.identical(t, left, right)),
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.guards.sources import ChainedSource, source_class
 from pliant.records import dataclass
 
@@ -99,7 +99,7 @@ _STATES: weakref.WeakKeyDictionary[Generator[Any, Any, Any], Suspended] = weakre
 
 def revive(state: Suspended) -> Generator[Any, Any, Any]:
     """A generator object that stands for the state, for all who refer to it."""
-    made: Any = spelled_out.revived(state)
+    made: Any = polyfills.revived(state)
     next(made)
     made.__name__ = made.__qualname__ = state.place.name.rpartition(".")[2] if state.place is not None else "generator"
     _STATES[made] = state

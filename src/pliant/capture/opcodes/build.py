@@ -12,7 +12,7 @@ from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import not_stop_iteration
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
@@ -72,7 +72,7 @@ def map_add(t: Tracer, op: Op, key: Any, value: Any) -> None:
         t.native(_target(t, op).__setitem__, made_key(t, key), value)
 
 
-def _taken(t: Tracer, value: Any, polyfill: Any = spelled_out.all_items, *more: Any) -> Any:
+def _taken(t: Tracer, value: Any, polyfill: Any = polyfills.all_items, *more: Any) -> Any:
     """An iterable, whose items are taken here if that runs code of the program."""
     return t.call(polyfill, (value, *more), {}, linked=True) if is_driven(t, value) else value
 
@@ -172,7 +172,7 @@ def set_function_attribute(t: Tracer, op: Op, value: Any, function: Any) -> Any:
 def unpack_sequence(t: Tracer, op: Op, value: Any) -> Any:
     count: Any = op.arg
     _refuse_unpacking(t, value)
-    values = t.sequence(_taken(t, value, spelled_out.first_items, count), count + 1)
+    values = t.sequence(_taken(t, value, polyfills.first_items, count), count + 1)
     if len(values) > count:
         raise Raised(ValueError(f"too many values to unpack (expected {count})"))
     if len(values) < count:

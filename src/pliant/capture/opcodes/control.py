@@ -12,7 +12,7 @@ from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.iterators import carried, loops
 from pliant.capture.iterators.generators import traced_iterator
 from pliant.capture.numbers import marked_rows, selections
-from pliant.capture.protocols import iteration, operators, spelled_out
+from pliant.capture.protocols import iteration, operators, polyfills
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
 from pliant.capture.value_kinds import concrete
 
@@ -47,7 +47,7 @@ def jump_or_pop(frame: Frame, op: Op) -> None:
     t, value = frame.tracer, frame.stack[-1]
     truth = steps_of(operators.truth)(t, value)
     if type(truth) is TailCall:
-        truth, _ = t.call(spelled_out.truth_and_value, (value,), {}, linked=True)
+        truth, _ = t.call(polyfills.truth_and_value, (value,), {}, linked=True)
     if concrete(truth) == wanted:
         frame.ip = op.target  # type: ignore[assignment]
     else:
@@ -74,7 +74,7 @@ def for_iter(frame: Frame, op: Op) -> None:
     try:
         value = steps_of(iteration.next_value)(t, iterator)
         if type(value) is TailCall and type(value.function) is types.FunctionType:
-            value, _ = t.call(spelled_out.step, (iterator,), {}, linked=True)
+            value, _ = t.call(polyfills.step, (iterator,), {}, linked=True)
         else:
             value = ended(t, value, linked=True)
     except Exhausted:

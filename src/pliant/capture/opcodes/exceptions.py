@@ -8,7 +8,7 @@ from typing import Any
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import as_tuple
 from pliant.capture.value_kinds import derives, misused
@@ -80,7 +80,7 @@ def before_with(t: Tracer, op: Op, manager: Any) -> tuple[Any, Any]:
         raise misused(manager, f"'{{}}' object does not support the context manager protocol{missed}")
     if not isinstance(enter, types.MethodType):
         return leave, t.call(enter, (), {})
-    result, leave = t.call(spelled_out.entered, (enter, leave), {}, linked=True)
+    result, leave = t.call(polyfills.entered, (enter, leave), {}, linked=True)
     return leave, result
 
 

@@ -120,7 +120,7 @@ def known_globals(frame: Frame) -> dict[str, Any]:
 def load_global_name(frame: Frame, name: str) -> Any:
     """A global, else a builtin, else MISSING."""
     world, namespace = frame.tracer.world, frame.globals
-    if frame.is_spelled_out:  # nobody changes these names: no guard, and nothing to find in another process
+    if frame.is_polyfill:  # nobody changes these names: no guard, and nothing to find in another process
         return namespace.get(name, _BUILTINS.get(name, MISSING))
     value = world.dict_get(namespace if world.is_foreign(namespace) else known_globals(frame), name)
     if value is not MISSING:

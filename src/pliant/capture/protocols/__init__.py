@@ -6,5 +6,5 @@ Operators and items:  operators, subscripts, keys_of_sizes, iteration.
 C code:               given_to_c (what it gets, and may not look into), plain_methods (methods of the program that it may run).
 Calls:                calls (what a call of anything does), marked, rewritten, module_calls, cached_calls,
                       class_statements.
-What they end in:     tail_calls (an operation that ends in a call), spelled_out (polyfills that the interpreter follows).
+What they end in:     tail_calls (an operation that ends in a call), polyfills (Python that the interpreter follows).
 """

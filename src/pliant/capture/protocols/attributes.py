@@ -23,7 +23,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.descriptors import (
     IN_C,
     bind,
@@ -144,7 +144,7 @@ def _frame_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if (place := t.frame_values.place_of(obj)) is not None:
         return traced_attribute(t, place, name)
     if name == "f_back" and t.world.is_foreign(obj):
-        return TailCall(spelled_out.looked, (frame_above, obj))
+        return TailCall(polyfills.looked, (frame_above, obj))
     if name in LOST and not t.world.is_foreign(obj):
         raise CannotCapture(BreakReason("cannot-rebuild", f"`{name}` of the frame of a traceback", t.location()))
     return _object_attribute(t, obj, name)
@@ -205,7 +205,7 @@ def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> An
         return _by_getattr(t, obj, name)
     if type(found) is not TailCall or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:
         return found
-    return TailCall(spelled_out.attribute, (found.function, found.args, fallback, obj, name))
+    return TailCall(polyfills.attribute, (found.function, found.args, fallback, obj, name))
 
 
 def _by_getattr(t: Tracer, obj: Any, name: str) -> Any:

@@ -39,7 +39,7 @@ from pliant.capture.handlers.table import find_special
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.numbers import arrays
 from pliant.capture.numbers.varying_text import Text
-from pliant.capture.protocols import class_statements, marked, spelled_out
+from pliant.capture.protocols import class_statements, marked, polyfills
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.cached_calls import call_cached
 from pliant.capture.protocols.iteration import advance, is_driven
@@ -62,7 +62,7 @@ def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = Fa
     if Text in map(type, (*args, *kwargs.values())) and not _passes_text(function):
         args, kwargs = tuple(map(concrete, args)), {name: concrete(a) for name, a in kwargs.items()}
     if id(function) in _TAKING_ALL and len(args) == 1 and is_driven(t, args[0]):
-        return call(t, spelled_out.made_of, (function, *args), kwargs, linked)
+        return call(t, polyfills.made_of, (function, *args), kwargs, linked)
     handler = find_row(function)
     if handler is not None:
         least, most = _positional(function)
@@ -399,10 +399,10 @@ def instantiate(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")
     if (in_python := function_of(new)) is not None:
-        return TailCall(spelled_out.instance, (in_python, cls, args, kwargs))
+        return TailCall(polyfills.instance, (in_python, cls, args, kwargs))
     obj = new_object(t, cls, getattr(new, "__func__", new), args, kwargs)
     if (own := t.world.python_function(type(obj), "__init__")) is not None:
-        return TailCall(spelled_out.initialized, (own, obj, args, kwargs))
+        return TailCall(polyfills.initialized, (own, obj, args, kwargs))
     init = t.world.type_lookup(type(obj), "__init__")
     if init not in _NO_INIT:
         _INITIALIZERS.of(obj)(t, init, obj, args, kwargs)

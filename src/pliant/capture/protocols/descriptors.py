@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
@@ -104,7 +104,7 @@ def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: 
     """A cached property that is not in the instance's dict yet."""
     if obj is None:
         return _itself(t, found, obj, cls, name, owner)
-    return TailCall(t.world.hold(spelled_out.computed_once, "computed_once"), (inside(t, found.func, name), obj, str(found.attrname)))
+    return TailCall(t.world.hold(polyfills.computed_once, "computed_once"), (inside(t, found.func, name), obj, str(found.attrname)))
 
 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:

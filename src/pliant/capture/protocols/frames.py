@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.program_stack import LOOKS, Place, place_at, places
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.trace import DELETED
 from pliant.capture.tracebacks import line_at
@@ -36,7 +36,7 @@ def frame_of(t: Tracer, level: int) -> Any:
     found, _ = place_at(t, level)
     if found is not None:
         return t.frame_values.of(found)
-    return TailCall(spelled_out.looked, (frame_at, level))
+    return TailCall(polyfills.looked, (frame_at, level))
 
 
 def locals_of(t: Tracer, frame: Frame) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pliant.capture.iterators.generators import OURS, TracedGenerator, traced_it
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.outside.whole_containers import loosely_ordered
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
@@ -59,11 +59,11 @@ def _object_items(t: Tracer, value: Any) -> Any:
     value = concrete(t.world.adopt(t.world.resolve(value)))
     method = python_method(t, value, "__iter__")
     if method is not None:
-        return TailCall(method, (value,)) if is_array(value) else TailCall(spelled_out.iterator, (method, value))
+        return TailCall(method, (value,)) if is_array(value) else TailCall(polyfills.iterator, (method, value))
     if t.world.is_opaque(value):
         return _ITERATORS_OUTSIDE.of(value)(t, value)
     if not hasattr(type(value), "__iter__") and python_method(t, value, "__getitem__") is not None:
-        return t.call(spelled_out.items_by_index, (value,), {})
+        return t.call(polyfills.items_by_index, (value,), {})
     return t.native(iter, value)
 
 
@@ -145,7 +145,7 @@ def iterable(t: Tracer, value: Any) -> Any:
         return t.world.resolve(value)
     iterator = iterate(t, value)
     if python_method(t, iterator, "__next__") is not None:
-        return t.call(spelled_out.each_item, (iterator,), {})
+        return t.call(polyfills.each_item, (iterator,), {})
     return iterator
 
 

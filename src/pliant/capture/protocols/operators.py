@@ -25,7 +25,7 @@ from pliant.capture.numbers.number_domains import floor_quotient, in_range, with
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.whole_containers import base_in_c
-from pliant.capture.protocols import spelled_out
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.keys_of_sizes import asked_key, refuse_many
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.protocols.tensor_members import own_member
@@ -203,7 +203,7 @@ def in_turn(
         if not isinstance(method, (types.FunctionType, type(None))):
             if getattr(method, "__objclass__", None) is not object:
                 methods.append((method, obj, other))
-    return TailCall(spelled_out.computed, (symbol, left, right, *methods))
+    return TailCall(polyfills.computed, (symbol, left, right, *methods))
 
 
 def ordered_methods(
@@ -286,7 +286,7 @@ def _differs(t: Tracer, obj: Any) -> Any:
     """The `__ne__` of the object; that of `object` asks its `__eq__`."""
     cls: Any = type(obj)
     derived = cls.__ne__ is object.__ne__ and python_method(t, obj, "__eq__") is not None
-    return t.world.hold(spelled_out.differs, "differs") if derived else python_method(t, obj, "__ne__")
+    return t.world.hold(polyfills.differs, "differs") if derived else python_method(t, obj, "__ne__")
 
 
 def identical(t: Tracer, left: Any, right: Any) -> bool:
@@ -321,9 +321,9 @@ def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
     if method is not None:
         if is_array(container):
             return concrete(truth(t, t.call(method, (container, item), {}))) is wanted
-        return TailCall(spelled_out.contained, (method, container, item, wanted))
+        return TailCall(polyfills.contained, (method, container, item, wanted))
     found = _contains(t, container, item)
-    return found is wanted if type(found) is bool else TailCall(spelled_out.contained_by_iteration, (found, item, wanted))
+    return found is wanted if type(found) is bool else TailCall(polyfills.contained_by_iteration, (found, item, wanted))
 
 
 def _contains(t: Tracer, container: Any, item: Any) -> Any:
@@ -429,7 +429,7 @@ def _object_truth(t: Tracer, value: Any) -> Any:
         number = plain_number(value)
         return truth(t, value.tensor if number is value else number)
     value = t.world.resolve(value)
-    for name, polyfilled in (("__bool__", spelled_out.truth), ("__len__", spelled_out.is_not_empty)):
+    for name, polyfilled in (("__bool__", polyfills.truth), ("__len__", polyfills.is_not_empty)):
         if (method := python_method(t, value, name)) is not None:
             return TailCall(polyfilled, (method, value))
     if t.world.is_foreign(value) and not isinstance(value, _ALWAYS_TRUE):
@@ -468,7 +468,7 @@ def length(t: Tracer, value: Any) -> Any:
     value = t.world.resolve(value)
     method = python_method(t, value, "__len__")
     if method is not None:
-        return TailCall(method, (value,)) if is_array(value) else TailCall(spelled_out.length, (method, value))
+        return TailCall(method, (value,)) if is_array(value) else TailCall(polyfills.length, (method, value))
     return _length_outside(t, value) if t.world.needs_guards(value) else t.native(len, value)
 
 
