@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function
 
+from pliant import background
 from pliant.records import dataclass
 from pliant.symbolic.sym_node import PRINTED, SymNode
 
@@ -56,7 +57,7 @@ class _Kept:
     """The warnings module as it was, while some thread collects."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = background.lock()
         self.users = 0
         self.filters: Any = None  # None: they were not replaced
         self.during: Any = None  # those that hold where no function of PyTorch's sets others
