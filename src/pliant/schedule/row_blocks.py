@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import torch
 
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, View
-from pliant.ir.scalar import Apply, Scalar, cast, index_expressions, load, loads, replace
+from pliant.ir.scalar import Scalar, index_expressions, load, loads, replace
 from pliant.ir.scalar import substitute as substitute_scalar
 from pliant.lowering.tensors import numel
 from pliant.records import dataclass
@@ -125,9 +125,7 @@ def _held(copied: _Copied, value: Scalar) -> dict[Scalar, Scalar]:
             row = from_terms(x.index.const // copied.step, {m: c // copied.step for m, c in x.index.terms if c % copied.step == 0})
             place = {copied.row.symbol: row, copied.column.symbol: x.index - row * copied.step}
             computed = substitute_scalar(copied.value, place, chosen=x.indirect)
-            found[computed] = held = load(copied.loop.out, substitute(copied.index, place), x.indirect)
-            if isinstance(computed, Apply) and computed.op == "cast":  # others may compute on without having rounded
-                found[computed.args[0]] = cast(held, computed.args[0].dtype)
+            found[computed] = load(copied.loop.out, substitute(copied.index, place), x.indirect)
     return found
 
 
