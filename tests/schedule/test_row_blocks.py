@@ -55,7 +55,7 @@ def of_columns(x, w, b):
 
 
 def and_a_loss(x, w, b):
-    logits, labels = x @ w.t(), torch.arange(x.shape[0]) * 7
+    logits, labels = x @ w.t(), torch.arange(x.shape[0]) * 3
     return logits, torch.nn.functional.cross_entropy(logits.float(), labels)
 
 
@@ -88,12 +88,15 @@ def arguments(count=32, classes=250):
 
 
 def close(found, wanted):
-    """A product is rounded before a bias is added to it."""
+    """Sums are rounded to bfloat16 in another order."""
     torch.testing.assert_close(found, wanted, rtol=0.016, atol=0.05)
 
 
+PRODUCTS = (torch.ops.aten.mm.out, torch.ops.aten.addmm.out)
+
+
 def products(program):
-    return [c for c in program.computations if isinstance(c, Extern) and c.out_variant is torch.ops.aten.mm.out]
+    return [c for c in program.computations if isinstance(c, Extern) and c.out_variant in PRODUCTS]
 
 
 BLOCKED = {
@@ -103,12 +106,13 @@ BLOCKED = {
 
 
 @pytest.mark.parametrize("function", list(BLOCKED))
-@pytest.mark.parametrize("count", [6, 32, 34])
+@pytest.mark.parametrize("count", [6, 32, 34, 66])
 def test_values_are_those_of_the_whole(function, count):
     args = arguments(count)
     program = row_blocks.in_blocks_of_rows(lower(trace(function, args)))
     verify(program)
-    assert len(products(program)) == BLOCKED[function]
+    library_adds = function is biased_and_a_loss and count >= 64  # the bias, before the sum is rounded
+    assert len(products(program)) == (4 if library_adds else BLOCKED[function])
     wanted = function(*args)
     for found in (run(program, list(args)), compile_graph.compile_graph(trace(function, args))(list(args))):
         close(tuple(found), wanted if isinstance(wanted, tuple) else (wanted,))

@@ -14,32 +14,39 @@ from typing import Any
 
 import torch
 
+from pliant.ir.loops import View
 from pliant.lowering.context import Lowering
 from pliant.lowering.factors import row_bytes
 from pliant.lowering.fallback import call, lower_call
 from pliant.lowering.formulas import add
 from pliant.lowering.tensors import Tensor, is_unaligned
-from pliant.symbolic.expr import ONE, ZERO
+from pliant.symbolic.expr import ONE, ZERO, Expr
 from pliant.targets.registry import has_target, target_of
 
 aten = torch.ops.aten
 
 
 def _mm(low: Lowering, out: torch.Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """`out` overloads write into rows that begin anywhere. Factors are read with the zeros behind them where these help."""
+    """`out` overloads write into rows that begin anywhere."""
+    left, right, rows, columns = _factors(low, out, a, b)
+    (result,) = low.extern(aten.mm.default, (left, right), {}, [out], aten.mm.out, rows, columns)
+    assert result is not None
+    return result
+
+
+def _factors(low: Lowering, out: torch.Tensor, a: Tensor, b: Tensor) -> tuple[View, View, int, Expr | None]:
+    """The factors, with the zeros behind them where these help; how rows of the product are aligned; how many columns are
+    computed, where there are some to spare."""
     left, right = low.realize_readable(a), low.realize_readable(b)
     wide_left, wide_right = low.with_zeros(left), low.with_zeros(right)
     rows = row_bytes(out, left.shape[1].as_int() or 0)
     if wide_left.shape[1] is wide_right.shape[0]:  # zeros meet zeros
         left = replace(left, shape=(left.shape[0], wide_left.shape[1]))
         right = replace(right, shape=(wide_right.shape[0], right.shape[1]))
-    columns = None
-    if rows and wide_right.shape[1] is not right.shape[1]:
-        columns = wide_right.shape[1]
-        right = replace(right, shape=(right.shape[0], columns))
-    (result,) = low.extern(aten.mm.default, (left, right), {}, [out], aten.mm.out, rows, columns)
-    assert result is not None
-    return result
+    if not rows or wide_right.shape[1] is right.shape[1]:
+        return left, right, rows, None
+    columns = wide_right.shape[1]
+    return left, replace(right, shape=(right.shape[0], columns)), rows, columns
 
 
 def _with_out(target: Any, out_overload: Any) -> Callable[..., Any]:
@@ -53,12 +60,20 @@ _ADDMM = _with_out(aten.addmm.default, aten.addmm.out)
 
 
 def _addmm(low: Lowering, out: torch.Tensor, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Any:
-    """Rows that begin anywhere are written by a loop, which adds the bias."""
+    """Rows that begin anywhere are written by a loop, which adds the bias; the library adds it to columns to spare too, with
+    zeros behind it, and rounds once."""
     depth = a.shape[-1].as_int() or 0
     apart = row_bytes(out, depth) and is_unaligned(low.shape_of(out), out.dtype.itemsize, row_bytes(out))
     if not apart or not _is_plain(bias, **scales):
         return _ADDMM(low, out, bias, a, b, **scales)
-    return _biased(low, out, _mm(low, out, a, b), bias)
+    left, right, rows, columns = _factors(low, out, a, b)
+    if columns is None or bias.shape[0] is ONE:
+        return _biased(low, out, _mm(low, out, a, b), bias)
+    longer = low.pointwise(out.dtype, bias.shape, bias.at, 1)
+    longer.zeros = {0: (columns - bias.shape[0]).as_int() or 0}
+    given = (low.with_zeros(low.realize(longer)), left, right)
+    (result,) = low.extern(aten.addmm.default, given, {}, [out], aten.addmm.out, rows, columns)
+    return result
 
 
 def _is_plain(bias: Tensor, *, beta: Any = 1, alpha: Any = 1) -> bool:

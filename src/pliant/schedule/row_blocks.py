@@ -29,6 +29,7 @@ from pliant.symbolic.traverse import substitute
 
 BLOCKS = 4  # more would save an eighth of the result at most, and a call each
 LARGE = 1 << 24  # bytes of a product
+_PRODUCTS = (torch.ops.aten.mm.out, torch.ops.aten.addmm.out)  # their last arguments are the factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class _Copied:
 def in_blocks_of_rows(program: LoopProgram) -> LoopProgram:
     """The program with large products that are copied to results made in blocks."""
     for product in program.computations:
-        if isinstance(product, Extern) and product.out_variant is torch.ops.aten.mm.out:
+        if isinstance(product, Extern) and product.out_variant in _PRODUCTS:
             program = _in_blocks(program, product)
     return program
 
@@ -133,7 +134,7 @@ def _held(copied: _Copied, value: Scalar) -> dict[Scalar, Scalar]:
 
 
 def _blocks(copied: _Copied) -> Iterator[Computation]:
-    left, right = copied.product.args
+    *bias, left, right = copied.product.args
     rows, out = copied.row.extent, copied.out
     for k in range(BLOCKS):
         first, end = rows * k // BLOCKS, rows * (k + 1) // BLOCKS
@@ -142,7 +143,7 @@ def _blocks(copied: _Copied) -> Iterator[Computation]:
         factor = dataclasses.replace(
             left, shape=(here.extent, left.shape[1]), offset=left.offset + first * left.strides[0]
         )
-        yield dataclasses.replace(copied.product, args=(factor, right), outs=(part,))
+        yield dataclasses.replace(copied.product, args=(*bias, factor, right), outs=(part,))
         place = {copied.row.symbol: first + here.symbol}
         yield dataclasses.replace(
             copied.loop,
