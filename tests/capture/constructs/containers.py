@@ -462,3 +462,24 @@ def set_joined_in_place_to_keys(x, y):
     found = {1}
     found |= {5: x, 6: y}.keys()
     return x, sorted(found), 7 in found
+
+
+@program("containers")
+def containers_that_grow_by_themselves(x, y):
+    queues = collections.deque([1, x], maxlen=5), collections.deque([2, 3]), [4, y]
+    for queue in queues:
+        queue.extend(queue)
+        queue += queue
+    queues[0].extendleft(queues[0])
+    return queues
+
+
+@program("containers")
+def sets_given_arguments_that_they_do_not_take(x, y):
+    said = []
+    for name in ("pop", "clear", "copy"):
+        try:
+            getattr({1}, name)(2)
+        except TypeError as error:
+            said.append(str(error))
+    return x, said

@@ -38,7 +38,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         value = t.hashable(args[0]) if name == "add" else args[0]
         if t.world.add_unread(receiver, [value]):
             return None
-    receiver = t.world.adopt(receiver)
+    own, receiver = receiver, t.world.adopt(receiver)
     if name == "sort" and type(receiver) is list:
         return _sort(t, receiver, kwargs)
     if t.world.is_opaque(receiver):
@@ -47,6 +47,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         return _call_on_contents(t, receiver, name, args, kwargs)
     is_derived = base not in (None, type(receiver))  # perhaps with a method of its own: the base class' was asked for
     method = functools.partial(getattr(base, name), receiver) if is_derived else getattr(receiver, name)
+    if base is collections.deque and name in _GROWING:
+        args = tuple([receiver.copy() if one is own else one for one in args])  # one that is its own argument grows by what it held
     args, kwargs = _arguments(receiver, name).of(t, args, kwargs)
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
@@ -94,6 +96,7 @@ _OF_CONTENTS: dict[Any, frozenset[str]] = {
     collections.defaultdict: frozenset(_OF_DICTS),
     collections.OrderedDict: frozenset((*_OF_DICTS, "move_to_end")),
 }
+_GROWING = ("extend", "extendleft", "__iadd__")
 _VIEWS = ("keys", "values", "items")
 _ASKED = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__iter__", "__missing__")  # by OrderedDict's methods
 
@@ -126,7 +129,7 @@ _OF_OPERATORS_OF_SETS = Arguments(rest=_other_set)
 _AS_THEY_ARE = Arguments()
 _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
     {
-        **dict.fromkeys(("extend", "extendleft", "__iadd__"), Arguments(given.items)),
+        **dict.fromkeys(_GROWING, Arguments(given.items)),
         **dict.fromkeys(("insert", "pop", "rotate", "__getitem__", "__delitem__"), Arguments(given.fixed)),
         "__init__": Arguments(given.items, given.fixed, iterable=given.items, maxlen=given.fixed),
     },
@@ -144,6 +147,8 @@ def _arguments(receiver: Any, name: str) -> Arguments:
     found = _ARGUMENTS.of(receiver).get(name)
     if found is not None or not _is_set.of(receiver):
         return found or _AS_THEY_ARE
+    if name in ("pop", "clear", "copy"):
+        return _AS_THEY_ARE
     return _OF_OPERATORS_OF_SETS if name.startswith("__") and name != "__init__" else _OF_SETS
 
 

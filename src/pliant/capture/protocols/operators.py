@@ -157,7 +157,7 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     if not _copies_items(function, left, right):
         t.refuse_opaque(left, right)
     if function is operator.iadd and base in (list, collections.deque):
-        right = t.iterable(right)
+        right = t.iterable(right.copy() if right is left else right)
     made = _named(t, function, (left, right), (whole, other_side))
     return whole if inplace and made is left else made
 
