@@ -9,6 +9,7 @@ import math
 import random
 import string
 
+import numpy
 import torch
 from tests.capture.constructs.harness import program
 
@@ -483,3 +484,16 @@ def sets_given_arguments_that_they_do_not_take(x, y):
         except TypeError as error:
             said.append(str(error))
     return x, said
+
+
+@program("containers")
+def arrays_matched_against_sequences(x, y):
+    """Arrays are sequences to `match` from NumPy 2.5 on."""
+    found = []
+    for value in (numpy.arange(2) + 1, numpy.float64(3), (x, y)):
+        match value:
+            case [first, second]:
+                found.append((first, second))
+            case _:
+                found.append("other")
+    return x, found

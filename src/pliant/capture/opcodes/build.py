@@ -16,7 +16,7 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import is_iterable, misused
+from pliant.capture.value_kinds import class_in_numpy, is_iterable, misused, plain_class
 from pliant.guards.kinds import MISSING
 
 ROWS = Handlers()
@@ -206,7 +206,8 @@ def get_len(frame: Frame, op: Op) -> None:
 
 
 def _is_marked(value: Any, flag: int) -> bool:
-    return bool(type(value).__flags__ & flag)
+    cls = class_in_numpy(value) or plain_class(value)
+    return bool(cls.__flags__ & flag)
 
 
 @takes("MATCH_KEYS")
