@@ -88,6 +88,29 @@ def test_conversions(options):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("byte", [torch.int8, torch.uint8])
+def test_bytes(byte, n, options):
+    """Numbers cut to bytes, bytes compared, chosen among and given as other bytes."""
+    p = Program()
+    given = (torch.float32, torch.bfloat16, torch.int32, torch.bool, torch.int8, torch.uint8)
+    read = [p.tensor(n, dtype=d) for d in given]
+    a, b = p.tensor(n, dtype=byte), p.tensor(n, dtype=byte)
+    outs = [p.pointwise((n,), lambda i, x=x: cast(get(x, i), byte)) for x in read if x.dtype is not byte]
+    for op in ("minimum", "maximum", "lt", "eq"):
+        outs.append(p.pointwise((n,), lambda i, op=op: apply(op, get(a, i), get(b, i))))
+    outs.append(p.pointwise((n,), lambda i: where(apply("gt", get(read[0], i), const(0, torch.float32)), get(a, i), get(b, i))))
+    program = p.done(*outs)
+    torch.manual_seed(n)
+    floats = torch.randint(0, 120, (n,)) + 0.5
+    args = [floats, floats.bfloat16(), torch.randint(-(2**31), 2**31, (n,)).int(), floats > 60]
+    args += [torch.randint(-128, 256, (n,)).to(d) for d in (torch.int8, torch.uint8, byte, byte)]
+    compiled = compile_program(program, options)
+    for want, got in zip(run(program, args), compiled(list(args)), strict=True):
+        assert torch.equal(got, want)
+    assert compiled.source.count("p_store8(") >= len(outs)
+
+
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.int32, torch.bfloat16, torch.bool), (torch.float64,)])
 def test_tiles_are_turned(dtypes, options):
     """Elements of 1, 2, 4 and 8 bytes that run along the other axis, at a size that leaves parts of tiles."""

@@ -44,12 +44,16 @@ _LOADS: dict[torch.dtype, str] = {
 _STORES: dict[torch.dtype, tuple[str, str]] = {  # the function, what it stores
     torch.float32: ("p_store", "{0}"), torch.int32: ("p_store", "(p_vf)({0})"), torch.bool: ("p_store8", "p_to8({0} & 1)"),
     torch.bfloat16: ("p_store16", "{0}"), torch.float16: ("p_store16", "{0}"), torch.int64: ("p_store64", "{0}"),
+    torch.int8: ("p_store8", "p_to8({0})"), torch.uint8: ("p_store8", "p_to8({0})"),
 }  # fmt: skip
 _WHOLE = frozenset((torch.float32, torch.int32))  # of which a vector in memory is as wide as one in a register
 _HALVES = {torch.bfloat16: "bf16", torch.float16: "f16"}
 # operators whose results are halves where their arguments are, on the 16 bits: the sign is a bit
 _OF_HALVES = {"abs": "{0} & 0x7fff", "neg": "{0} ^ 0x8000", "copysign": "({0} & 0x7fff) | ({1} & 0x8000)"}
 _LANES_OF_INT = frozenset((torch.int32, torch.int64, torch.int8, torch.uint8))
+_COMPARISONS = frozenset("eq ne lt le gt ge".split())
+_BYTES = {torch.int8: "({0} << 24) >> 24", torch.uint8: "{0} & 255"}  # of what an int32 is cut to
+_OF_BYTES = _COMPARISONS | {"minimum", "maximum"}  # operators that are int32's on their lanes
 _RANGES = {torch.int8: Interval(-128, 127), torch.uint8: Interval(0, 255), torch.bool: Interval(0, 1)}
 _NARROW = Interval(-(2**31) + 1, 2**31 - 2)  # what int64 values in lanes of 32 bits may be; clamped numbers lie outside
 _LANE = Interval(-(2**31), 2**31 - 1)
@@ -60,7 +64,6 @@ _SPACED: dict[str, frozenset[torch.dtype]] = {  # element types that have loads 
 }
 _ONE_SIDE = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int32))  # any value of these is one of a lane
 _LOOKED_UP = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int32))
-_COMPARISONS = frozenset("eq ne lt le gt ge".split())
 
 
 class VectorStatements(Statements):
@@ -149,7 +152,8 @@ class VectorStatements(Statements):
         of = x.args[0].dtype
         if of is torch.int64:
             return self._of_int64(x, args)
-        kind = "f" if of is torch.float32 else "b" if of is torch.bool else "i" if of is torch.int32 else ""
+        is_int = of is torch.int32 or (of in _BYTES and x.op in _OF_BYTES)
+        kind = "f" if of is torch.float32 else "b" if of is torch.bool else "i" if is_int else ""
         template = VECTOR_OPS.get((x.op, kind))
         if template is None:
             raise NoVectorForm(f"`{x.op}` on {of}")
@@ -216,6 +220,9 @@ class VectorStatements(Statements):
             if target is torch.int64:
                 self.ranges[found] = known if _in_lane(known) else _LANE
             return found
+        if target in _BYTES and (source is torch.float32 or source is torch.bool or source in _LANES_OF_INT):
+            whole = self.cast(text, source, torch.int32)
+            return whole if source is torch.bool else self._local("p_vi", _BYTES[target].format(whole))
         raise NoVectorForm(f"{source} as {target}")
 
     def _needs_lane(self, text: str) -> None:
@@ -385,7 +392,7 @@ class VectorStatements(Statements):
             return self._local("p_vf", f"p_choosev({chosen}, {texts[0]}, {texts[1]})")
         if x.dtype in _HALVES:
             return self._local("p_vh", f"p_chooseh({chosen}, {texts[0]}, {texts[1]})")
-        if x.dtype not in (torch.bool, torch.int32) and not (x.dtype is torch.int64 and all(map(_fits, ranges))):
+        if x.dtype not in (torch.bool, torch.int32, *_BYTES) and not (x.dtype is torch.int64 and all(map(_fits, ranges))):
             raise NoVectorForm(f"a choice of {x.dtype}")
         found = self._local("p_vi", f"p_choosei({chosen}, {texts[0]}, {texts[1]})")
         self.ranges[found] = ranges[0].join(ranges[1])
