@@ -1,4 +1,4 @@
-"""Elements of small tensors of integers are numbers where the program decides by them: each row of the table, and chains."""
+"""Elements of small tensors are numbers where the program decides by them: each row of the table, and chains."""
 
 from __future__ import annotations
 
@@ -429,3 +429,41 @@ def test_ends_of_what_was_a_range_or_is_empty():
     assert empty(torch.ones(6)) == 2
     with pytest.raises(RuntimeError):
         empty(torch.ones(3))
+
+
+def integrated(y):
+    """Steps between places that only constants tell, in float32."""
+    places = torch.linspace(0, 1, 5)
+    at, step, turns = places[0], places[1] - places[0], 0
+    for place in places[1:]:
+        while at < place:
+            y, at, turns = y + step * y, at + step, turns + 1
+    return y, turns
+
+
+def counted(y):
+    places = torch.arange(6, dtype=torch.float64).div(4).sqrt()
+    n = int(torch.ceil(places[-1] - places[0]).item())
+    return y * n if bool((places > 0.4).any()) else y - n
+
+
+@pytest.mark.parametrize("function", [integrated, counted])
+def test_floats_that_constants_tell_decide(function):
+    pliant.reset()
+    compiled = pliant.compile(function, fullgraph=True)
+    for rows in (2, 3, 5):
+        y = torch.randn(rows)
+        torch.testing.assert_close(compiled(y), function(y))
+    assert (pliant.stats()["graphs"], pliant.stats()["fallbacks"]) == (2, 0)
+
+
+def test_floats_that_are_written_are_data():
+    def program(y):
+        places = torch.linspace(0, 1, 5)
+        places[2] = y.sum()
+        return y + 1 if places[2] > 0.6 else y - 1
+
+    compiled = pliant.compile(program)
+    for total in (0.0, 1.0, 0.0):
+        y = torch.full((2,), total / 2)
+        torch.testing.assert_close(compiled(y), program(y))

@@ -116,4 +116,4 @@ def _is_small(value: Any) -> bool:
         return False
     sizes = value.size_
     few = len(sizes) == 1 and not is_symbolic(sizes[0]) and sizes[0] <= CONSTANT_NUMEL
-    return sizes == () or few and value.dtype_ in (torch.int64, torch.int32)
+    return sizes == () or few
