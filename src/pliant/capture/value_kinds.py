@@ -57,7 +57,7 @@ _DICTS: tuple[dict[Any, Any], ...] = ({}, collections.OrderedDict())
 DICT_VIEWS: dict[type, str] = {
     type(getattr(made, name)()): name for made in _DICTS for name in ("keys", "values", "items")
 }
-# What values of the trace stand for; `varying_text` adds a row.
+# What values of the trace stand for; `varying_text` and `progressions` add rows.
 PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
@@ -134,7 +134,8 @@ def plain_class(value: Any) -> type:
 
 
 def varying(value: Any) -> type | None:
-    """The class that the program sees of what varies from call to call: int, float, bool, str; None of all other values."""
+    """The class that the program sees of what varies from call to call (int, float, bool, str, range, list, tuple); None of
+    all other values."""
     return PLAIN_TYPES.get(type(value))
 
 
@@ -230,11 +231,12 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def concrete(value: Any) -> Any:
-    """A symbolic number, or text, specialized to its value (adds a guard); a break where only running the graph tells it."""
+    """A symbolic number, or what is made of such, specialized to its value (adds a guard); a break where only running the
+    graph tells it."""
     plain: Any = varying(value)
     if plain is None:
         return value
-    if plain is str:
+    if plain not in NUMBERS:
         return value.plain()
     try:
         return plain(value.node.shape_env.evaluate(value.node.expr))

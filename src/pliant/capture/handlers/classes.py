@@ -24,6 +24,7 @@ from pliant.capture.handlers.given import Arguments, Convert
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, ClassHandler, Rows
 from pliant.capture.iterators import carried, loops
+from pliant.capture.numbers import progressions
 from pliant.capture.numbers.numpy_scalars import scalar_of
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
@@ -188,13 +189,14 @@ def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     ends = [subscripts.as_index(t, a) for a in args]
-    return _counted_turns(t, ends) or t.native(range, *map(concrete, ends))
+    made = _counted_turns(t, ends) if _is_of_a_loop(t.frames[-1]) else progressions.varying_range(t, ends)
+    return made or t.native(range, *map(concrete, ends))
 
 
 def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
     """What a loop counts by whose number of turns has had several values; None elsewhere."""
     frame = t.frames[-1]
-    if not _is_of_a_loop(frame) or not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
+    if not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
     symbolic = list(filter(is_symbolic, (start, stop)))

@@ -39,7 +39,7 @@ def _construct_tensor(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if kwargs or len(args) == 1 and is_fake(args[0]):
         raise GraphBreak("unknown-call", f"{cls.__name__} of a tensor")
     data = [t.internalize(a) for a in args]
-    if len(data) == 1 and type(data[0]) in (list, tuple):
+    if len(data) == 1 and type(data[0]) in (list, tuple, range):
         return t.call(torch.tensor, (data[0],), {"dtype": dtype})
     return t.call(torch.empty, (data[0] if data and type(data[0]) is torch.Size else (data or [0]),), {"dtype": dtype})
 

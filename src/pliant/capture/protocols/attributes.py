@@ -21,6 +21,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, 
 from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
+from pliant.capture.numbers.progressions import PROGRESSIONS
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.protocols import polyfills
@@ -116,6 +117,12 @@ def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if name in _LIKE_OTHERS and not is_unbacked(obj):
         return _native(t, _LIKE_OTHERS[name](obj), name)
     return _native(t, concrete(obj), name)
+
+
+def _progression_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if name == "__class__":
+        return bring_class(t, obj)
+    return get_attr(t, concrete(obj), name)
 
 
 def _of_as_many_bits(number: Any) -> Any:
@@ -458,6 +465,7 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
             SYMBOLIC_TYPES, lambda t, obj, name: (_native if name == "node" else _number_attribute)(t, obj, name)
         ),
         Text: _number_attribute,
+        **dict.fromkeys(PROGRESSIONS, _progression_attribute),
         FakeTensor: _tensor_attribute,
         types.GeneratorType: _generator_attribute,
         types.FunctionType: _function_attribute,

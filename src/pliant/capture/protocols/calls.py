@@ -18,7 +18,6 @@ import reprlib
 import sys
 import types
 import typing
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -37,18 +36,18 @@ from pliant.capture.handlers.standard_library import call_object, fold, make_ref
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
-from pliant.capture.numbers import arrays
-from pliant.capture.numbers.varying_text import Text
+from pliant.capture.numbers import arrays, progressions
 from pliant.capture.protocols import class_statements, marked, polyfills
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.cached_calls import call_cached
+from pliant.capture.protocols.given_to_c import MADE_OF_NUMBERS, as_taken
 from pliant.capture.protocols.iteration import advance, is_driven
 from pliant.capture.protocols.module_calls import calls_as_torch_does, has_hooks
 from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, derives, function_of, misused
+from pliant.capture.value_kinds import ByKind, function_of, misused
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
@@ -59,8 +58,10 @@ from pliant.torch_adapter import ParameterMeta, module_call
 def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = False) -> Any:
     """function(*args, **kwargs)"""
     function = marked.resolve(t, function)
-    if Text in map(type, (*args, *kwargs.values())) and not _passes_text(function):
-        args, kwargs = tuple(map(concrete, args)), {name: concrete(a) for name, a in kwargs.items()}
+    if not MADE_OF_NUMBERS.isdisjoint(map(type, (*args, *kwargs.values()))):
+        if (answer := progressions.answer(t, function, args, kwargs)) is not NotImplemented:
+            return answer
+        args, kwargs = as_taken(function, args, kwargs)
     if id(function) in _TAKING_ALL and len(args) == 1 and is_driven(t, args[0]):
         return call(t, polyfills.made_of, (function, *args), kwargs, linked)
     handler = find_row(function)
@@ -107,17 +108,6 @@ def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linke
 
 # Functions that take all items of their one argument before they do anything.
 _TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, max, min)))
-_PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr, str.__mod__, warnings.warn)
-
-
-def _passes_text(function: Any) -> bool:
-    """Whether a text that shows numbers which vary goes through it unread."""
-    if derives(function, BaseException):
-        return True
-    cls = type(function)
-    if cls is types.BuiltinFunctionType and type(function.__self__) in (*MUTABLE_CONTAINERS, str):
-        return True
-    return cls in (types.FunctionType, types.MethodType) or any(function is one for one in _PASS_TEXT)
 
 
 def _is_drawn(t: Tracer, generator: Any) -> bool:

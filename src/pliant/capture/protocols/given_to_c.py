@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import functools
 import types
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.table import find
 from pliant.capture.iterators.generators import TracedCallable
 from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
+from pliant.capture.numbers.progressions import PROGRESSIONS, passes
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.protocols import operators
 from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
-from pliant.capture.signatures import Tracer
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
     ByKind,
     concrete,
+    derives,
     is_hashed_by_identity,
     is_numpy_scalar,
     tuple_of,
@@ -190,6 +195,7 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
         list: functools.partial(_internalize_items, enumerate),
         dict: functools.partial(_internalize_items, dict.items),
         slice: _internalize_slice,
+        **dict.fromkeys(PROGRESSIONS, lambda t, value, within: concrete(value)),
     },
     {tuple: _internalize_parts},
 )
@@ -203,6 +209,7 @@ _REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], bool], None]] = ByK
     {
         **dict.fromkeys((str, int, float, type, type(None)), _take),
         **dict.fromkeys(_LOOKED_INTO, _refuse_parts),
+        **dict.fromkeys(PROGRESSIONS, lambda t, value, within, compared: value.settle()),
     },
     {FakeTensor: _take, **dict.fromkeys((str, int, float, type), _refuse_own_order)},
 )
@@ -214,3 +221,34 @@ _SAFE_MODULES = frozenset(("torch", "builtins", "enum", "functools", "types", "r
 def _safe_outside(value: Any) -> bool:
     known = type(value).__module__.partition(".")[0] in _SAFE_MODULES
     return known and not isinstance(value, (*MUTABLE_CONTAINERS, bytearray, memoryview))
+
+
+# ---- what is made of numbers that vary
+MADE_OF_NUMBERS = PROGRESSIONS | {Text}
+
+
+def as_taken(function: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """The arguments as a function gets them that may look into what is made of numbers which vary."""
+    given = {*map(type, (*args, *kwargs.values()))}
+    fixed: frozenset[type] = frozenset()
+    if Text in given and not _passes_text(function):
+        fixed = frozenset(PLAIN_TYPES)
+    elif not passes(function) or type(function) is types.FunctionType and find(function) is not None:
+        fixed = PROGRESSIONS
+    if fixed.isdisjoint(given):
+        return args, kwargs
+    named = {name: concrete(a) if type(a) in fixed else a for name, a in kwargs.items()}
+    return tuple([concrete(a) if type(a) in fixed else a for a in args]), named
+
+
+_PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr, str.__mod__, warnings.warn)
+
+
+def _passes_text(function: Any) -> bool:
+    """Whether a text that shows numbers which vary goes through it unread."""
+    if derives(function, BaseException):
+        return True
+    cls = type(function)
+    if cls is types.BuiltinFunctionType and type(function.__self__) in (*MUTABLE_CONTAINERS, str):
+        return True
+    return cls in (types.FunctionType, types.MethodType) or any(function is one for one in _PASS_TEXT)

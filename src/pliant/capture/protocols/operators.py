@@ -19,6 +19,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.iterators.generators import OURS
+from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor
 from pliant.capture.numbers.number_domains import floor_quotient, in_range, within_domain
@@ -54,7 +55,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
 
-_PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text}
+_PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | progressions.PROGRESSIONS
 BINARY = {  # symbol -> (name of the method, the operation, the same in place)
     symbol: (name.strip("_"), getattr(operator, name), getattr(operator, f"i{name.strip('_')}"))
     for symbol, name in zip(
@@ -103,7 +104,9 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 
 
 def _operands(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
-    """What an operator is applied to where NumPy's rules decide about its result."""
+    """What an operator is applied to: plain lists, and what NumPy's rules make of operands where these decide."""
+    if not progressions.PROGRESSIONS.isdisjoint((type(left), type(right))):
+        left, right = concrete(left), concrete(right)
     left, right = beside_symbol(t, left, right)
     return beside_tensor(t, symbol, left, right) if is_array(left) or is_array(right) else (left, right)
 
@@ -150,6 +153,8 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     joined = base in _JOINED and (other is not None or is_number(right))
     left = t.world.whole(left) if inplace or joined else t.world.adopt(left)
     right = t.world.whole(right) if joined else t.world.adopt(right)
+    if function is operator.mul and (numbers := progressions.repeated(t, left, right)) is not None:
+        return numbers
     if not is_fake(left) and not is_fake(right):
         right, left = concrete(right), concrete(left)
     if function is operator.mod and is_text(left):
@@ -316,6 +321,8 @@ def found_by_identity(t: Tracer, left: Any, right: Any) -> bool:
 @ending
 def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
     """`item in container`, or `not in`"""
+    if type(container) in progressions.PROGRESSIONS and (found := progressions.contains(container, item)) is not None:
+        return found is wanted
     container = concrete(t.world.resolve(container))
     method = python_method(t, container, "__contains__")
     if method is not None:

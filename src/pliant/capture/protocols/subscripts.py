@@ -18,6 +18,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.array_memory import is_array, is_index, key_of
 from pliant.capture.numbers.foreign_elements import refuse_elements
+from pliant.capture.numbers.progressions import PROGRESSIONS, item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols.keys_of_sizes import asked_key, made_key, refuse_many
@@ -81,9 +82,24 @@ def _part_of_key(t: Tracer, key: Any) -> Any:
     return key
 
 
+def _progression_item(t: Tracer, numbers: Any, key: Any) -> Any:
+    key = as_index(t, key)
+    found = item(t, numbers, key)
+    return subscript(t, concrete(numbers), key) if found is NotImplemented else found
+
+
+def _progression_as_key(t: Tracer, numbers: Any) -> Any:
+    """Eager makes a tensor of integers of a sequence; a tuple is an index a dimension."""
+    is_index = numbers.cls is not tuple and numbers.kind is int
+    return tensor_of(t, numbers) if is_index else _tensor_key(t, concrete(numbers))
+
+
 _TENSOR_KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
     _part_of_key,
-    {slice: lambda t, key: slice(*[_tensor_key(t, as_index(t, part)) for part in (key.start, key.stop, key.step)])},
+    {
+        slice: lambda t, key: slice(*[_tensor_key(t, as_index(t, part)) for part in (key.start, key.stop, key.step)]),
+        **dict.fromkeys(PROGRESSIONS, _progression_as_key),
+    },
     {tuple: lambda t, key: tuple(_tensor_key(t, part) for part in key)},
 )
 
@@ -238,6 +254,7 @@ _ITEMS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(MUTABLE_CONTAINERS - DICT_TYPES, _plain_list_item),
         **dict.fromkeys(DICT_TYPES, _plain_dict_item),
         collections.defaultdict: dict_item,
+        **dict.fromkeys(PROGRESSIONS, _progression_item),
     },
 )
 _INHERITED: ByKind[Callable[..., Any]] = ByKind(
@@ -310,4 +327,8 @@ def _change_in_c(t: Tracer, container: Any, key: Any, *value: Any) -> None:
     t.native(operator.setitem if value else operator.delitem, container, key, *value)
 
 
-_CHANGES: ByKind[Callable[..., None]] = ByKind(_change_sequence, families={dict: _change_dict})
+_CHANGES: ByKind[Callable[..., None]] = ByKind(
+    _change_sequence,
+    dict.fromkeys(PROGRESSIONS, lambda t, numbers, *rest: _change_sequence(t, concrete(numbers), *rest)),
+    {dict: _change_dict},
+)

@@ -37,6 +37,7 @@ from pliant.capture.iterators.standing_iterators import (
 )
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
+from pliant.capture.numbers.progressions import PROGRESSIONS, Progression
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside import set_orders
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
@@ -85,6 +86,13 @@ def _of_fields(names: str) -> Recipe:
     """Its class, called with its own fields."""
     fields = names.split()
     return lambda b, obj: b.bind(obj, f"{b.hold(type(obj))}({b.items([getattr(obj, name) for name in fields])})")
+
+
+def _progression(b: Statements, obj: Progression) -> str:
+    if not obj.step:
+        return f"[{b.value(obj.ends[0])}] * {b.value(obj.count)}"
+    numbers = f"{b.hold(range)}({b.items(obj.ends)})"
+    return numbers if obj.cls is range else f"{b.hold(obj.cls)}({numbers})"
 
 
 def _partial(b: Statements, obj: functools.partial[Any]) -> str:
@@ -274,6 +282,7 @@ RECIPES: dict[type, Recipe] = {
         expression(lambda b, obj: b.writer.expression(obj.node.shape_env.simplify(obj.node.expr)), "size"),
     ),
     Text: expression(lambda b, obj: f"''.join(({', '.join([part.made(b.hold, b.value) for part in obj.parts])},))", "text"),
+    **dict.fromkeys(PROGRESSIONS, expression(_progression, "numbers")),
     io.StringIO: _string_io,
     **dict.fromkeys(LOCKS, _lock),
     random.Random: _random,

@@ -16,11 +16,12 @@ import torch
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
+from pliant.capture.numbers.progressions import PROGRESSIONS
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import is_several, leaves
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import assume, bindings_of, written
@@ -199,6 +200,7 @@ _AS_NODES: ByKind[Callable[[Nodes, Any], Any]] = ByKind(
         type: lambda nodes, value: _DTYPES.get(value) or nodes.constant(value),
         _KIND: lambda nodes, value: f"{value.__module__}.{value.__name__}",
         slice: lambda nodes, value: slice(*map(nodes.to_nodes, (value.start, value.stop, value.step))),
+        **dict.fromkeys(PROGRESSIONS, lambda nodes, value: nodes.to_nodes(concrete(value))),
     },
     {
         FakeTensor: Nodes.node_of,

@@ -1,0 +1,305 @@
+"""Ranges whose ends vary, lists and tuples of such ranges, and lists that repeat a number, as values of the traced program.
+
+In:     `range(...)` of sizes, `list` and `tuple` of it, `[number] * size`.
+Out:    a `Progression`, and what is answered without its items: how many they are, which stands at a place, their sum, the
+        least and the largest, whether one is among them, the tensor or the array of them.
+Holds:  it has items, as guards say where it is made. Whoever asks for anything else gets the plain range or tuple, under
+        guards on the ends. For a plain list the capture starts again: several places may hold it, and one may write it.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn
+
+import torch
+
+from pliant.capture.graph_breaks import StartAgain
+from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.value_kinds import (
+    MUTABLE_CONTAINERS,
+    NUMBERS,
+    PLAIN_TYPES,
+    SIZES,
+    concrete,
+    is_symbolic,
+    plain_class,
+)
+from pliant.graph.unbacked import is_unbacked
+from pliant.guards.sources import held
+
+
+class Progression:
+    """`ends`: start, stop and step; `count`: how many items it has, at least one; `settle`: have the capture start again,
+    with a plain value in its place."""
+
+    __slots__ = ("count", "ends", "made", "settle")
+    cls: ClassVar[type]
+
+    def __init__(self, ends: Args, count: Any, settle: Callable[[], NoReturn]) -> None:
+        self.ends, self.count, self.settle = ends, count, settle
+        self.made: Any = None
+
+    @property
+    def step(self) -> int:
+        return self.ends[2]  # type: ignore[no-any-return]
+
+    @property
+    def kind(self) -> type:
+        """The class of an item."""
+        return plain_class(self.ends[0])
+
+    def at(self, place: Any) -> Any:
+        return self.ends[0] + place * self.step if self.step else self.ends[0]
+
+    def end(self, largest: bool) -> Any:
+        return self.at(self.count - 1) if largest is (self.step > 0) else self.ends[0]
+
+    def plain(self) -> Any:
+        """The same one each time: the program may ask whether it is."""
+        if self.made is None:
+            self.made = self.cls(range(*map(concrete, self.ends)))
+        return self.made
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self.settle()
+
+
+def _asked(name: str) -> Callable[..., Any]:
+    """A special method of the plain value, for C code that knows of no other."""
+
+    def method(self: Progression, *others: Any) -> Any:
+        return getattr(self.plain(), name)(*map(concrete, others))
+
+    return method
+
+
+for _name in "eq ne lt le gt ge hash len str repr format contains getitem iter".split():
+    setattr(Progression, f"__{_name}__", _asked(f"__{_name}__"))
+
+
+class VaryingRange(Progression):
+    __slots__ = ()
+    cls = range
+
+    def plain(self) -> Any:
+        if self.made is None:
+            self.made = range(*map(concrete, self.ends))
+        return self.made
+
+
+class VaryingTuple(Progression):
+    __slots__ = ()
+    cls = tuple
+
+
+class VaryingList(Progression):
+    __slots__ = ()
+    cls = list
+
+    def plain(self) -> NoReturn:
+        self.settle()
+
+
+_KINDS: tuple[type[Progression], ...] = (VaryingRange, VaryingTuple, VaryingList)
+PROGRESSIONS: frozenset[type] = frozenset(_KINDS)
+PLAIN_TYPES.update({kind: kind.cls for kind in _KINDS})
+_OF_CLASS = {kind.cls: kind for kind in _KINDS}
+
+
+# ---- made
+def varying_range(t: Tracer, ends: list[Any]) -> VaryingRange | None:
+    """`range(*ends)` if an end varies; None where it is a plain one."""
+    if not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
+        return None
+    start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
+    if type(step) is not int or not step or not _varies(start, stop):
+        return None
+    made = _made(t, range, (start, stop, step))
+    return made if type(made) is VaryingRange else None
+
+
+def repeated(t: Tracer, left: Any, right: Any) -> VaryingList | None:
+    """`left * right` if that is a list of one number as often as a number that varies says; None elsewhere."""
+    items, times = (left, right) if type(left) is list else (right, left)
+    if type(items) is not list or len(items) != 1 or plain_class(items[0]) not in NUMBERS or not _varies(times) or not _varies(times, items[0]):
+        return None
+    if (settle := _settling(t)) is None or not concrete(times > 0):
+        return None
+    return VaryingList((items[0], None, 0), times, settle)
+
+
+def _varies(*numbers: Any) -> bool:
+    symbolic = [n for n in numbers if is_symbolic(n)]
+    return bool(symbolic) and not any(map(is_unbacked, symbolic))
+
+
+def _settling(t: Tracer) -> Callable[[], NoReturn] | None:
+    """What starts the capture again with a plain value here; None if it is to be one."""
+    frame, plain = t.frames[-1], t.inputs.policy.plain_progressions
+    place = held(frame.code, f"the numbers at {frame.op.offset}")
+
+    def settle() -> NoReturn:
+        raise StartAgain(lambda: plain.add(place))
+
+    return None if place in plain else settle
+
+
+def _made(t: Tracer, cls: type, ends: Args) -> Any:
+    """NotImplemented where it has no items, or is to be a plain one."""
+    start, stop, step = ends
+    settle = _settling(t)
+    if settle is None or not concrete(start < stop if step > 0 else start > stop):
+        return NotImplemented
+    return _OF_CLASS[cls](ends, (stop - start + step - (1 if step > 0 else -1)) // step, settle)
+
+
+# ---- asked for items
+def item(t: Tracer, numbers: Progression, key: Any) -> Any:
+    """numbers[key]; NotImplemented where the plain value is to say it."""
+    if type(key) is slice:
+        return _part(t, numbers, key)
+    if plain_class(key) is not int or is_unbacked(key):
+        return NotImplemented
+    place = key if concrete(key >= 0) else key + numbers.count
+    return numbers.at(place) if concrete(place >= 0) and concrete(place < numbers.count) else NotImplemented
+
+
+def _part(t: Tracer, numbers: Progression, key: slice) -> Any:
+    given = (key.start, key.stop, key.step)
+    if not numbers.step or any(one is not None and (type(one) not in SIZES or is_unbacked(one)) for one in given):
+        return NotImplemented
+    if given == (None, None, -1):
+        return _made(t, numbers.cls, (numbers.at(numbers.count - 1), numbers.at(-1), -numbers.step))
+    if key.step not in (None, 1):
+        return NotImplemented
+    ends = [_clamped(one, numbers.count, default) for one, default in ((key.start, 0), (key.stop, numbers.count))]
+    return _made(t, numbers.cls, (*map(numbers.at, ends), numbers.step))
+
+
+def _clamped(bound: Any, count: Any, default: Any) -> Any:
+    """An end of a slice as a place among so many."""
+    if bound is None:
+        return default
+    if concrete(bound < 0):
+        bound = bound + count
+    return 0 if concrete(bound < 0) else count if concrete(bound > count) else bound
+
+
+def contains(numbers: Progression, one: Any) -> bool | None:
+    """`one in numbers`, None where the plain value is to say it: guards say on which side of the ends it lies."""
+    if plain_class(one) is not int or numbers.kind is not int or is_unbacked(one):
+        return None
+    if not concrete(one >= numbers.end(False)) or not concrete(one <= numbers.end(True)):
+        return False
+    return not numbers.step or bool(concrete((one - numbers.ends[0]) % abs(numbers.step) == 0))
+
+
+# ---- given to functions
+def answer(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What a call gives, if no item need be looked at; else NotImplemented."""
+    if not args or type(args[0]) not in PROGRESSIONS or type(function) not in _LOOKED_UP:
+        return NotImplemented
+    rule = _ANSWERS.get(function)
+    if rule is None and _makes_array(function):
+        rule = _array
+    return NotImplemented if rule is None else rule(t, args, kwargs)
+
+
+def passes(function: Any) -> bool:
+    """Whether a call hands its arguments on to the program as they are, or keeps them."""
+    cls = type(function)
+    if cls is types.BuiltinFunctionType and type(function.__self__) in MUTABLE_CONTAINERS:
+        return True
+    return cls in _PASSING or isinstance(function, torch.nn.Module) or any(function is one for one in (isinstance, type, setattr))
+
+
+def tensor_of(t: Tracer, numbers: Progression, **device: Any) -> Any:
+    """The numbers in a tensor, as `torch.tensor` has them."""
+    kwargs = {"dtype": _DTYPES[numbers.kind] or torch.get_default_dtype(), **device}
+    if not numbers.step:
+        return t.call(torch.full, ((numbers.count,), numbers.ends[0]), kwargs)
+    return t.call(torch.arange, numbers.ends[: 2 + (numbers.step != 1)], kwargs)
+
+
+def _alone(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """For a call with nothing else."""
+    return lambda t, args, kwargs: NotImplemented if kwargs or len(args) != 1 else rule(t, args[0])
+
+
+def _as(cls: type, t: Tracer, numbers: Progression) -> Any:
+    if numbers.step:
+        return _made(t, cls, numbers.ends)
+    settle = _settling(t)
+    return VaryingList(numbers.ends, numbers.count, settle) if cls is list and settle is not None else NotImplemented
+
+
+def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    numbers, start = args[0], (*args[1:], *kwargs.values(), 0)[0]
+    if len(args) + len(kwargs) > 2 or not SIZES.issuperset(map(type, (start, numbers.ends[0]))) or not kwargs.keys() <= {"start"}:
+        return NotImplemented
+    count = numbers.count
+    return start + numbers.ends[0] * count + numbers.step * (count * (count - 1) // 2)
+
+
+def _sorted(t: Tracer, numbers: Progression) -> Any:
+    if numbers.step >= 0:
+        return _as(list, t, numbers)
+    return _made(t, list, (numbers.end(False), numbers.at(-1), -numbers.step))
+
+
+def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    dtype = kwargs.get("dtype")
+    if len(args) != 1 or not kwargs.keys() <= {"dtype", "device"} or not _fits(args[0], dtype):
+        return NotImplemented
+    device = {name: value for name, value in kwargs.items() if name == "device"}
+    made = tensor_of(t, args[0], **device)
+    return made if dtype in (None, made.dtype_) else t.call(torch.Tensor.to, (made, dtype), {})
+
+
+def _fits(numbers: Progression, dtype: Any) -> bool:
+    """Whether a tensor of the type has each of the numbers as it is, or rounded once: as the conversion of a tensor does."""
+    if numbers.kind is float:
+        return dtype in (None, torch.get_default_dtype())
+    if dtype is not torch.int32 or numbers.kind is bool:
+        return dtype in (None, torch.float32, torch.float64) or dtype is torch.int64
+    return bool(concrete(numbers.end(False) >= -(2**31)) and concrete(numbers.end(True) < 2**31))
+
+
+def _tensor_of_class(cls: Any) -> Callable[..., Any]:
+    return _alone(lambda t, numbers: _tensor(t, (numbers,), {"dtype": cls.dtype}))
+
+
+def _makes_array(function: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and (function is numpy.array or function is numpy.asarray)
+
+
+def _array(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 1 or kwargs or not args[0].step:
+        return NotImplemented
+    return t.call(sys.modules["numpy"].arange, args[0].ends, {})
+
+
+_DTYPES: dict[type, torch.dtype | None] = {bool: torch.bool, int: torch.int64, float: None}
+_PASSING = (types.FunctionType, types.MethodType)
+_LOOKED_UP = (types.BuiltinFunctionType, types.FunctionType, type, type(torch.LongTensor))
+_ANSWERS: dict[Any, Callable[..., Any]] = {
+    len: _alone(lambda t, numbers: numbers.count),
+    bool: _alone(lambda t, numbers: True),
+    sum: _sum,
+    max: _alone(lambda t, numbers: numbers.end(True)),
+    min: _alone(lambda t, numbers: numbers.end(False)),
+    list: _alone(lambda t, numbers: _as(list, t, numbers)),
+    tuple: _alone(lambda t, numbers: numbers if type(numbers) is VaryingTuple else _as(tuple, t, numbers)),
+    sorted: _alone(_sorted),
+    operator.length_hint: _alone(lambda t, numbers: numbers.count),
+    **dict.fromkeys((torch.tensor, torch.as_tensor, torch.asarray), _tensor),
+    **{cls: _tensor_of_class(cls) for cls in (torch.LongTensor, torch.IntTensor, torch.FloatTensor, torch.DoubleTensor)},
+}
