@@ -21,12 +21,14 @@ PASSED_ON = {
     "pad": lambda x, y, s: F.pad(x, (1, 1), value=s) * 2,
     "tensor": lambda x, y, s: x * torch.tensor(s) + torch.tensor([[s], [x.size(0)]], dtype=torch.float32).sum(),
     "isclose": lambda x, y, s: x * torch.isclose(x, y, atol=s),
+    "negated beside itself": lambda x, y, s: x * torch.empty_like(y).uniform_(-s, s),
 }
 VALUES = (0.5, 0.25, 0.75, 1.5, 2.5)
 
 
 def outcome(f, x, y, s):
     x.grad = None
+    torch.manual_seed(0)
     out = f(x, y, s)
     out.square().sum().backward()
     return out.detach(), x.grad

@@ -95,7 +95,7 @@ def _loans_of(func: Any, args: Any, kwargs: Any) -> dict[Expr, Number]:
     def mark(node: Any) -> Number | None:
         e = node.expr
         if e.kind is float and e.free and env.hint(e) is not None:
-            return asked.setdefault(e, _marker(env, e))
+            return asked.get(e) or asked.setdefault(e, _marker(env, e, set(asked.values())))
         return None
 
     if (
@@ -112,11 +112,12 @@ def _loans_of(func: Any, args: Any, kwargs: Any) -> dict[Expr, Number]:
     return found
 
 
-def _marker(env: ShapeEnv, e: Expr) -> float:
-    hint = float(env.hint(e) or 0.0)
+def _marker(env: ShapeEnv, e: Expr, others: set[Number]) -> float:
+    """A number that is known again among `others`, in each of its forms: `-x` and `x` may be arguments of one call."""
+    hint, taken = float(env.hint(e) or 0.0), {form(other) for other in others for form in _FORMS}
     for k in itertools.count(1):
         number = _rounded(hint * (1 - k * _STEP) if hint else k * 1.3e-30)
-        if env.loans.get(number, e) is e:
+        if env.loans.get(number, e) is e and taken.isdisjoint(form(number) for form in _FORMS):
             return number
     raise AssertionError("unreachable")
 

@@ -19,7 +19,7 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import is_several, several
+from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import SIZES, concrete, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.shape_rules.views import is_split
@@ -180,25 +180,6 @@ def _can_be_weighted(x: Any, weights: Any, importance: Any) -> bool:
     many = x.size_[-1] if x.dim() else 0
     vectors = all(one.dim() == 1 and one.size_[0] == many for one in tensors[1:])
     return kinds and vectors and x.dim() in (1, 2) and (x.is_floating_point() or x.is_complex()) and many > 1
-
-
-def _pooled(x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    pooled = F.max_pool2d(x.unsqueeze(-2), (1, size), (1, stride), (0, padding), (1, dilation), ceil_mode)
-    return pooled.squeeze(-2)
-
-
-@instead(torch.max_pool1d)
-@instead(F.max_pool1d)
-def _max_pool1d(
-    t: Tracer, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: Any = False, return_indices: Any = False,
-) -> Any:  # fmt: skip
-    """The operator takes plain sizes, that over two dimensions does not."""
-    numbers = [kernel_size, stride, padding, dilation]
-    size, stride, *rest = (one[0] if len(one := several(n)) == 1 else n for n in numbers)
-    numbers = [size, size if stride is None or stride == [] or stride == () else stride, *rest]
-    varies = not return_indices and is_fake(input) and any(map(is_symbolic, input.size_))
-    return (_pooled, (input, *numbers, ceil_mode)) if varies and {int}.issuperset(map(type, numbers)) else None
 
 
 def _dense_mask(mask: Any, broadcast: tuple[int, ...]) -> Any:
