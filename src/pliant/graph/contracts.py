@@ -60,8 +60,9 @@ class CapturedGraph:
             return [i for i, one in enumerate(self.inputs) if one.kind == "tensor"]
         norms = [n for n in nodes if name_of_target(n).endswith("batch_norm") and n.kwargs.get("training", True)]
         kept = {given for node in norms for given in node.all_input_nodes if given is not node.args[0]}
-        places = enumerate(self.module.graph.find_nodes(op="placeholder"))
-        found = {i for i, node in places if node in kept and not self.inputs[i].fake.requires_grad}
+        places = zip(self.module.graph.find_nodes(op="placeholder"), self.inputs)
+        statistics = [node in kept and one.kind == "tensor" and not one.fake.requires_grad for node, one in places]
+        found = {i for i, changes in enumerate(statistics) if changes}
         return sorted(found.union(self.written_inputs()))
 
 
