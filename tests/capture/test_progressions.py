@@ -89,9 +89,19 @@ def looped(x, n):
     return x * total
 
 
+def matched(x, n):
+    match list(range(n)):
+        case [first, second, *rest]:
+            return x * first + second * len(rest)
+    return x
+
+
 # As eager, whatever is captured.
 PLAIN = {
-    **{one.__name__: one for one in (appended, changed, changed_in_a_container, changed_behind_an_answer, changed_elsewhere, looped)},
+    **{
+        one.__name__: one
+        for one in (appended, changed, changed_in_a_container, changed_behind_an_answer, changed_elsewhere, looped, matched)
+    },
     "joined": lambda x, n: x[[0] + list(range(1, n))],
     "compared": lambda x, n: x * (list(range(n)) == list(range(5))) * (range(n) == range(n)),
     "same": lambda x, n: (lambda r, s: x * (r is r) * (r is not s))(list(range(n)), list(range(n))),
