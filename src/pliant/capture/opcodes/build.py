@@ -10,6 +10,7 @@ from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import not_stop_iteration
+from pliant.capture.numbers.progressions import PROGRESSIONS
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import polyfills
@@ -33,7 +34,7 @@ ROWS.on_operands(
         "BUILD_CONST_KEY_MAP": lambda t, op, *items: dict(zip(items[-1], items[:-1])),
         "BUILD_STRING": lambda t, op, *items: join("", items),
         "BUILD_SLICE": lambda t, op, *parts: slice(*parts),
-        "LIST_TO_TUPLE": lambda t, op, items: tuple(t.world.adopt(items)),  # behind a break it comes from outside
+        "LIST_TO_TUPLE": lambda t, op, items: _tuple_of(t, items),
         "MATCH_CLASS": lambda t, op, subject, cls, names: _match_class(t, subject, cls, op.arg, names),
         "MATCH_MAPPING": lambda t, op: _is_marked(t.frames[-1].stack[-1], _MAPPING),
         "MATCH_SEQUENCE": lambda t, op: _is_marked(t.frames[-1].stack[-1], _SEQUENCE),
@@ -48,6 +49,11 @@ ROWS.on_operands(
     }
 )
 _CONVERSIONS: dict[str, Any] = {"str": str, "repr": repr, "ascii": ascii}
+
+
+def _tuple_of(t: Tracer, items: Any) -> Any:
+    """Of a list under construction, which behind a break comes from outside."""
+    return t.call(tuple, (items,), {}) if type(items) in PROGRESSIONS else tuple(t.world.adopt(items))
 
 
 def _target(t: Tracer, op: Op) -> Any:
@@ -81,6 +87,10 @@ def _taken(t: Tracer, value: Any, polyfill: Any = polyfills.all_items, *more: An
 def list_extend(t: Tracer, op: Op, value: Any) -> None:
     if not is_iterable(value):
         raise misused(value, "Value after * must be an iterable, not {}")
+    stack, place = t.frames[-1].stack, -op.arg  # type: ignore[operator]
+    if type(value) in PROGRESSIONS and type(stack[place]) is list and not stack[place]:
+        stack[place] = t.call(list, (value,), {})  # nothing else has the list under construction
+        return
     t.native(_target(t, op).extend, t.iterable(_taken(t, value)))
 
 
