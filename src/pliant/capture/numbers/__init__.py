@@ -5,5 +5,6 @@ Symbolic numbers:     number_domains (where arithmetic raises), tensor_index, va
 NumPy:                arrays, array_memory (arrays and the tensors under them), numpy_rules (where tensors compute otherwise),
                       numpy_scalars, foreign_elements (of arrays that no tensor stands for).
 Elements of tensors:  elements, element_rules (as numbers), node_values (calls run while capturing), ranges (of drawn ones).
-Branches on them:     foreseen (one side, checked), selections (both sides), marked_rows (loops over what is not zero).
+Branches on them:     foreseen (one side, checked), selections (both sides), marked_rows (loops over what is not zero),
+                      unsettled (a tensor or a number).
 """

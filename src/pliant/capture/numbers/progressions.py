@@ -217,7 +217,7 @@ def passes(function: Any) -> bool:
     cls = type(function)
     if cls is types.BuiltinFunctionType and type(function.__self__) in MUTABLE_CONTAINERS:
         return True
-    return cls in _PASSING or isinstance(function, torch.nn.Module) or any(function is one for one in (isinstance, type, setattr))
+    return cls in _PASSING or isinstance(function, torch.nn.Module) or function is setattr
 
 
 def tensor_of(t: Tracer, numbers: Progression, **device: Any) -> Any:

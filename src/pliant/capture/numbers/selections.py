@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import fx
@@ -19,7 +19,8 @@ from torch import fx
 from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
-from pliant.capture.graph_breaks import CannotCapture, GraphBreak, Raised, Stopped
+from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak, Raised, Stopped
+from pliant.capture.numbers.unsettled import PRECISE, TensorOrNumber
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
@@ -232,10 +233,28 @@ class _Taking:
             return tuple([self.of(*pair) for pair in zip(one, other, strict=True)])
         if is_fake(one) and is_fake(other) and _are_alike(one, other, self.condition):
             return self.tensor(one, other)
+        for tensor, number in ((one, other), (other, one)):
+            if is_fake(tensor) and type(number) in (int, float):
+                return self.tensor_or_number(tensor, one, other)
         constant = type(one) in _CONSTANTS or type(one) is float and one != 0  # zeros differ in sign
         if type(one) is not type(other) or not constant or one != other:
             raise Refused("they give what `torch.where` cannot take one of")
         return one
+
+    def tensor_or_number(self, tensor: FakeTensor, one: Any, other: Any) -> TensorOrNumber:
+        plain = tensor.subclass_ is None and not tensor.requires_grad and tensor.dtype_ in PRECISE
+        if not plain or tensor.device_ != self.condition.device_ or any(type(n) is not int or n != 1 for n in tensor.size_):
+            raise Refused("they give a tensor and a number")
+        why = BreakReason("data-dependent", "a branch on the value of a tensor gives a tensor or a number", self.where)
+        made: FakeTensor = self.t.call(torch.where, (self.condition, one, other), {})
+        if made.dtype_ is not tensor.dtype_:
+            raise Refused("they give numbers of different types")
+        self.t.stand_ins.append(StandIn(self.step, why, made, (tensor,)))
+
+        def settle() -> NoReturn:
+            raise BreakBefore(why, self.step)
+
+        return TensorOrNumber(made, settle)
 
     def tensor(self, one: FakeTensor, other: FakeTensor) -> FakeTensor:
         t = self.t

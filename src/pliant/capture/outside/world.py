@@ -20,7 +20,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import Carried
-from pliant.capture.numbers.progressions import PROGRESSIONS
+from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.outside.snapshots import frozen, unowned_copy
@@ -302,7 +302,7 @@ class World(ToldByValue):
         if id(value) in self._stands:
             return self._stands[id(value)][1]
         if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
-            return concrete(value) if type(value) in PROGRESSIONS else value
+            return concrete(value) if type(value) in UNSETTLED else value
         if self.length_varies(value) or not looped and self.long_varies(value):
             source = self.place_of(value)
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")

@@ -22,6 +22,7 @@ from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.progressions import PROGRESSIONS
+from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.protocols import polyfills
@@ -119,8 +120,8 @@ def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
     return _native(t, concrete(obj), name)
 
 
-def _progression_attribute(t: Tracer, obj: Any, name: str) -> Any:
-    if name == "__class__":
+def _unsettled_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if name == "__class__" and type(obj) in PROGRESSIONS:
         return bring_class(t, obj)
     return get_attr(t, concrete(obj), name)
 
@@ -465,7 +466,7 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
             SYMBOLIC_TYPES, lambda t, obj, name: (_native if name == "node" else _number_attribute)(t, obj, name)
         ),
         Text: _number_attribute,
-        **dict.fromkeys(PROGRESSIONS, _progression_attribute),
+        **dict.fromkeys(UNSETTLED, _unsettled_attribute),
         FakeTensor: _tensor_attribute,
         types.GeneratorType: _generator_attribute,
         types.FunctionType: _function_attribute,

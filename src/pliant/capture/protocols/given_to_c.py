@@ -19,6 +19,7 @@ from pliant.capture.iterators.generators import TracedCallable
 from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.progressions import PROGRESSIONS, passes
+from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.protocols import operators
 from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
@@ -195,7 +196,7 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
         list: functools.partial(_internalize_items, enumerate),
         dict: functools.partial(_internalize_items, dict.items),
         slice: _internalize_slice,
-        **dict.fromkeys(PROGRESSIONS, lambda t, value, within: concrete(value)),
+        **dict.fromkeys(UNSETTLED, lambda t, value, within: concrete(value)),
     },
     {tuple: _internalize_parts},
 )
@@ -209,7 +210,7 @@ _REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], bool], None]] = ByK
     {
         **dict.fromkeys((str, int, float, type, type(None)), _take),
         **dict.fromkeys(_LOOKED_INTO, _refuse_parts),
-        **dict.fromkeys(PROGRESSIONS, lambda t, value, within, compared: value.settle()),
+        **dict.fromkeys(UNSETTLED, lambda t, value, within, compared: value.settle()),
     },
     {FakeTensor: _take, **dict.fromkeys((str, int, float, type), _refuse_own_order)},
 )
@@ -224,23 +225,27 @@ def _safe_outside(value: Any) -> bool:
 
 
 # ---- what is made of numbers that vary
-MADE_OF_NUMBERS = PROGRESSIONS | {Text}
+MADE_OF_NUMBERS = UNSETTLED | {Text}
 
 
 def as_taken(function: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments as a function gets them that may look into what is made of numbers which vary."""
     given = {*map(type, (*args, *kwargs.values()))}
-    fixed: frozenset[type] = frozenset()
+    handled = type(function) is types.FunctionType and find(function) is not None
+    fixed: frozenset[type] = UNSETTLED
     if Text in given and not _passes_text(function):
         fixed = frozenset(PLAIN_TYPES)
-    elif not passes(function) or type(function) is types.FunctionType and find(function) is not None:
-        fixed = PROGRESSIONS
+    elif any(function is one for one in _ASK_CLASS):
+        fixed = UNSETTLED - PROGRESSIONS
+    elif passes(function) and not handled:
+        fixed = frozenset()
     if fixed.isdisjoint(given):
         return args, kwargs
     named = {name: concrete(a) if type(a) in fixed else a for name, a in kwargs.items()}
     return tuple([concrete(a) if type(a) in fixed else a for a in args]), named
 
 
+_ASK_CLASS = (isinstance, type)
 _PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr, str.__mod__, warnings.warn)
 
 

@@ -19,7 +19,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.iterators.generators import OURS
-from pliant.capture.numbers import progressions
+from pliant.capture.numbers import progressions, unsettled
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor
 from pliant.capture.numbers.number_domains import floor_quotient, in_range, within_domain
@@ -55,7 +55,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
 
-_PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | progressions.PROGRESSIONS
+_PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | unsettled.UNSETTLED
 BINARY = {  # symbol -> (name of the method, the operation, the same in place)
     symbol: (name.strip("_"), getattr(operator, name), getattr(operator, f"i{name.strip('_')}"))
     for symbol, name in zip(
@@ -105,8 +105,8 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 
 def _operands(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
     """What an operator is applied to: plain lists, and what NumPy's rules make of operands where these decide."""
-    if not progressions.PROGRESSIONS.isdisjoint((type(left), type(right))):
-        left, right = concrete(left), concrete(right)
+    if not unsettled.UNSETTLED.isdisjoint((type(left), type(right))):
+        left, right = unsettled.operands(symbol, left, right)
     left, right = beside_symbol(t, left, right)
     return beside_tensor(t, symbol, left, right) if is_array(left) or is_array(right) else (left, right)
 

@@ -20,6 +20,7 @@ from pliant.capture.numbers.array_memory import is_array, is_index, key_of
 from pliant.capture.numbers.foreign_elements import refuse_elements
 from pliant.capture.numbers.progressions import PROGRESSIONS, item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
+from pliant.capture.numbers.unsettled import UNSETTLED, TensorOrNumber
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols.keys_of_sizes import asked_key, made_key, refuse_many
 from pliant.capture.protocols.operators import python_method
@@ -255,6 +256,7 @@ _ITEMS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(DICT_TYPES, _plain_dict_item),
         collections.defaultdict: dict_item,
         **dict.fromkeys(PROGRESSIONS, _progression_item),
+        TensorOrNumber: lambda t, value, key: concrete(value),
     },
 )
 _INHERITED: ByKind[Callable[..., Any]] = ByKind(
@@ -329,6 +331,6 @@ def _change_in_c(t: Tracer, container: Any, key: Any, *value: Any) -> None:
 
 _CHANGES: ByKind[Callable[..., None]] = ByKind(
     _change_sequence,
-    dict.fromkeys(PROGRESSIONS, lambda t, numbers, *rest: _change_sequence(t, concrete(numbers), *rest)),
+    dict.fromkeys(UNSETTLED, lambda t, numbers, *rest: _change_sequence(t, concrete(numbers), *rest)),
     {dict: _change_dict},
 )

@@ -38,6 +38,7 @@ from pliant.capture.iterators.standing_iterators import (
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.numbers.progressions import PROGRESSIONS, Progression
+from pliant.capture.numbers.unsettled import TensorOrNumber
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside import set_orders
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
@@ -283,6 +284,7 @@ RECIPES: dict[type, Recipe] = {
     ),
     Text: expression(lambda b, obj: f"''.join(({', '.join([part.made(b.hold, b.value) for part in obj.parts])},))", "text"),
     **dict.fromkeys(PROGRESSIONS, expression(_progression, "numbers")),
+    TensorOrNumber: lambda b, obj: obj.settle(),
     io.StringIO: _string_io,
     **dict.fromkeys(LOCKS, _lock),
     random.Random: _random,

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
-from pliant.capture.numbers.progressions import PROGRESSIONS
+from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Args, Kwargs
@@ -200,7 +200,7 @@ _AS_NODES: ByKind[Callable[[Nodes, Any], Any]] = ByKind(
         type: lambda nodes, value: _DTYPES.get(value) or nodes.constant(value),
         _KIND: lambda nodes, value: f"{value.__module__}.{value.__name__}",
         slice: lambda nodes, value: slice(*map(nodes.to_nodes, (value.start, value.stop, value.step))),
-        **dict.fromkeys(PROGRESSIONS, lambda nodes, value: nodes.to_nodes(concrete(value))),
+        **dict.fromkeys(UNSETTLED, lambda nodes, value: nodes.to_nodes(concrete(value))),
     },
     {
         FakeTensor: Nodes.node_of,
