@@ -1,8 +1,14 @@
 """Comparisons of sizes given to PyTorch as flags: the truth is guarded, the sizes stay symbolic."""
 
+import functools
+import itertools
+import random
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import pliant
 from pliant.debug import events
@@ -59,3 +65,39 @@ def test_a_truth_that_only_data_tells_is_no_flag():
     for x in (torch.ones(3), -torch.ones(3), torch.tensor([1.0, -1.0, -1.0])):
         torch.testing.assert_close(compiled(x), program(x))
     assert set(pliant.stats()["break_reasons"]) == {"data-dependent"}
+
+
+def _flags(op):
+    """(a program that takes the sample's tensors and a size, the tensors) for each flag of the operator's samples."""
+    for sample in itertools.islice(op.sample_inputs("cpu", torch.float32), 8):
+        values, tree = tree_flatten((sample.input, sample.args, sample.kwargs))
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        for place, flag in enumerate(values):
+            if type(flag) is bool:
+                yield functools.partial(_with_flag, op, values, tree, place), tensors
+
+
+def _with_flag(op, values, tree, place, tensors, sized):
+    given = iter(tensors)
+    filled = [next(given) if isinstance(value, torch.Tensor) else value for value in values]
+    filled[place] = sized.shape[0] > 2 if values[place] else sized.shape[0] < 2
+    first, args, kwargs = tree_unflatten(filled, tree)
+    return op.op(first, *args, **kwargs)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_flags_of_operators_are_one_graph_for_all_sizes(part):
+    """A sample of the flags of all operators that PyTorch's own tests know."""
+    operators = [op for op in op_db if torch.float32 in op.dtypes and "empty" not in op.name and "sparse" not in op.name]
+    for op in random.Random(part).sample(operators, 40):
+        for program, tensors in itertools.islice(_flags(op), 2):
+            pliant.reset()
+            compiled = pliant.compile(lambda tensors, sized, program=program: program(tensors, sized), backend="eager")
+            for size in (5, 7, 9):
+                outcomes = []
+                for function in (compiled, program):
+                    torch.manual_seed(0)
+                    outcomes.append(function([one.clone() for one in tensors], torch.ones(size)))
+                torch.testing.assert_close(*outcomes, equal_nan=True)
+            found = pliant.stats()
+            assert (found["graphs"], found["graph_breaks"], found["fallbacks"]) == (2, 0, 0), (op.name, found)

@@ -22,6 +22,7 @@ WHOLE = {
     "in place": shifted,
     "branch": lambda x: (x * (x.sum() if x.sum() > 0 else 1.5)).relu(),
     "double": lambda x: x.double() - min(x.double().sum(), 0.1),
+    "asked whether there is one": lambda x: [x * one if one is not None else x for one in (min(x.sum(), 2.0),)][0],
     "in a tuple": lambda x: next(iter([x * y for y in (min(x.sum(), 2.0),)])),
 }
 
@@ -67,6 +68,7 @@ TOLD = {
     "stored": lambda x: torch.cat([x, x]).index_fill_(0, torch.tensor([0]), min(x.sum(), 2.0)),
     "key": lambda x: (x, {2.0: 1}.get(min(x.sum(), 2.0))),
     "compared": lambda x: x > max(x.sum(), 0.5),
+    "identity": lambda x: [x * (min(total, 2.0) is total) for total in (x.sum(),)][0],
     "history": lambda x: x * min(x.detach().requires_grad_().sum(), 2.0),
 }
 

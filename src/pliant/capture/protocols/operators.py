@@ -81,8 +81,7 @@ UNARY = {
 
 def _is_plain(value: Any) -> bool:
     """Whether its operators are written in C."""
-    cls = type(value)
-    return cls in _PLAIN and (cls is not FakeTensor or value.subclass_ is None)
+    return type(value) in _PLAIN and (type(value) is not FakeTensor or value.subclass_ is None)
 
 
 def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
@@ -299,7 +298,8 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
     left, right = t.world.resolve(left), t.world.resolve(right)
     if t.world.guard_which(left, right):
         return True
-    if plain_class(left) is plain_class(right):  # else numbers that vary are not what it is
+    kinds = {plain_class(left), plain_class(right)}
+    if len(kinds) == 1 or object in kinds and type(None) not in kinds:  # else numbers that vary are not what it is
         left, right = concrete(left), concrete(right)
     if left is right:
         return True
