@@ -82,3 +82,15 @@ def test_derivatives_get_the_number_too():
         torch.testing.assert_close(x.grad, out.detach())
         torch.testing.assert_close(out.detach()[out != 0].unique(), torch.tensor([2 / (1 - s)]))
     assert pliant.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("name", ["momentum", "eps"])
+def test_statistics_from_outside(name):
+    """The numbers are inputs beside the statistics that the operator writes."""
+    f = lambda x, mean, var, s: F.batch_norm(x, mean, var, training=True, **{name: s})  # noqa: E731
+    compiled = pliant.compile(f, backend="eager")
+    for s in VALUES:
+        x, mine, theirs = torch.randn(4, 3), [torch.zeros(3), torch.ones(3)], [torch.zeros(3), torch.ones(3)]
+        torch.testing.assert_close(compiled(x, *mine, s), f(x, *theirs, s))
+        torch.testing.assert_close(mine, theirs)
+    assert pliant.stats()["graphs"] == 2 and not pliant.stats()["fallbacks"]
