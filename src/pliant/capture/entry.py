@@ -42,7 +42,7 @@ from pliant.capture.trace import (
     Return,
     Trace,
 )
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, is_symbolic, plain_class
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, is_exception, is_int, is_list, is_symbolic, plain_class
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import (
     CallShape,
@@ -386,7 +386,7 @@ class _Body:
         again = again and not is_generator(frame.code)
         step: StepCode | None = None if again else step_code(point)
         for value in frame.stack:
-            if isinstance(value, BaseException):
+            if is_exception(value):
                 b.lines.append(f"{b.hold(raised)}({b.value(value)})")
         known = _symbolic(frame, self.trace.origins)
         points = step.successors if step is not None else (point,)
@@ -434,11 +434,11 @@ def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symb
                 found[name] = (value.dim(), dims)
         elif plain_class(value) is not type(value) and plain_class(value) is not bool:
             found[name] = plain_class(value)
-        elif type(value) is list and id(value) in origins:
+        elif is_list(value) and id(value) in origins:
             found[name] = origins[id(value)][1]
     program = decode(frame.code)
     op = program.ops[program.index_of(frame.offset)]
-    found.update({name: int for name in loop_variables(program, op.index) if type(frame.locals.get(name)) is int})
+    found.update({name: int for name in loop_variables(program, op.index) if is_int(frame.locals.get(name))})
     if op.name == "FOR_ITER" and not frame.entered and is_counted(frame.stack[-1]):
         found[f"stack{len(frame.stack)}"] = int  # the item that the operation pushes
     return found

@@ -37,6 +37,11 @@ def is_several(value: Any) -> bool:
     return isinstance(value, (tuple, list))
 
 
+def is_list_or_tuple(value: Any) -> bool:
+    """Whether it is one of these themselves, whose items can be read without methods of the program."""
+    return type(value) in (list, tuple)
+
+
 def several(value: Any) -> tuple[Any, ...]:
     """The values of a tuple or list; any other value alone."""
     return tuple(value) if is_several(value) else (value,)

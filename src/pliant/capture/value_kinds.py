@@ -13,7 +13,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 import torch
 
@@ -146,7 +146,7 @@ def is_text(value: Any) -> bool:
 def function_of(member: Any) -> types.FunctionType | None:
     """The Python function that a member of a class is, or that its `classmethod` or `staticmethod` holds; else None."""
     function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
-    return function if isinstance(function, types.FunctionType) else None
+    return function if is_function(function) else None
 
 
 def is_of_program(member: Any) -> bool:
@@ -212,9 +212,60 @@ def misused(value: Any, text: str, error: type[Exception] = TypeError) -> Raised
 
 def derives(value: Any, base: type) -> bool:
     """Whether it is a class, the base or one derived from it."""
-    return isinstance(value, type) and issubclass(value, base)
+    return is_class(value) and issubclass(value, base)
 
 
+def is_class(value: Any) -> TypeGuard[type]:
+    return isinstance(value, type)
+
+
+def is_function(value: Any) -> TypeGuard[types.FunctionType]:
+    """Whether it is a function written in Python. What only claims the class, as mocks do, is none."""
+    return type(value) is types.FunctionType
+
+
+def is_exception(value: Any) -> TypeGuard[BaseException]:
+    return isinstance(value, BaseException)
+
+
+def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
+    """Of whatever class, a fake one too."""
+    return isinstance(value, torch.Tensor)
+
+
+# ---- builtin classes, whose subclasses may have methods of their own: these ask for the class itself
+def is_constant(value: Any) -> bool:
+    return type(value) in CONSTANTS
+
+
+def is_int(value: Any) -> bool:
+    """Whether it is an int of one value: no truth, none that varies."""
+    return type(value) is int
+
+
+def is_fixed_number(value: Any) -> bool:
+    """Whether it is an int or a float of one value, no truth."""
+    return type(value) in (int, float)
+
+
+def is_list(value: Any) -> bool:
+    return type(value) is list
+
+
+def is_dict(value: Any) -> bool:
+    """A dict, or one of the dicts of `collections`."""
+    return type(value) in DICT_TYPES
+
+
+def is_slice(value: Any) -> bool:
+    return type(value) is slice
+
+
+def is_mutable_container(value: Any) -> bool:
+    return type(value) in MUTABLE_CONTAINERS
+
+
+# ---- numbers
 def is_symbolic(value: Any) -> bool:
     """Whether it is a number, or a truth, that varies from call to call."""
     return type(value) in SYMBOLIC_TYPES
@@ -225,7 +276,19 @@ def is_number(value: Any) -> bool:
     return type(value) in SYMBOLIC_TYPES or isinstance(value, (int, float))
 
 
+def is_numpy_array(value: Any) -> bool:
+    """Of NumPy, which need not be loaded."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def is_numpy_number(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
 def is_numpy_scalar(value: Any) -> bool:
+    """A number of NumPy's, or the description of such numbers."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))
 

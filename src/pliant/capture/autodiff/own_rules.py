@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.regions import Region, Replay, are_tensors, flat, refilled, tensors_of, versions
 from pliant.capture.signatures import Tracer
+from pliant.capture.value_kinds import is_tensor
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import OwnMapped, rule_function
@@ -172,7 +173,7 @@ def _seen(t: Tracer, leaves: list[Any], spec: Any) -> _Call | None:
 
 
 def _is_plain(value: Any) -> bool:
-    return is_fake(value) or not isinstance(value, torch.Tensor)
+    return is_fake(value) or not is_tensor(value)
 
 
 def _run(region: Region | None, until: Region | None, then: Callable[[_Resolve], Any]) -> Any:

@@ -51,6 +51,7 @@ from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
+    is_class,
     is_numpy_scalar,
 )
 from pliant.graph.fake_tensor import FakeTensor
@@ -236,7 +237,7 @@ def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, 
         return computed_method(t, receiver, name, bound, args, kwargs)
     if type(receiver).__module__ in _PLAIN_MODULES or type(receiver).__name__ == "PyCapsule":
         return t.native(bound, *map(t.plain, args), **kwargs)
-    if name in ATTRIBUTE_METHODS and not isinstance(receiver, type):
+    if name in ATTRIBUTE_METHODS and not is_class(receiver):
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains

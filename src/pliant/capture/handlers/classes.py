@@ -30,7 +30,7 @@ from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SIZES, concrete, is_symbolic, varying
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SIZES, concrete, is_int, is_symbolic, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.standard import LRU_CACHE, can_change
@@ -200,7 +200,7 @@ def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
     symbolic = list(filter(is_symbolic, (start, stop)))
-    if type(step) is not int or not step:
+    if not is_int(step) or not step:
         return None
     try:
         for unknown in filter(is_unbacked, symbolic):

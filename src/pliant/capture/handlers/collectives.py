@@ -21,6 +21,7 @@ from pliant.capture.recording.regions import tensors_in
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple
+from pliant.capture.value_kinds import is_function
 from pliant.graph import collectives
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
@@ -95,7 +96,7 @@ def _fill() -> None:
     namespace = vars(dist.distributed_c10d)
     for name in dist.distributed_c10d.__all__:
         function = namespace.get(name)
-        if type(function) is not types.FunctionType:
+        if not is_function(function):
             continue
         if name in collectives.FUNCTIONS:
             ROWS.each((function,), _collective, name)

@@ -21,7 +21,7 @@ from pliant.capture.protocols import operators, subscripts
 from pliant.capture.protocols.iteration import hashables
 from pliant.capture.protocols.keys_of_sizes import asked_key, made_key
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import DICT_TYPES, ByKind
+from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list
 from pliant.guards.kinds import MISSING
 
 
@@ -39,7 +39,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         if t.world.add_unread(receiver, [value]):
             return None
     own, receiver = receiver, t.world.adopt(receiver)
-    if name == "sort" and type(receiver) is list:
+    if name == "sort" and is_list(receiver):
         return _sort(t, receiver, kwargs)
     if t.world.is_opaque(receiver):
         if name in ATTRIBUTE_METHODS:

@@ -22,7 +22,8 @@ from pliant.capture.numbers.foreseen import foreseen, place_of
 from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
-from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_symbolic, plain_class, varying
+from pliant.capture.structures import is_list_or_tuple
+from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_int, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
@@ -78,12 +79,12 @@ def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _numbers_in(t: Tracer, data: Any) -> list[Any]:
     """All items of lists of lists."""
     data = t.world.resolve(data)
-    return [one for part in data for one in _numbers_in(t, part)] if type(data) in (list, tuple) else [data]
+    return [one for part in data for one in _numbers_in(t, part)] if is_list_or_tuple(data) else [data]
 
 
 def _stacked(t: Tracer, data: Any, kwargs: Kwargs) -> Any:
     data = t.world.resolve(data)
-    if type(data) not in (list, tuple):
+    if not is_list_or_tuple(data):
         return _scalar(t, data, kwargs)
     parts = [_stacked(t, part, kwargs) for part in data]
     return call_torch(t, torch.stack, (parts,), {}) if parts else call_torch(t, torch.empty, ((0,),), kwargs)
@@ -134,7 +135,7 @@ def _one_hot(t: Tracer, input: Any, num_classes: Any = -1) -> Any:
     """On fakes the operator checks nothing, and it takes a plain number of classes."""
     if not is_fake(input) or input.dtype_ is not torch.int64:
         return None
-    is_plain = type(num_classes) is int
+    is_plain = is_int(num_classes)
     if is_plain and num_classes == -1 and t.mode.allow_unbacked:  # as many classes as the data has
         return _classes_of_data, (input,)
     if is_plain and num_classes <= 0 and num_classes != -1:

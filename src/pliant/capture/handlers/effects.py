@@ -20,7 +20,7 @@ from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
-from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_symbolic, is_text
+from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_int, is_symbolic, is_text
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import MethodSource
@@ -145,7 +145,7 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     t.world.hold(method.__func__, name)
     kwargs = dict(kwargs)
     level = kwargs.pop("stacklevel", 1)
-    if type(level) is not int or kwargs.get("stack_info") or level != 1 and method.__func__.__module__ != "logging":
+    if not is_int(level) or kwargs.get("stack_info") or level != 1 and method.__func__.__module__ != "logging":
         raise GraphBreak(LOOKS, "a logger is told of the program's callers")
     place = held_place(t, max(level, 1) - 1)
     _effect(t, t.world.hold(called_from, "called_from"), args, kwargs, (*place, method))

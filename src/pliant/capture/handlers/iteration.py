@@ -19,6 +19,7 @@ from pliant.capture.protocols import operators, polyfills
 from pliant.capture.protocols.iteration import iterate, next_value
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.structures import is_list_or_tuple
 from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_iterable, plain_class
 
 ROWS = Rows()
@@ -57,7 +58,7 @@ ROWS.each((functools.reduce,), _looping, polyfills.reduced, 1)
 @takes(sum)
 def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
     items = t.taken(items)
-    kinds = {*map(type, items), type(start)} if type(items) in (list, tuple) else set()
+    kinds = {*map(type, items), type(start)} if is_list_or_tuple(items) else set()
     if kinds and kinds <= NUMBERS or isinstance(start, (str, bytes, bytearray)):  # which it complains of
         return t.native(sum, items, start)
     if kinds and kinds <= NUMBERS | SYMBOLIC_TYPES:

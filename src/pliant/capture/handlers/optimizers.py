@@ -32,6 +32,7 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
+from pliant.capture.value_kinds import is_class, is_tensor
 from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import (
@@ -55,7 +56,7 @@ def _norm(x: Tensor, ord: Any = 2, dtype: torch.dtype | None = None) -> Any:
 
 def _clamping(clamp: Callable[..., Tensor], choose: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """`maximum` and `minimum` of lists take numbers, too."""
-    return lambda x, other: choose(x, other) if isinstance(other, Tensor) else clamp(x, other)
+    return lambda x, other: choose(x, other) if is_tensor(other) else clamp(x, other)
 
 
 def _with_value(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -137,7 +138,7 @@ def _number_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A count of steps, or what is computed from it, as a number in eager: it stays on the device, as precise as that."""
     (value,) = (t.internalize(one) for one in (*args, *kwargs.values()))
     return (
-        call_torch(t, Tensor.double, (value,), {}) if isinstance(value, Tensor) and value.is_floating_point() else value
+        call_torch(t, Tensor.double, (value,), {}) if is_tensor(value) and value.is_floating_point() else value
     )
 
 
@@ -184,7 +185,7 @@ def _make_state(function: Any, optimizer: torch.optim.Optimizer, group: dict[str
 
 
 def _init_groups() -> list[Any]:
-    found = [vars(cls).get("_init_group") for cls in vars(torch.optim).values() if isinstance(cls, type)]
+    found = [vars(cls).get("_init_group") for cls in vars(torch.optim).values() if is_class(cls)]
     return [one for one in found if one is not None]
 
 

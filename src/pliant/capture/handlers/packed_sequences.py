@@ -16,6 +16,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.value_kinds import is_list
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction, below_python_dispatch, packed_layers
 
@@ -67,7 +68,7 @@ def _padded(data: Any, sizes: list[int], batch_first: bool, value: float, total:
 
 def _layers(name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """`lstm(data, batch_sizes, hx, weights, ...)`; without batch sizes the weights come third."""
-    if len(args) < 4 or type(args[3]) is not list:
+    if len(args) < 4 or not is_list(args[3]):
         return call_torch(t, getattr(_C, name), args, kwargs)
     if len(args) > 7 and args[6] and args[7]:
         raise GraphBreak("random-state", "dropout between recurrent layers over packed sequences")

@@ -34,6 +34,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     derives,
     function_of,
+    is_class,
     is_numpy_scalar,
     is_symbolic,
 )
@@ -166,7 +167,7 @@ _OWN_CHECKS = frozenset(("abc", "collections", "contextlib", "enum", "numbers", 
 
 def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
     """The bases of the class stay as they are, and so do the classes registered with an abstract one."""
-    bases = cls.__mro__ if isinstance(cls, type) else ()
+    bases = cls.__mro__ if is_class(cls) else ()
     if bases:
         t.world.type_lookup(cls, "__class__")  # any name: the guard compares `__mro__` too
     if isinstance(wanted, abc.ABCMeta) and wanted not in bases:

@@ -26,7 +26,7 @@ from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import Draw, DrawnState
-from pliant.capture.value_kinds import LITERALS, is_numpy_scalar, is_symbolic, plain_class
+from pliant.capture.value_kinds import LITERALS, is_fixed_number, is_list, is_numpy_scalar, is_symbolic, plain_class
 from pliant.guards.sources import DrawSource, Source, held
 from pliant.records import dataclass
 from pliant.symbolic.expr import Constant, Expr, lit
@@ -121,7 +121,7 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
         raise GraphBreak("random-state", f"{name} of a random generator with these arguments") from None
     if name == "shuffle":
         own = t.world.adopt(t.world.resolve(args[0]))
-        if type(generator) is not random.Random or type(own) is not list:
+        if type(generator) is not random.Random or not is_list(own):
             raise GraphBreak("random-state", f"shuffle of a {type(own).__name__}")
         own[:] = _drawn(t, Draw(source, shuffled, values, named), example, range_)
         return None
@@ -226,11 +226,11 @@ def _set_state(t: Tracer, one: Draw) -> Any:
 def _drawn(t: Tracer, one: Draw, example: Any, range_: _Range) -> Any:
     """What stands for the drawn value during the trace."""
     index = len(t.draws)
-    if type(example) is list and {int, float}.issuperset(map(type, example)):
+    if is_list(example) and {int, float}.issuperset(map(type, example)):
         one.count = len(example)
         t.draws.append(one)
         return [_number(t, DrawSource(index, i), v, range_) for i, v in enumerate(example)]
-    if type(example) in (int, float):
+    if is_fixed_number(example):
         number = _number(t, DrawSource(index), example, range_)
         t.draws.append(one)
         return number

@@ -19,8 +19,8 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import is_several
-from pliant.capture.value_kinds import SIZES, concrete, is_symbolic, plain_class, varying
+from pliant.capture.structures import is_list_or_tuple, is_several
+from pliant.capture.value_kinds import SIZES, concrete, is_int, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.shape_rules.views import is_split
 from pliant.graph.tensor_spec import same_dim
@@ -39,7 +39,7 @@ def _construct_tensor(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if kwargs or len(args) == 1 and is_fake(args[0]):
         raise GraphBreak("unknown-call", f"{cls.__name__} of a tensor")
     data = [t.internalize(a) for a in args]
-    if len(data) == 1 and type(data[0]) in (list, tuple, range):
+    if len(data) == 1 and (is_list_or_tuple(data[0]) or type(data[0]) is range):
         return t.call(torch.tensor, (data[0],), {"dtype": dtype})
     return t.call(torch.empty, (data[0] if data and type(data[0]) is torch.Size else (data or [0]),), {"dtype": dtype})
 
@@ -60,7 +60,7 @@ def _new(t: Tracer, tensor: Any, *data: Any) -> Any:
 @instead(torch.reshape)
 @instead(torch.Tensor.reshape)
 def _reshape(t: Tracer, input: Any, *shape: Any) -> Any:
-    size = t.internalize(shape[0]) if len(shape) == 1 and type(shape[0]) in (list, tuple, torch.Size) else shape
+    size = t.internalize(shape[0]) if len(shape) == 1 and is_several(shape[0]) else shape
     plain = is_fake(input) and input.subclass_ is None and SIZES.issuperset(map(type, size))
     return (torch.Tensor.view, (input, *size)) if plain and is_split(input.spec, size) else None
 
@@ -120,12 +120,12 @@ def _tensor_split(
     """The first parts are one longer where the size is no multiple, which need not be known."""
     places: Any = sections if tensor_indices_or_sections is None else tensor_indices_or_sections
     whole = is_fake(places) and places.dtype_ is torch.int64
-    inside = is_fake(input) and type(dim) is int and -input.dim() <= dim < input.dim()
+    inside = is_fake(input) and is_int(dim) and -input.dim() <= dim < input.dim()
     if whole and inside and places.dim() == 1 and places.device_.type == "cpu":
         return _parts_at, (input, places, dim)
     if whole and (number := t.recorder.elements.number(places) if places.dim() == 0 else None) is not None:
         return torch.tensor_split, (input, concrete(number), dim)  # how many results there are: a plain number
-    varies = inside and type(sections) is int and sections >= 1 and is_symbolic(input.size_[dim])
+    varies = inside and is_int(sections) and sections >= 1 and is_symbolic(input.size_[dim])
     return (_parts, (input, sections, dim)) if varies else None
 
 

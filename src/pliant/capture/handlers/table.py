@@ -16,7 +16,7 @@ from typing import Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_of_program, module_of
+from pliant.capture.value_kinds import is_function, is_of_program, module_of
 from pliant.tables import Table
 
 Handler = Callable[["Tracer", Args, Kwargs], Any]
@@ -143,7 +143,7 @@ def find(function: Any) -> Handler | None:
         found = ALL.callables.get(function)
     except TypeError:  # unhashable callable
         return None
-    if found is None and type(function) is types.FunctionType and "_torchdynamo_orig_callable" in function.__dict__:
+    if found is None and is_function(function) and "_torchdynamo_orig_callable" in function.__dict__:
         return find(function.__dict__["_torchdynamo_orig_callable"])  # PyTorch disables some of its own for its compiler
     return found
 

@@ -36,6 +36,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     class_in_numpy,
     concrete,
+    is_int,
     is_number,
     is_numpy_scalar,
     is_symbolic,
@@ -382,7 +383,7 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         value = whole
     if is_symbolic(value) and digits in ([], [None]):
         return t.native(round, *within_domain(t, "round", value))
-    if varying(value) is float and type(digits[0]) is int:
+    if varying(value) is float and is_int(digits[0]):
         return t.native(round, value, digits[0])
     return t.native(round, concrete(value), *(concrete(subscripts.as_index(t, one)) for one in digits))
 

@@ -33,7 +33,7 @@ from pliant.capture.iterators.standing_iterators import (
 )
 from pliant.capture.iterators.suspended import Carried, Carry
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import ByKind, concrete
+from pliant.capture.value_kinds import ByKind, concrete, is_list
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ItemSource, IteratorSource, LengthSource, Source
 
@@ -79,7 +79,7 @@ class CarriedItems(ItsOwnIterator):
             self.container = self._known_container()
         if self.container is not None and world.has_changes(self.container):
             return self._known_item(distance)
-        if self.is_new and type(self.container) is not list:  # by its own places, which the program may read, too
+        if self.is_new and not is_list(self.container):  # by its own places, which the program may read, too
             world.guard(LeftSource(self.source), Kind.EQUALS, left_of(self.real))
             left = distance < left_of(self.real)
             return self.tracer.call(list.__getitem__, (self.container, self.index_of(distance)), {}) if left else END

@@ -25,7 +25,7 @@ from pliant.capture.iterators.suspended import Place, StateSource, Suspended, en
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, concrete
+from pliant.capture.value_kinds import ByKind, concrete, is_class
 from pliant.graph.given_warnings import paused
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
@@ -133,7 +133,7 @@ class TracedGenerator(ItsOwnIterator):
         return self.frame.throw(error) if value is MISSING else Yielded(value)
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
-        if isinstance(error, type):
+        if is_class(error):
             error = error() if value is None else (value if isinstance(value, error) else error(value))
         if self.finished or not self.started:
             self.finished = True

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.carried import CarriedItems, by_turn
 from pliant.capture.iterators.standing_iterators import CHANGED, left_of, peek, place
 from pliant.capture.iterators.suspended import Carry
 from pliant.capture.signatures import Frame, Tracer
-from pliant.capture.value_kinds import is_symbolic
+from pliant.capture.value_kinds import is_symbolic, is_tensor
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import Source, held
@@ -73,7 +71,7 @@ def _is_one_of_many(t: Tracer, iterator: CarriedItems) -> bool:
     if isinstance(items, list):
         return bool(policy.length_varies(iterator.source, left_of(iterator.real)))
     # Rows of a tensor: how many are left tells where the graph broke. Of few numbers of them each has its graph.
-    rows = isinstance(items, tuple) and all(isinstance(item, torch.Tensor) for item in items)
+    rows = isinstance(items, tuple) and all(map(is_tensor, items))
     return rows and bool(policy.turns_vary(iterator.source, len(items)))
 
 

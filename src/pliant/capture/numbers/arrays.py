@@ -23,12 +23,17 @@ from pliant.capture.numbers.numpy_rules import corrected
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import as_tuple, leaves, mapped
+from pliant.capture.structures import as_tuple, is_list_or_tuple, leaves, mapped
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import (
     class_in_numpy,
     derives,
+    is_class,
+    is_function,
+    is_numpy_array,
+    is_numpy_number,
     is_numpy_scalar,
+    is_slice,
     is_symbolic,
     misused,
     plain_class,
@@ -60,7 +65,7 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
         return t.native(getattr, array, name)
     if name.startswith("__") and not hasattr(class_in_numpy(array), name):
         raise misused(array, "'{}' object has no attribute " + f"'{name}'", AttributeError)
-    if name in _METHODS or name.startswith("__") and isinstance(getattr(type(array), name, None), types.FunctionType):
+    if name in _METHODS or name.startswith("__") and is_function(getattr(type(array), name, None)):
         return types.MethodType(getattr(type(array), name), array)
     raise GraphBreak("unknown-object", f"the attribute {name} of an array")
 
@@ -167,7 +172,7 @@ def makes_array(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
         return False
     dummies, named = mapped((list(args), dict(kwargs)), lambda value: _stand_in(t, value))
     try:
-        return isinstance(function(*dummies, **named), sys.modules["numpy"].ndarray)
+        return is_numpy_array(function(*dummies, **named))
     except Exception as error:  # which the call itself will meet
         pass_on(error)
         return False
@@ -194,7 +199,7 @@ def _with_own_memory(t: Tracer, result: Any, expected: Any, args: Any, dummies: 
     if not any(is_array(one) and memory_of(one.tensor) is memory for one in leaves(args)):
         return result
     numpy = sys.modules["numpy"]
-    if any(isinstance(one, numpy.ndarray) and numpy.may_share_memory(expected, one) for one in leaves(dummies)):
+    if any(is_numpy_array(one) and numpy.may_share_memory(expected, one) for one in leaves(dummies)):
         return result
     return wrap_scalar(result.tensor.clone()) if is_scalar(result) else _copied(t, result)
 
@@ -233,7 +238,7 @@ def _from_data(t: Tracer, data: Any, dtype: Any = None) -> Any:
     """An array of numbers or of a tensor, or of arrays that are put together."""
     numpy = sys.modules["numpy"]
     given = _given(t, data)
-    if type(given) in (list, tuple) and given and all(map(is_array, given)):
+    if is_list_or_tuple(given) and given and all(map(is_array, given)):
         return call_numpy(t, numpy.stack, (given,), {} if dtype is None else {"dtype": dtype, "casting": "unsafe"})
     if is_array(given):
         return given if dtype is None else t.call(array_attribute(t, given, "astype"), (dtype,), {"copy": False})
@@ -279,7 +284,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     except Exception as error:
         pass_on(error)
         raise GraphBreak("tensor-error", f"numpy.{name}: {type(error).__name__}: {error}") from error
-    if isinstance(expected, sys.modules["numpy"].ndarray) and all(map(_is_known, leaves(args, named))):
+    if is_numpy_array(expected) and all(map(_is_known, leaves(args, named))):
         return constant_array(t, expected)
     for dummy, argument in zip(dummies, args):
         if expected is dummy and is_array(argument):
@@ -311,13 +316,12 @@ def _stand_in(t: Tracer, value: Any) -> Any:
 
 def _reconciled(result: Any, expected: Any, name: str) -> Any:
     """The result in the form in which NumPy gives it."""
-    numpy = sys.modules["numpy"]
-    if is_array(result) and isinstance(expected, (numpy.ndarray, numpy.generic)):
+    if is_array(result) and (is_numpy_array(expected) or is_numpy_number(expected)):
         if dtype_of(result).itemsize > expected.dtype.itemsize and dtype_of(result).kind == expected.dtype.kind:
             result = wrap(result.tensor.to(getattr(torch, expected.dtype.name)))
         if dtype_of(result) == expected.dtype and result.tensor.dim() == expected.ndim:
             tensor = result.tensor.resolve_conj().resolve_neg()  # which arrays cannot show
-            return wrap(tensor) if isinstance(expected, numpy.ndarray) else wrap_scalar(tensor)
+            return wrap(tensor) if is_numpy_array(expected) else wrap_scalar(tensor)
     elif {type(expected), type(result)} <= {list, tuple} and len(result) == len(expected):
         return type(expected)(_reconciled(a, b, name) for a, b in zip(result, expected))
     elif plain_class(result) is type(expected):
@@ -334,9 +338,9 @@ def _given_one(t: Tracer, value: Any) -> Any:
     value = t.internalize(value)
     if is_fake(value):
         return to_array(t, value)
-    if isinstance(value, type) or is_array(value) or is_numpy_scalar(value):
+    if is_class(value) or is_array(value) or is_numpy_scalar(value):
         return value
-    if type(value) is types.FunctionType or t.world.is_opaque(value):
+    if is_function(value) or t.world.is_opaque(value):
         raise GraphBreak("unknown-call", f"NumPy with a {type(value).__name__}")
     return value
 
@@ -346,7 +350,7 @@ def _to_ours(value: Any) -> Any:
     numpy, ours = sys.modules["numpy"], numpy_on_tensors()
     if isinstance(value, numpy.dtype) or derives(value, numpy.generic):
         return getattr(ours, numpy.dtype(value).name)
-    if isinstance(value, numpy.generic):
+    if is_numpy_number(value):
         return ours.asarray(value.item(), dtype=getattr(ours, value.dtype.name))
     return value
 
@@ -357,7 +361,7 @@ def _has_negative_step(index: Any) -> bool:
 
 
 def _is_backwards(part: Any) -> bool:
-    return isinstance(part, slice) and part.step is not None and part.step < 0
+    return is_slice(part) and part.step is not None and part.step < 0
 
 
 def _turned(t: Tracer, array: Any, index: Any) -> Any:
@@ -415,6 +419,6 @@ def _namesakes() -> dict[int, Any]:
     ):
         for name in dir(ours):
             function, namesake = getattr(theirs, name, None), getattr(ours, name)
-            if callable(function) and not isinstance(function, type) and isinstance(namesake, types.FunctionType):
+            if callable(function) and not is_class(function) and is_function(namesake):
                 found[id(function)] = namesake
     return found

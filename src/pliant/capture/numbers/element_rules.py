@@ -20,7 +20,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pliant.capture.structures import argument, as_tuple, several
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_tensor
 from pliant.records import dataclass
 from pliant.symbolic.expr import Apply
 from pliant.symbolic.traverse import atoms
@@ -217,7 +217,7 @@ def _places(value: Any, numbers: list[Any]) -> Any:
 
 
 def _grids(value: Any, numbers: list[Any]) -> Any:
-    return Grid(numbers, value) if isinstance(value, torch.Tensor) else tuple(Grid(numbers, one) for one in value)
+    return Grid(numbers, value) if is_tensor(value) else tuple(Grid(numbers, one) for one in value)
 
 
 def _item_of(node: fx.Node, value: Grid, index: Any) -> Any:

@@ -22,7 +22,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.numbers.node_values import NodeValues
 from pliant.capture.signatures import Frame, Tracer
-from pliant.capture.value_kinds import varying
+from pliant.capture.value_kinds import is_tensor, varying
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import written
@@ -107,7 +107,7 @@ class _Run(NodeValues):
 
     def _after_writes(self, node: fx.Node, value: Any) -> Any:
         """A copy in which the stores into the tensor are done, if there were any."""
-        if not isinstance(value, torch.Tensor) or not is_written(node.meta["val"]):
+        if not is_tensor(value) or not is_written(node.meta["val"]):
             return value
         copy = value.clone()
 

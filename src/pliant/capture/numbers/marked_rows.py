@@ -25,9 +25,9 @@ from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.numbers.selections import STOPS, Before, Refused, name_of_call, nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
-from pliant.capture.structures import argument, several
+from pliant.capture.structures import argument, is_list_or_tuple, several
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, is_symbolic, module_of, varying
+from pliant.capture.value_kinds import ByKind, is_function, is_int, is_symbolic, module_of, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, written
 from pliant.graph.writes import is_written
@@ -236,7 +236,7 @@ class _Turn:
         read: Any = node.args[0] if node.args else None
         at: Any = node.args[1] if len(node.args) > 1 else None
         name = name_of_call(node)
-        if read in self.numbers and (name in ("squeeze", "long", "int") or name == "getitem" and type(at) is int):
+        if read in self.numbers and (name in ("squeeze", "long", "int") or name == "getitem" and is_int(at)):
             self.numbers.add(node)
         elif self._is_of_row(read, name, at):
             self.rows.add(node)
@@ -246,7 +246,7 @@ class _Turn:
     def _is_of_row(self, read: Any, name: str, at: Any) -> bool:
         """Whether it is the row of the mask, or its elements in another shape."""
         if read is self.table and name == "getitem":
-            return type(at) is int and at == self.row or isinstance(at, fx.Node) and at in self.numbers
+            return is_int(at) and at == self.row or isinstance(at, fx.Node) and at in self.numbers
         return read in self.rows and name in _SAME_VALUES
 
     def has_rows(self, node: fx.Node) -> bool:
@@ -342,7 +342,7 @@ def _operate(frame: Frame, op: Op) -> None:
 
 
 def _unpack(frame: Frame, op: Op) -> None:
-    if not (is_fake(frame.stack[-1]) or type(frame.stack[-1]) in (tuple, list)):
+    if not (is_fake(frame.stack[-1]) or is_list_or_tuple(frame.stack[-1])):
         raise Refused("a turn takes items of an iterator")
     HANDLERS["UNPACK_SEQUENCE"](frame, op)
 
@@ -373,7 +373,7 @@ _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
     {
         type: lambda function: function in _PURE,
         types.FunctionType: lambda function: _is_looked_at(function),
-        types.MethodType: lambda method: isinstance(method.__func__, types.FunctionType) and _is_looked_at(method.__func__),
+        types.MethodType: lambda method: is_function(method.__func__) and _is_looked_at(method.__func__),
         types.BuiltinFunctionType: lambda function: function in _PURE or _is_operator(function),
     },
     {torch.nn.Module: lambda module: True},

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import concrete, is_number, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import concrete, is_int, is_number, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.symbolic.sym_node import wrap_node
@@ -133,7 +133,7 @@ def in_range(t: Tracer, numbers: range, item: Any) -> bool:
 
 def exact_float(number: Any) -> Any:
     """An integer as a float, if it is one that is known and none is lost."""
-    return float(number) if type(number) is int and abs(number) <= 2**53 else None
+    return float(number) if is_int(number) and abs(number) <= 2**53 else None
 
 
 _EXACT_QUOTIENT = 2.0**50

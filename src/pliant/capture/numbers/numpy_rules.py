@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import concrete, varying
+from pliant.capture.value_kinds import concrete, is_int, varying
 from pliant.records import dataclass
 from pliant.torch_adapter import numpy_on_tensors
 
@@ -89,11 +89,11 @@ def _clip(function: _Named, x: Any, *bounds: Any, **named: Any) -> Any:
     lower = {"min", "a_min"}
     given = [*zip(("min", "max"), bounds), *named.items()]
     for name, bound in given:
-        if type(bound) is int and (bound > info.max if name in lower else bound < info.min):
+        if is_int(bound) and (bound > info.max if name in lower else bound < info.min):
             _refuse(function)
 
     def inside(bound: Any) -> Any:
-        return max(info.min, min(info.max, bound)) if type(bound) is int else bound
+        return max(info.min, min(info.max, bound)) if is_int(bound) else bound
 
     return function(x, *map(inside, bounds), **{name: inside(bound) for name, bound in named.items()})
 

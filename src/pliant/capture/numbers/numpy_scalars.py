@@ -20,7 +20,16 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.number_domains import exact_float, floor_quotient
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
-from pliant.capture.value_kinds import NUMBERS, concrete, is_numpy_scalar, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import (
+    NUMBERS,
+    concrete,
+    is_fixed_number,
+    is_int,
+    is_numpy_scalar,
+    is_symbolic,
+    plain_class,
+    varying,
+)
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
@@ -133,7 +142,7 @@ def _sign(t: Tracer, number: Any) -> Any:
 
 def _chosen(function: Any, t: Tracer, *numbers: Any) -> Any:
     """The largest or the smallest of two; None where one is no number, or both are zeros, of which NumPy gives either."""
-    if None in numbers or not all(type(one) is int or concrete(one == one) for one in numbers):
+    if None in numbers or not all(is_int(one) or concrete(one == one) for one in numbers):
         return None
     if concrete(numbers[0] == numbers[1]) and float in map(plain_class, numbers) and concrete(numbers[0] == 0):
         return None
@@ -229,7 +238,7 @@ def of_one_type(args: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(args) != 2 or len(types) != 1 or types[0] not in ("float32", "float16"):
         return args
     kind = sys.modules["numpy"].dtype(types[0]).type
-    return tuple(kind(a) if type(a) in (int, float) else a for a in args)
+    return tuple(kind(a) if is_fixed_number(a) else a for a in args)
 
 
 def number_of(name: str, args: tuple[Any, ...]) -> Any:
@@ -238,7 +247,7 @@ def number_of(name: str, args: tuple[Any, ...]) -> Any:
     if function is None or kind is None:
         return None
     operation = name.strip("_").removeprefix("r")
-    if operation == "pow" and not (kind is int and type(values[1]) is int and 0 <= values[1] <= 62):
+    if operation == "pow" and not (kind is int and is_int(values[1]) and 0 <= values[1] <= 62):
         return None
     if operation in _QUOTIENTS:
         if any(map(is_unbacked, values)) and operation == "truediv" or operation == "truediv" and kind is int:

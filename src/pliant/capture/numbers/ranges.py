@@ -19,7 +19,7 @@ from torch import fx
 
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import argument, as_tuple
-from pliant.capture.value_kinds import concrete, plain_class
+from pliant.capture.value_kinds import concrete, is_fixed_number, plain_class
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.writes import is_written
@@ -58,7 +58,7 @@ _TOLD: dict[str, Callable[[float], bool | None]] = {
 def comparison(name: str, args: Args, kwargs: Kwargs) -> bool | None:
     """What a call of this name gives for every draw, if it gives one thing."""
     told = _TOLD.get(name.strip("_"))
-    if told is None or kwargs or len(args) != 2 or type(args[1]) not in (int, float) or not is_drawn(args[0]):
+    if told is None or kwargs or len(args) != 2 or not is_fixed_number(args[1]) or not is_drawn(args[0]):
         return None
     with DisableTorchFunction(), below_python_dispatch():
         return told(torch.tensor(args[1], dtype=args[0].dtype_).item())  # as the operator takes it

@@ -26,7 +26,7 @@ from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
-from pliant.capture.value_kinds import ByKind
+from pliant.capture.value_kinds import ByKind, is_int
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
@@ -96,7 +96,7 @@ def _is_open(t: Tracer, value: Any) -> bool:
     """Whether only running the graph tells whether the value is true, and what is recorded is run as it is."""
     if not is_fake(value) or t.recorder.region is not None:
         return False
-    has_one = all(type(size) is int and size == 1 for size in value.size_)
+    has_one = all(is_int(size) and size == 1 for size in value.size_)
     return has_one and not t.recorder.elements.is_known(value) and t.mode.allow_unbacked
 
 

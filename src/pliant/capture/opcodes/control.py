@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 from pliant.capture.bytecode.decode import Op
@@ -14,7 +13,7 @@ from pliant.capture.iterators.generators import traced_iterator
 from pliant.capture.numbers import marked_rows, selections
 from pliant.capture.protocols import iteration, operators, polyfills
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import concrete, is_function
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -73,7 +72,7 @@ def for_iter(frame: Frame, op: Op) -> None:
         raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:
         value = steps_of(iteration.next_value)(t, iterator)
-        if type(value) is TailCall and type(value.function) is types.FunctionType:
+        if type(value) is TailCall and is_function(value.function):
             value, _ = t.call(polyfills.step, (iterator,), {}, linked=True)
         else:
             value = ended(t, value, linked=True)

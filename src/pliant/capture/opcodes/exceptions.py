@@ -11,7 +11,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import as_tuple
-from pliant.capture.value_kinds import derives, misused
+from pliant.capture.value_kinds import derives, is_exception, misused
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes
@@ -32,7 +32,7 @@ def raise_varargs(t: Tracer, op: Op, *values: Any) -> None:
 def _instance(t: Tracer, value: Any, what: str) -> BaseException:
     if derives(value, BaseException):
         value = t.call(value, (), {})
-    if not isinstance(value, BaseException):
+    if not is_exception(value):
         raise Raised(TypeError(f"{what} must derive from BaseException"))
     return value
 
@@ -66,7 +66,7 @@ def _catchable(wanted: Any, star: bool) -> Any:
 
 @takes("RERAISE")
 def reraise(t: Tracer, op: Op, error: Any) -> None:
-    if not isinstance(error, BaseException):
+    if not is_exception(error):
         raise GraphBreak("unsupported-opcode", "re-raising what is no exception")
     raise Raised(error)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pliant import config
 from pliant.capture.signatures import World
-from pliant.capture.value_kinds import CONSTANTS, is_nan
+from pliant.capture.value_kinds import is_constant, is_nan
 from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import Source
 
@@ -40,4 +40,4 @@ def _constant_places(
     varying = policy.varying_items(source, values)
     for i in varying:
         policy.note_varies(place(i), type(values[i]))
-    return [i for i, value in enumerate(values) if type(value) in CONSTANTS and i not in varying and not is_nan(value)]
+    return [i for i, value in enumerate(values) if is_constant(value) and i not in varying and not is_nan(value)]

@@ -15,6 +15,7 @@ from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.outside import structural_classes
 from pliant.capture.outside.origins import Origins
 from pliant.capture.trace import DELETED, SetAttribute
+from pliant.capture.value_kinds import is_fixed_number, is_function
 from pliant.guards.kinds import MISSING, Kind, NumberOf
 from pliant.guards.sources import CellSource, Source, held
 from pliant.guards.standard import can_change
@@ -112,7 +113,7 @@ class Fields(Origins):
         if not self.is_made(cls):  # stores into those are done at once
             self._lookups[cls, name] = (value if stored is None else stored,)
         if not self.is_made(cls) and any(map(can_change, cls.__mro__)):
-            known = NumberOf(type(value)) if type(value) in (int, float) else value  # read under a guard of its own
+            known = NumberOf(type(value)) if is_fixed_number(value) else value  # read under a guard of its own
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, known))
         if stored is not None:
             return stored
@@ -124,7 +125,7 @@ class Fields(Origins):
     def python_function(self, cls: type, name: str) -> types.FunctionType | None:
         """What `type_lookup` finds, if it is written in Python."""
         found = self.type_lookup(cls, name)
-        return found if isinstance(found, types.FunctionType) else None
+        return found if is_function(found) else None
 
     def fix_class(self, cls: type) -> None:
         """The class itself matters, not only what it holds."""

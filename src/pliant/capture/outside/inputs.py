@@ -26,8 +26,8 @@ from pliant.capture.numbers.element_rules import MOST_ELEMENTS, READABLE
 from pliant.capture.outside.input_memory import InputMemory
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.signatures import World
-from pliant.capture.structures import several
-from pliant.capture.value_kinds import is_symbolic
+from pliant.capture.structures import is_list_or_tuple, several
+from pliant.capture.value_kinds import is_fixed_number, is_symbolic
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
@@ -167,10 +167,10 @@ class Inputs(InputMemory):
     def learns_from(self, source: Source, left: Any) -> bool:
         """The program leaves a value where the next call finds it. Where it found another here, which was a constant, and
         leaves a symbol or another size, the policy learns that it varies; whether that is news."""
-        if type(left) in (list, tuple) and len(left) <= _MOST_LEFT:
+        if is_list_or_tuple(left) and len(left) <= _MOST_LEFT:
             return True in [self.learns_from(ItemSource(source, i), item) for i, item in enumerate(left)]
         found = self.world.found_at(source)
-        if type(found) in (int, float):
+        if is_fixed_number(found):
             return self._is_symbolic(left) and self.policy.note_varies(source, type(found))
         if not is_fake(found) or not is_fake(left) or found.dim() != left.dim():
             return False

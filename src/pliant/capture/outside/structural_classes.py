@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pliant.capture.outside.nested_functions import bring_function, is_defined_inside
 from pliant.capture.signatures import World
-from pliant.capture.value_kinds import CONSTANTS, ByKind
+from pliant.capture.value_kinds import ByKind, is_constant, is_function
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, TypeSource
@@ -52,7 +52,7 @@ def know_by_parts(world: World, cls: type, source: Source) -> bool:
         world.guard(AttributeSource(place, name), Kind.EQUALS, expected)
     world.guard(dict_of(place), Kind.KEYS, tuple(cls.__dict__))
     for name, value in cls.__dict__.items():
-        if type(value) not in CONSTANTS:
+        if not is_constant(value):
             _MEMBERS.of(value)(world, value, DictAttributeSource(place, name))
     world.type_lookup(cls, "__class__")  # any name: the bases of its base stay as they are
     return True
@@ -63,7 +63,7 @@ def lookup(world: Fields, cls: type, name: str) -> Any:
     found = cls.__dict__.get(name, MISSING)
     if found is MISSING:
         return world.type_lookup(cls.__bases__[0], name)
-    if type(found) in CONSTANTS:
+    if is_constant(found):
         world.guard(DictAttributeSource(world.class_sources[cls], name), Kind.EQUALS, found)
     return found
 
@@ -90,7 +90,7 @@ def _guard_accessor(world: World, value: Any, place: Source) -> None:
 
 def _guard_function(world: World, value: Any, place: Source) -> None:
     """By its code and what it closes over, if it was defined for the class."""
-    if type(value) is types.FunctionType and is_defined_inside(value):
+    if is_function(value) and is_defined_inside(value):
         bring_function(world, value, place)
     else:
         world.guard(place, Kind.IDENTITY, value)

@@ -14,7 +14,7 @@ import torch
 
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.fields import Fields
-from pliant.capture.value_kinds import ByKind, is_nan, is_numpy_scalar
+from pliant.capture.value_kinds import ByKind, is_int, is_nan, is_numpy_scalar
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import Source
@@ -28,7 +28,7 @@ _BY_VALUE: ByKind[bool] = ByKind(False, dict.fromkeys((*_IN_C, *_MADE_BY_CALLS),
 
 def _is_everywhere(value: Any) -> bool:
     """Whether all equal values are this object anyway."""
-    return type(value) is int and -5 <= value <= 256 or value in ("", b"")
+    return is_int(value) and -5 <= value <= 256 or value in ("", b"")
 
 
 class ToldByValue(Fields):

@@ -18,7 +18,7 @@ import torch
 from pliant.capture.bytecode.cfg import unread_locals
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.outside.bringing import fixing_guard
-from pliant.capture.value_kinds import ByKind
+from pliant.capture.value_kinds import ByKind, is_function
 from pliant.guards.sources import Source
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class UnreadArguments:
         self.code = _code_of(fn)
         self._unread: frozenset[int | str] = frozenset()
         if self.code is not None:
-            self._unread = _unread(self.code, len(args), kwargs, type(fn) is not types.FunctionType)
+            self._unread = _unread(self.code, len(args), kwargs, not is_function(fn))
 
     def leaves(self, key: int | str, value: Any, source: Source) -> bool:
         """Whether the argument is left without a guard."""

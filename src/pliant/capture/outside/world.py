@@ -28,11 +28,12 @@ from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import base_in_c, copy_in, no_nan, plain_key, refuse_own_reads
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
-    MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
     is_hashed_by_identity,
+    is_list,
+    is_mutable_container,
     reader,
 )
 from pliant.graph.fake_tensor import FakeTensor
@@ -293,7 +294,7 @@ class World(ToldByValue):
         return self._varies(value, self.inputs.policy.long_varies)
 
     def _varies(self, value: Any, asked: Callable[[Source, int], bool]) -> bool:
-        return type(value) is list and self.needs_guards(value) and bool(asked(self.place_of(value), len(value)))
+        return is_list(value) and self.needs_guards(value) and bool(asked(self.place_of(value), len(value)))
 
     def adopt(self, value: Any, looped: bool = False) -> Any:
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
@@ -301,7 +302,7 @@ class World(ToldByValue):
         """
         if id(value) in self._stands:
             return self._stands[id(value)][1]
-        if id(value) not in self.origins or type(value) not in MUTABLE_CONTAINERS:
+        if id(value) not in self.origins or not is_mutable_container(value):
             return concrete(value) if type(value) in UNSETTLED else value
         if self.length_varies(value) or not looped and self.long_varies(value):
             source = self.place_of(value)

@@ -58,6 +58,7 @@ from pliant.capture.value_kinds import (
     class_in_numpy,
     concrete,
     derives,
+    is_function,
     varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -425,7 +426,7 @@ def _class_dict(t: Tracer, cls: type) -> Any:
 
 
 def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
-    if isinstance(meta, types.FunctionType):
+    if is_function(meta):
         return types.MethodType(meta, cls)
     fallback = t.world.python_function(type(cls), "__getattr__") if meta is MISSING else None
     if fallback is not None:

@@ -47,7 +47,7 @@ from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import ByKind, function_of, misused
+from pliant.capture.value_kinds import ByKind, function_of, is_class, misused
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
@@ -373,7 +373,7 @@ def _call_class(t: Tracer, cls: type, args: Args, kwargs: Kwargs, linked: bool) 
         if standard_class(type(cls)) and hasattr(cls, "__members__"):
             return call_enum(t, cls, args, kwargs)
         return call(t, own, (cls, *args), kwargs, linked)
-    if isinstance(meta_call := t.world.type_lookup(type(cls), "__call__"), type):  # no descriptor: `dict`, of a typed dict
+    if is_class(meta_call := t.world.type_lookup(type(cls), "__call__")):  # no descriptor: `dict`, of a typed dict
         return call(t, meta_call, args, kwargs, linked)
     return instantiate(t, cls, args, kwargs, linked=linked)
 

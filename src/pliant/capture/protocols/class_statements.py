@@ -14,7 +14,7 @@ from typing import Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.protocols import attributes
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_of_program
+from pliant.capture.value_kinds import is_class, is_of_program
 
 
 def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -31,7 +31,7 @@ def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         made = t.call(meta, (name, tuple(resolved), namespace), keywords)
     else:
         made = new_class(t, meta, meta, (name, tuple(resolved), namespace), keywords)
-    if isinstance(cell, types.CellType) and isinstance(made, type):
+    if isinstance(cell, types.CellType) and is_class(made):
         cell.cell_contents = made
     return made
 
@@ -44,7 +44,7 @@ def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[
     """The metaclass, the namespace that it prepares, and the other keywords of the statement."""
     meta = kwargs.get("metaclass") or (type(bases[0]) if bases else type)
     keywords = {k: v for k, v in kwargs.items() if k != "metaclass"}
-    if not isinstance(meta, type):
+    if not is_class(meta):
         raise GraphBreak("unknown-object", "a class statement whose metaclass is no class")
     meta = max([meta, *map(type, bases)], key=lambda cls: len(cls.__mro__))
     if not _program_hook(t, meta, "__prepare__"):

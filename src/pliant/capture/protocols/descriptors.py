@@ -20,7 +20,7 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, class_name, is_symbolic
+from pliant.capture.value_kinds import ByKind, class_name, is_function, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, DictAttributeSource
@@ -57,7 +57,7 @@ def has_getter(t: Tracer, found: Any) -> bool:
 
 def inside(t: Tracer, function: Any, name: str) -> Any:
     """A function in a descriptor that was found on a class: reached by the entry as itself."""
-    return t.world.hold(function, name) if isinstance(function, types.FunctionType) else function
+    return t.world.hold(function, name) if is_function(function) else function
 
 
 def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None = None) -> Any:

@@ -32,6 +32,7 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     is_hashed_by_identity,
+    is_mutable_container,
     is_numpy_scalar,
     tuple_of,
 )
@@ -98,7 +99,7 @@ def _internalize_items(places: Callable[[Any], Any], t: Tracer, value: Any, with
     """Of a list or a dict, in place: it may hold itself."""
     inner = within | {id(value)}
     for place, item in places(value):
-        if type(item) in MUTABLE_CONTAINERS or issubclass(type(item), tuple):
+        if is_mutable_container(item) or issubclass(type(item), tuple):
             value[place] = internalize(t, item, inner)
     return value
 

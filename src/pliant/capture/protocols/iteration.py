@@ -27,7 +27,8 @@ from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, misused
+from pliant.capture.structures import is_list_or_tuple
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, is_dict, misused
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 
@@ -176,7 +177,7 @@ _HASHED_BY_CONTENT = HASH_ALIKE | {str, bytes}
 def sequence(t: Tracer, value: Any, most: int | None = None) -> Any:
     """All values of an iterable, as a tuple or list; of an iterator no more are taken than `most`."""
     value = t.world.adopt(t.world.resolve(value))
-    if type(value) in (tuple, list):
+    if is_list_or_tuple(value):
         return value
     items = iterable(t, value)
     return t.native(tuple, items if most is None else itertools.islice(items, most))
@@ -185,7 +186,7 @@ def sequence(t: Tracer, value: Any, most: int | None = None) -> Any:
 def mapping(t: Tracer, value: Any, by_keys: bool = False) -> dict[Any, Any]:
     """A dict of a mapping's items (for ** and update). `by_keys`: for an OrderedDict, which asks subclasses for each item."""
     value = t.world.adopt(t.world.resolve(value))
-    if type(value) in DICT_TYPES:
+    if is_dict(value):
         return value  # type: ignore[no-any-return]
     if not by_keys and t.world.type_lookup(type(value), "__iter__") is dict.__iter__:  # dicts copy what it holds
         return dict(dict.items(t.world.whole(value)))

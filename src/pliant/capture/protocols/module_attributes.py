@@ -15,13 +15,14 @@ from typing import Any
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.outside.world import World
 from pliant.capture.signatures import Tracer
+from pliant.capture.value_kinds import is_function
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, FailureSource, held
 
 
 def namespace_of(world: World, obj: Any) -> dict[str, Any]:
     """Of a module or a function."""
-    if isinstance(obj, types.FunctionType):
+    if is_function(obj):
         return world.instance_dict(obj)
     return world.hold(obj.__dict__, obj.__name__)  # type: ignore[no-any-return]
 
@@ -39,7 +40,7 @@ def is_asked(module: types.ModuleType, name: str) -> bool:
         return True
     hooks = (module.__dict__.get("__getattr__"), getattr(cls, "__getattr__", None))
     return name not in module.__dict__ and any(
-        isinstance(h, types.FunctionType) and _imports(h.__code__) for h in hooks
+        is_function(h) and _imports(h.__code__) for h in hooks
     )
 
 

@@ -32,6 +32,7 @@ from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
 from pliant.capture.signatures import Tracer
+from pliant.capture.structures import is_list_or_tuple
 from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     DICT_TYPES,
@@ -42,7 +43,10 @@ from pliant.capture.value_kinds import (
     class_name,
     concrete,
     has_method,
+    is_dict,
+    is_function,
     is_iterable,
+    is_mutable_container,
     is_nan,
     is_number,
     is_symbolic,
@@ -89,7 +93,7 @@ def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
     cls = type(obj)
     if cls is FakeTensor and obj.subclass_ is not None:
         member = own_member(t, obj.subclass_, name)
-        return member if isinstance(member, types.FunctionType) else None
+        return member if is_function(member) else None
     if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple or cls in OURS:
         return None
     return t.world.python_function(cls, name)
@@ -204,7 +208,7 @@ def in_turn(
         raise GraphBreak("tensor-error", f"{symbol} of an array, which does not know the other operand")
     for obj, name, other in ((left, names[0], right), (right, names[1], left)):
         method = getattr(type(obj), name, None)
-        if not isinstance(method, (types.FunctionType, type(None))):
+        if method is not None and not is_function(method):
             if getattr(method, "__objclass__", None) is not object:
                 methods.append((method, obj, other))
     return TailCall(polyfills.computed, (symbol, left, right, *methods))
@@ -277,7 +281,7 @@ def _are_bound_alike(t: Tracer, left: Any, right: Any) -> bool:
 def by_identity(value: Any) -> bool:
     """Whether the object's class leaves comparison to `object`."""
     cls: Any = type(value)
-    return cls.__eq__ is object.__eq__ and cls.__ne__ is object.__ne__ and not isinstance(value, types.FunctionType)
+    return cls.__eq__ is object.__eq__ and cls.__ne__ is object.__ne__ and not is_function(value)
 
 
 def _by_rank(left: Any, right: Any) -> list[tuple[Any, Any]]:
@@ -342,7 +346,7 @@ def _contains(t: Tracer, container: Any, item: Any) -> Any:
 
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
-    if type(items) not in (list, tuple) or not COMPARED_IN_C.issuperset(map(type, (item, *items))):
+    if not is_list_or_tuple(items) or not COMPARED_IN_C.issuperset(map(type, (item, *items))):
         return items
     for one in (item, *items) if is_nan(item) else ():
         t.world.note_nan(one)
@@ -398,7 +402,7 @@ _CONTAINING: ByKind[Callable[..., Any]] = ByKind(
 
 def _has_number(t: Tracer, container: Any, item: Any) -> bool:
     """Whether a number that varies is in a dict or a set: it differs from each of the numbers there, or is one of them."""
-    outside = type(container) in DICT_TYPES and t.world.needs_guards(container)
+    outside = is_dict(container) and t.world.needs_guards(container)
     keys = t.world.keys_of(container) if outside else t.sequence(container)
     return any(bool(concrete(truth(t, compare(t, "==", key, item)))) for key in filter(is_number, keys))
 
@@ -487,7 +491,7 @@ def _length_outside(t: Tracer, value: Any) -> Any:
     if added is None and world.has_changes(value):
         return len(world.adopt(value))
     source = world.place_of(value)
-    if type(value) in MUTABLE_CONTAINERS and world.inputs.policy.length(source, len(value)):
+    if is_mutable_container(value) and world.inputs.policy.length(source, len(value)):
         world.inputs.policy.note_varies(LengthSource(source), int)
         return world.bring(len(value), LengthSource(source)) + (added or 0)
     if not isinstance(value, _COUNTED):

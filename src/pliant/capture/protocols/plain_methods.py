@@ -18,7 +18,7 @@ from pliant.capture.protocols import operators
 from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import consists_of
-from pliant.capture.value_kinds import CONSTANTS, PLAIN_TYPES, derives
+from pliant.capture.value_kinds import CONSTANTS, PLAIN_TYPES, is_class
 from pliant.guards.kinds import MISSING
 
 _OPERATIONS = frozenset(
@@ -57,7 +57,7 @@ def _known_names(t: Tracer, method: types.FunctionType) -> bool:
     t.world.hold(space, str(space.get("__name__")))
     found = [t.world.dict_get(space, n) if n in space else builtins_of(space).get(n, MISSING) for n in names]
     found += [t.world.cell_get(cell) for cell in method.__closure__ or ()]
-    return all(isinstance(v, type) or any(v is f for f in _FUNCTIONS) for v in found)
+    return all(is_class(v) or any(v is f for f in _FUNCTIONS) for v in found)
 
 
 def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
@@ -72,7 +72,7 @@ def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
         value = t.get_attr(obj, name)
     except Raised:
         return False
-    return derives(value, object) or consists_of(fixed_field(t, obj, name) if type(value) in _FIXED else value, _PLAIN)
+    return is_class(value) or consists_of(fixed_field(t, obj, name) if type(value) in _FIXED else value, _PLAIN)
 
 
 _FIXED = (*PLAIN_TYPES, tuple)

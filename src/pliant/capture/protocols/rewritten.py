@@ -17,6 +17,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from pliant.capture.signatures import Args, Kwargs
+from pliant.capture.value_kinds import is_tensor
 from pliant.errors import Unsupported
 from pliant.torch_adapter import differentiable_step, is_composite, kept_from_the_peer
 
@@ -77,10 +78,10 @@ def with_factor(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """
     name, add, combine = FACTORS[func]
     factor = kwargs.get(name)
-    if not isinstance(factor, torch.Tensor) or factor.requires_grad or len(kwargs) > 1:
+    if not is_tensor(factor) or factor.requires_grad or len(kwargs) > 1:
         return None
     added = combine(*args[1:]) if combine else args[1]
-    if not isinstance(added, torch.Tensor) or torch.result_type(added, factor) != added.dtype:
+    if not is_tensor(added) or torch.result_type(added, factor) != added.dtype:
         return None
     return add(args[0], added * factor)
 
@@ -106,10 +107,10 @@ def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
     Compositions in C++ write through views that they do not declare as such.
     """
     out = kwargs["out"]
-    if not isinstance(out, torch.Tensor) or not _is_composition(getattr(func, "__name__", "")):
+    if not is_tensor(out) or not _is_composition(getattr(func, "__name__", "")):
         return None
     made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
-    if not isinstance(made, torch.Tensor) or made.shape != out.shape or not torch.can_cast(made.dtype, out.dtype):
+    if not is_tensor(made) or made.shape != out.shape or not torch.can_cast(made.dtype, out.dtype):
         raise Unsupported(f"`{func.__name__}` resizes or refuses `out`", kind="resize")
     if made.device != out.device:
         raise Unsupported(f"`{func.__name__}` with `out` on another device", kind="several-devices")

@@ -27,7 +27,7 @@ from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, function_of
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, function_of, is_list, is_slice
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource
@@ -111,7 +111,7 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
     source = t.world.source_of(container)
     if source is None:
         return t.native(base.__getitem__, container, _index(t, key))
-    takes_slice = type(key) is slice
+    takes_slice = is_slice(key)
     held_here = t.world.contents(container) if takes_slice else t.world.changed_contents(container)
     if held_here is not None:
         return t.native(base.__getitem__, held_here, _index(t, key))
@@ -152,7 +152,7 @@ _ASKED_BY_C: ByKind[tuple[str, ...]] = ByKind(
 
 def known_items(t: Tracer, value: Any) -> Any:
     """A list of a subclass as C code reads it: what comes from outside is a list of its items, under guards."""
-    if type(value) is list or base_in_c(value) is not list:
+    if is_list(value) or base_in_c(value) is not list:
         return value
     outside = t.world.is_opaque(value)
     places = range(known_length(t, value) if outside else list.__len__(value))
@@ -216,7 +216,7 @@ def _plain_list_item(t: Tracer, container: Any, key: Any) -> Any:
     world = t.world
     if not world.needs_guards(container):
         return _item_at(t, container, key)
-    if is_fake(key) or type(key) is slice or world.has_changes(container):
+    if is_fake(key) or is_slice(key) or world.has_changes(container):
         return subscript(t, world.adopt(container), key)
     refuse_many(t, container, key)
     index = _place(t, key)
@@ -236,7 +236,7 @@ _LIST_ITEM: ByKind[Callable[[Tracer, Any, Any], Any]] = ByKind(sequence_item, {l
 
 
 def _index(t: Tracer, key: Any) -> Any:
-    if isinstance(key, slice):
+    if is_slice(key):
         return slice(*(concrete(as_index(t, part)) for part in (key.start, key.stop, key.step)))
     return concrete(as_index(t, key))
 
@@ -317,7 +317,7 @@ def _change_dict(t: Tracer, container: Any, key: Any, value: Any = DELETED) -> N
 
 
 def _change_sequence(t: Tracer, container: Any, key: Any, *value: Any) -> None:
-    value = tuple(map(t.iterable, value)) if isinstance(key, slice) else value
+    value = tuple(map(t.iterable, value)) if is_slice(key) else value
     _change_in_c(t, container, _index(t, key), *value)
 
 

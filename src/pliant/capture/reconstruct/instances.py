@@ -15,6 +15,7 @@ from typing import Any
 
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
+from pliant.capture.value_kinds import is_exception
 from pliant.guards.standard import can_change
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
@@ -202,7 +203,7 @@ def _is_plain(cls: type) -> bool:
 
 def instance(b: Statements, obj: Any) -> str:
     base = _builtin_base(type(obj))
-    if isinstance(obj, BaseException):
+    if is_exception(obj):
         make, fill = _new_exception, _fill_exception
     elif base in _BASES:
         make, fill = _BASES[base]  # type: ignore[assignment, assignment]

@@ -45,7 +45,7 @@ from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied, is_live
-from pliant.capture.value_kinds import DICT_VIEWS, HOLDS_FUNCTIONS, LOCKS, SYMBOLIC_TYPES, times_held
+from pliant.capture.value_kinds import DICT_VIEWS, HOLDS_FUNCTIONS, LOCKS, SYMBOLIC_TYPES, is_function, times_held
 
 
 def atom(b: Statements, obj: Any) -> str:
@@ -116,7 +116,7 @@ def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
     if HOLDS_FUNCTIONS.of(owner):
         return b.hold(obj)
     name = obj.__name__
-    if isinstance(getattr(type(owner), name, None), types.FunctionType):  # `super()` gave it: its class overrides it
+    if is_function(getattr(type(owner), name, None)):  # `super()` gave it: its class overrides it
         base = next(base for base in type(owner).__mro__ if not isinstance(vars(base).get(name), _OVERRIDES))
         return _bound(b, obj, vars(base)[name])
     return b.bind(obj, f"({b.value(owner)}).{name}", hint=name)

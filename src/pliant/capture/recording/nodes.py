@@ -7,8 +7,6 @@ Out:    nodes whose `meta["val"]` is the traced result and `meta["origin"]` the 
 from __future__ import annotations
 
 import operator
-import sys
-import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,7 +19,7 @@ from pliant.capture.outside.inputs import Inputs
 from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import is_several, leaves
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete, is_function, is_numpy_number, is_tensor
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import assume, bindings_of, written
@@ -154,7 +152,7 @@ class Nodes:
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
 
     def _constant_or_name(self, value: Any) -> Any:
-        if _is_numpy_number(value):  # its text is no literal; torch takes it for the number that it holds
+        if is_numpy_number(value):  # its text is no literal; torch takes it for the number that it holds
             if type(value).__name__ in ("bool_", "bool"):
                 raise GraphBreak("unknown-call", "a truth of NumPy, which PyTorch takes for a float or a flag")
             return value.item()
@@ -189,7 +187,7 @@ _KIND = type(torch.FloatTensor)  # of classes that name a dtype and a device; so
 _RENAMED: dict[Any, str] = {
     method: name
     for name, method in vars(Tensor).items()
-    if isinstance(method, types.FunctionType) and method.__name__ != name
+    if is_function(method) and method.__name__ != name
 }
 _AS_NODES: ByKind[Callable[[Nodes, Any], Any]] = ByKind(
     Nodes._constant_or_name,
@@ -213,8 +211,4 @@ _AS_NODES: ByKind[Callable[[Nodes, Any], Any]] = ByKind(
 
 def has_tensor(value: Any) -> bool:
     """Whether a tensor is among the values in a structure."""
-    return any(isinstance(one, Tensor) for one in leaves(value))
-
-
-def _is_numpy_number(value: Any) -> bool:
-    return isinstance(value, sys.modules["numpy"].generic) if "numpy" in sys.modules else False
+    return any(map(is_tensor, leaves(value)))

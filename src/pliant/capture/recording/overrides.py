@@ -18,7 +18,8 @@ from torch.overrides import get_default_nowrap_functions
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import made_like
+from pliant.capture.structures import is_list_or_tuple, made_like
+from pliant.capture.value_kinds import is_class
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 from pliant.torch_adapter import dispatch_of_tensor, no_torch_function
@@ -56,14 +57,14 @@ class Overrides:
 
 def _each(values: Any) -> Iterator[Any]:
     for value in values:
-        if type(value) in (list, tuple):
+        if is_list_or_tuple(value):
             yield from value
         else:
             yield value
 
 
 def _overrides(value: Any, cls: type) -> bool:
-    if is_fake(value) and value.subclass_ is None or isinstance(value, type):
+    if is_fake(value) and value.subclass_ is None or is_class(value):
         return False
     return getattr(cls, "__torch_function__", _DISABLED) is not _DISABLED
 
@@ -110,7 +111,7 @@ def default_override(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
 def _converted(t: Tracer, value: Any, cls: type, inputs: tuple[Any, ...]) -> Any:
     if cls is torch.Tensor or isinstance(value, cls):
         return value
-    if type(value) in (list, tuple) or hasattr(value, "n_sequence_fields"):  # eager looks into nothing else
+    if is_list_or_tuple(value) or hasattr(value, "n_sequence_fields"):  # eager looks into nothing else
         return made_like(value, [_converted(t, one, cls, inputs) for one in value])
     if not is_fake(value):
         return value

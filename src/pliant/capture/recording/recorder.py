@@ -26,7 +26,7 @@ from pliant.capture.recording.nodes import Nodes, has_tensor
 from pliant.capture.recording.overrides import Overrides
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import mapped, several
-from pliant.capture.value_kinds import ByKind, concrete
+from pliant.capture.value_kinds import ByKind, concrete, is_tensor
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.given_warnings import GivenWarning, paused
@@ -194,7 +194,7 @@ class Recorder(Nodes, TorchFunctionMode):
         with self:
             if "out" in kwargs:
                 made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
-                if not isinstance(made, Tensor) or not torch.can_cast(made.dtype, target.dtype):
+                if not is_tensor(made) or not torch.can_cast(made.dtype, target.dtype):
                     return None
                 if made.device != target.device:
                     return None
@@ -282,7 +282,7 @@ class Recorder(Nodes, TorchFunctionMode):
         name = func.__self__.__name__
         # A write of the data counts as one of the tensor: it is how writes are known while the program is followed.
         result = data_of(args[0]) if name == "data" else call_on_fakes(func, args, {}, self.warned)
-        if not isinstance(result, Tensor):
+        if not is_tensor(result):
             return result
         if name == "grad":
             raise GraphBreak("unsupported-operator", "Tensor.grad of a tensor computed here")

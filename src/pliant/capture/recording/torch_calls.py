@@ -23,7 +23,15 @@ from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several, leaves, mapped
-from pliant.capture.value_kinds import COMPARED_IN_C, concrete, is_numpy_scalar, module_of, varying
+from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
+    concrete,
+    is_function,
+    is_numpy_scalar,
+    is_tensor,
+    module_of,
+    varying,
+)
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.given_warnings import collected
@@ -71,7 +79,7 @@ def is_torch_leaf(function: types.FunctionType) -> bool:
 def _is_replaced(function: types.FunctionType) -> bool:
     """Whether the program has put a function of its own in its place: that is what it says is called, by that name."""
     found = function.__globals__.get(function.__name__, function)
-    return type(found) is types.FunctionType and not standard_module(module_of(found))
+    return is_function(found) and not standard_module(module_of(found))
 
 
 # C functions of torch that change a setting. Those that the graph records have handlers of their own.
@@ -82,7 +90,7 @@ _SETTER = re.compile(
 
 
 def _changes_setting(function: Any) -> bool:
-    if type(function) is not types.BuiltinFunctionType or isinstance(function.__self__, torch.Tensor):
+    if type(function) is not types.BuiltinFunctionType or is_tensor(function.__self__):
         return False
     if function.__module__ == TRANSFORMS_IN_C:  # the stack of transforms
         return True
@@ -148,7 +156,7 @@ def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
     if any(python_method(t, value, name) is not None for name in ("__index__", "__float__")) and not is_fake(value):
         raise GraphBreak("unknown-object", f"{_name_of(function)} would make a number of a {type(value).__name__}")
     known = known_items(t, value)
-    if known is not value and isinstance(function, types.FunctionType):
+    if known is not value and is_function(function):
         if any(python_method(t, value, name) is not None for name in ("__iter__", "__getitem__")):
             raise GraphBreak("unknown-object", f"{function.__name__} of a {type(value).__name__} with items of its own")
     return known
