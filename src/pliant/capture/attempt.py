@@ -41,6 +41,7 @@ from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.recording import stand_ins
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
+from pliant.capture.value_kinds import is_method
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.errors import Unsupported
@@ -149,7 +150,7 @@ class _Attempt:
     def _call_root(self, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Return:
         world = self.t.world
         self._hold(fn, getattr(fn, "__qualname__", type(fn).__name__))
-        if isinstance(fn, types.MethodType):
+        if is_method(fn):
             world.hold(fn.__func__, fn.__func__.__qualname__)
             self._hold(fn.__self__, "self")
         unread = self.t.unread = UnreadArguments(fn, args, kwargs)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, assert_never
 
 import torch
-from torch import fx
 
 from pliant.capture.bytecode.cfg import loop_variables
 from pliant.capture.bytecode.decode import decode
@@ -33,6 +32,7 @@ from pliant.capture.program_stack import through_modules
 from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.generators import name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
+from pliant.capture.structures import is_node
 from pliant.capture.trace import (
     NULL,
     TRACEBACK,
@@ -245,7 +245,7 @@ def _classes(trace: Trace, writer: GuardWriter, outputs: list[str]) -> list[str]
     """Outputs that the program made into parameters or gave a class become such; each is new in every call."""
     lines = []
     for node, name in zip(trace.output_nodes, outputs):
-        made = node.meta.get("val") if isinstance(node, fx.Node) and node.op != "placeholder" else None
+        made = node.meta.get("val") if is_node(node) and node.op != "placeholder" else None
         if is_fake(made) and made.__class__ is not torch.Tensor:
             lines.append(f"{name}.__class__ = {writer.names(made.__class__)}")
     return lines

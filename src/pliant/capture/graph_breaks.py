@@ -8,7 +8,7 @@ Holds:  `GraphBreak` derives from BaseException so that no `except Exception` of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from pliant.capture.trace import BreakReason
 from pliant.errors import DataDependentError
@@ -190,6 +190,11 @@ class Raised(Exception):
         self.error = error
         self.where: SourceLocation | None = None  # in the innermost frame that it left
         self.has_context = False  # it was raised elsewhere, perhaps without an entry in its traceback
+
+
+def is_end(error: BaseException | None) -> TypeGuard[StopIteration]:
+    """Whether it says that an iterator is at its end."""
+    return isinstance(error, StopIteration)
 
 
 class Exhausted(Raised):

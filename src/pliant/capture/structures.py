@@ -6,12 +6,12 @@ Holds:  a kind of container is a row here; nothing of the program runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import ByKind, is_symbolic, tuple_of
+from pliant.capture.value_kinds import ByKind, is_symbolic, is_tuple, tuple_of
 
 _PARTS: ByKind[Callable[[Any], Iterable[Any]] | None] = ByKind(
     None,
@@ -74,12 +74,16 @@ def leaves(*values: Any) -> Iterator[Any]:
 
 def consists_of(value: Any, classes: Container[type]) -> bool:
     """Whether the value is of one of the classes, or a tuple of such values."""
-    return all(consists_of(part, classes) for part in value) if type(value) is tuple else type(value) in classes
+    return all(consists_of(part, classes) for part in value) if is_tuple(value) else type(value) in classes
 
 
 def argument(given: Any) -> Any:
     """What an argument of a node is in the trace: the value of the node that computes it, or the constant."""
-    return given.meta.get("val") if isinstance(given, fx.Node) else given
+    return given.meta.get("val") if is_node(given) else given
+
+
+def is_node(value: Any) -> TypeGuard[fx.Node]:
+    return isinstance(value, fx.Node)
 
 
 def has_symbols(*values: Any) -> bool:

@@ -32,6 +32,7 @@ from pliant.capture.graph_breaks import (
     NoAttribute,
     Raised,
     Stopped,
+    is_end,
     needs_value,
 )
 from pliant.capture.handlers.data_dependent import Message
@@ -323,7 +324,7 @@ class Tracer:
             found.has_context = True  # where it was raised it got it
             return found
         if error is not self.current_exception:
-            error.__context__ = self.current_exception if isinstance(error, StopIteration) else self.handling()
+            error.__context__ = self.current_exception if is_end(error) else self.handling()
         return Raised(error)
 
     def carried(self, error: BaseException) -> BaseException:

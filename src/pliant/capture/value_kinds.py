@@ -145,8 +145,13 @@ def is_text(value: Any) -> bool:
 
 def function_of(member: Any) -> types.FunctionType | None:
     """The Python function that a member of a class is, or that its `classmethod` or `staticmethod` holds; else None."""
-    function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+    function = _HELD_FUNCTION.of(member)(member)
     return function if is_function(function) else None
+
+
+_HELD_FUNCTION: ByKind[Callable[[Any], Any]] = ByKind(
+    lambda member: member, families=dict.fromkeys((classmethod, staticmethod), lambda member: member.__func__)
+)
 
 
 def is_of_program(member: Any) -> bool:
@@ -224,6 +229,15 @@ def is_function(value: Any) -> TypeGuard[types.FunctionType]:
     return type(value) is types.FunctionType
 
 
+def is_method(value: Any) -> TypeGuard[types.MethodType]:
+    return type(value) is types.MethodType
+
+
+def is_builtin(value: Any) -> TypeGuard[types.BuiltinFunctionType]:
+    """Whether it is a function of a module in C, or a bound method of an object in C."""
+    return type(value) is types.BuiltinFunctionType
+
+
 def is_exception(value: Any) -> TypeGuard[BaseException]:
     return isinstance(value, BaseException)
 
@@ -233,9 +247,25 @@ def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
     return isinstance(value, torch.Tensor)
 
 
+def is_parameter(value: Any) -> bool:
+    return isinstance(value, torch.nn.Parameter)
+
+
+def is_module(value: Any) -> TypeGuard[torch.nn.Module]:
+    """Of PyTorch."""
+    return isinstance(value, torch.nn.Module)
+
+
 # ---- builtin classes, whose subclasses may have methods of their own: these ask for the class itself
 def is_constant(value: Any) -> bool:
     return type(value) in CONSTANTS
+
+
+def is_same_constant(one: Any, other: Any) -> bool:
+    """Whether one constant can stand for the other: of one class and of one value, zeros of one sign too."""
+    if type(one) is not type(other) or not is_constant(one) or one != other:
+        return False
+    return bool(one) or repr(one) == repr(other)
 
 
 def is_int(value: Any) -> bool:
@@ -246,6 +276,14 @@ def is_int(value: Any) -> bool:
 def is_fixed_number(value: Any) -> bool:
     """Whether it is an int or a float of one value, no truth."""
     return type(value) in (int, float)
+
+
+def is_str(value: Any) -> bool:
+    return type(value) is str
+
+
+def is_tuple(value: Any) -> bool:
+    return type(value) is tuple
 
 
 def is_list(value: Any) -> bool:

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.regions import Region, Replay, are_tensors, flat, refilled, tensors_of, versions
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import is_tensor
+from pliant.capture.value_kinds import is_module, is_tensor, is_tuple
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import OwnMapped, rule_function
@@ -107,7 +107,7 @@ def _traced(t: Tracer, cls: Any, leaves: list[Any], spec: Any, call: _Call) -> _
         batches = [region.fresh(one) if is_fake(one) else one for one in call.leaves]
         args = pytree.tree_unflatten(batches, spec)
         result = t.internalize(t.call(t.get_attr(cls, "vmap"), (call.info, call.in_tree, *args), {}))
-        if type(result) is not tuple or len(result) != 2:
+        if not is_tuple(result) or len(result) != 2:
             raise GraphBreak("tensor-error", f"{cls.__name__}.vmap is to return (output, out_dims)")
         outputs, out_spec = flat(t, result[0])
         dims = broadcast_to_tree(result[1], out_spec)
@@ -212,5 +212,5 @@ def _holder(region: Region) -> torch.nn.Module:
     """What holds the constants of the region's graph."""
     holder = torch.nn.Module()
     for name, value in region.constants.items():
-        object.__setattr__(holder, name, value) if not isinstance(value, torch.nn.Module) else holder.add_module(name, value)
+        holder.add_module(name, value) if is_module(value) else object.__setattr__(holder, name, value)
     return holder

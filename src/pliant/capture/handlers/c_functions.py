@@ -53,6 +53,7 @@ from pliant.capture.value_kinds import (
     concrete,
     is_class,
     is_numpy_scalar,
+    is_str,
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
@@ -162,7 +163,7 @@ def _device_method(t: Tracer, device: torch.device, name: str, bound: Any, args:
 def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "join" and len(args) == 1:
         args = (t.sequence(args[0]),)
-        if type(receiver) is str and set(map(type, args[0])) <= {Text, str}:
+        if is_str(receiver) and set(map(type, args[0])) <= {Text, str}:
             return join(receiver, args[0])
     args = tuple(t.plain(a) if type(a) not in OURS else a for a in args)
     t.refuse_opaque(*args)
@@ -329,10 +330,15 @@ _CALLED = (
 )  # fmt: skip
 
 
+_MAY_BE_CALLED: ByKind[bool] = ByKind(
+    True, dict.fromkeys(_PURE_SELF_TYPES, False), dict.fromkeys((FakeTensor, type), False)
+)
+
+
 def _refuse_own_methods(t: Tracer, values: Any) -> None:
     """Break if one of the values, or an item of one, has a method written in Python that the function may call unseen."""
     for value in leaves(*values):
-        if type(value) not in _PURE_SELF_TYPES and not isinstance(value, (FakeTensor, type)):
+        if _MAY_BE_CALLED.of(value):
             if any(python_method(t, value, name) is not None for name in _CALLED):
                 raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
 

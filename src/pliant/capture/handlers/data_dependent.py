@@ -23,7 +23,16 @@ from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple
-from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_int, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import (
+    NUMBERS,
+    SYMBOLIC_TYPES,
+    concrete,
+    is_int,
+    is_str,
+    is_symbolic,
+    plain_class,
+    varying,
+)
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node
@@ -167,7 +176,7 @@ class Message:
 
 def in_message(t: Tracer, value: Any, spec: Any) -> str | None:
     """The text of a number in the message of a check; None for other values and elsewhere."""
-    if t.message is None or type(spec) is not str or not is_unbacked(value):
+    if t.message is None or not is_str(spec) or not is_unbacked(value):
         return None
     return t.message.mark(value, spec)
 

@@ -20,7 +20,7 @@ from pliant.capture.protocols.iteration import iterate, next_value
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple
-from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_iterable, plain_class
+from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_iterable, is_str, is_tuple, plain_class
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
@@ -114,7 +114,7 @@ def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
 
 def _deciding(keys: list[Any]) -> list[Any]:
     """What is compared of the keys: of tuples that begin with names, all different, as items of a dict do, the names."""
-    if not all(type(key) is tuple and key and type(key[0]) is str for key in keys):
+    if not all(is_tuple(key) and key and is_str(key[0]) for key in keys):
         return keys
     names = [key[0] for key in keys]
     return names if len({*names}) == len(names) else keys

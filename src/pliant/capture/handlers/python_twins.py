@@ -15,7 +15,7 @@ from typing import Any
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.table import Rows
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_dict
+from pliant.capture.value_kinds import is_builtin, is_dict
 
 ROWS = Rows()
 handles, TABLE = ROWS.handles, ROWS.callables
@@ -60,5 +60,5 @@ for _module, _names in (
 ):
     for _name in _names:
         _function = getattr(importlib.import_module(f"_{_module}"), _name)
-        if isinstance(_function, types.BuiltinFunctionType):
+        if is_builtin(_function):
             TABLE[_function] = functools.partial(_twin, _module, _name)

@@ -35,6 +35,7 @@ from pliant.capture.value_kinds import (
     derives,
     function_of,
     is_class,
+    is_method,
     is_numpy_scalar,
     is_symbolic,
 )
@@ -146,9 +147,14 @@ def class_check(t: Tracer, wanted: Any, name: str) -> types.FunctionType | None:
     return hook if hook is not None and hook.__module__.partition(".")[0] not in _OWN_CHECKS else None
 
 
+def _is_abstract(wanted: Any) -> bool:
+    """Whether the class keeps its answers about others, which may be registered with it."""
+    return isinstance(wanted, abc.ABCMeta)
+
+
 def _ask_subclass_hook(t: Tracer, wanted: Any, cls: type) -> None:
     """Before an abstract class of the program's is asked: its hook, whose answers it keeps, may have no effect."""
-    if not isinstance(wanted, abc.ABCMeta):
+    if not _is_abstract(wanted):
         return
     asked = function_of(t.world.type_lookup(wanted, "__subclasshook__"))
     if asked is None or asked.__module__.partition(".")[0] in _OWN_CHECKS:
@@ -170,7 +176,7 @@ def _guard_relation(t: Tracer, cls: Any, wanted: Any) -> None:
     bases = cls.__mro__ if is_class(cls) else ()
     if bases:
         t.world.type_lookup(cls, "__class__")  # any name: the guard compares `__mro__` too
-    if isinstance(wanted, abc.ABCMeta) and wanted not in bases:
+    if _is_abstract(wanted) and wanted not in bases:
         t.world.type_lookup(wanted, "__class__")
         token = t.cache_token
         if token is None or token != abc.get_cache_token():
@@ -223,7 +229,7 @@ def _take_hook_id(t: Tracer, args: Args, kwargs: Kwargs) -> HookId:
 def _of_code(question: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """The signature, or the text, of a function is a constant of its code, which calls of it guard."""
     function = args[0]
-    if isinstance(function, types.MethodType):
+    if is_method(function):
         function = function.__func__
     if (told_by := _TOLD_BY.of(function)) is None:
         raise GraphBreak("unknown-call", f"the {question.__name__} of a {type(function).__name__}")

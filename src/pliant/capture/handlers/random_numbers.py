@@ -88,9 +88,13 @@ _OF_WHAT_VARIES = frozenset(("randint", "randrange", "uniform"))
 _STATES = ("seed", "getstate", "setstate")
 
 
+def is_of_python(generator: Any) -> bool:
+    return type(generator) is random.Random
+
+
 def is_generator(value: Any) -> bool:
     """Whether it is a random generator of Python's or NumPy's."""
-    if type(value) is random.Random:
+    if is_of_python(value):
         return True
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) in (numpy.random.RandomState, numpy.random.Generator)
@@ -121,7 +125,7 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
         raise GraphBreak("random-state", f"{name} of a random generator with these arguments") from None
     if name == "shuffle":
         own = t.world.adopt(t.world.resolve(args[0]))
-        if type(generator) is not random.Random or not is_list(own):
+        if not is_of_python(generator) or not is_list(own):
             raise GraphBreak("random-state", f"shuffle of a {type(own).__name__}")
         own[:] = _drawn(t, Draw(source, shuffled, values, named), example, range_)
         return None

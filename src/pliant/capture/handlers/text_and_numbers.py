@@ -39,6 +39,7 @@ from pliant.capture.value_kinds import (
     is_int,
     is_number,
     is_numpy_scalar,
+    is_str,
     is_symbolic,
     is_text,
     misused,
@@ -86,7 +87,7 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if len(args) == 1 and _holds_numbers_that_vary(value):
         return _container_text(t, value)
     value = t.concrete_tree(value)
-    if len(args) == 1 and type(value) in _BRACKETS and not LITERALS.issuperset(map(type, _elements(value))):
+    if len(args) == 1 and not LITERALS.issuperset(map(type, _shown(value) or ())):
         return _container_text(t, value)
     t.refuse_opaque(value)
     _refuse_address(value)
@@ -142,16 +143,18 @@ _BRACKETS: dict[type, tuple[str, str]] = {
 }
 
 
-def _elements(container: Any) -> Iterable[Any]:
-    pairs = _PAIRS.of(container)(container)
-    return container if pairs is None else itertools.chain(*pairs)
+def _shown(value: Any) -> Iterable[Any] | None:
+    """What a container shows in its brackets; None of what is no such container."""
+    pairs = _PAIRS.of(value)(value)
+    return value if pairs is None and type(value) in _BRACKETS else pairs and itertools.chain(*pairs)
 
 
 def _holds_numbers_that_vary(value: Any, depth: int = 0) -> bool:
     """Whether a container has symbolic numbers in it, and not itself."""
-    if type(value) not in _BRACKETS:
+    shown = _shown(value)
+    if shown is None:
         return depth > 0 and is_symbolic(value)
-    return depth < 9 and any(_holds_numbers_that_vary(v, depth + 1) for v in _elements(value))
+    return depth < 9 and any(_holds_numbers_that_vary(v, depth + 1) for v in shown)
 
 
 def _container_text(t: Tracer, value: Any) -> str:
@@ -196,7 +199,7 @@ def _keywords(t: Tracer, values: dict[str, Any]) -> list[Any]:
 def _method_text(t: Tracer, value: Any) -> list[Any]:
     function = t.get_attr(value, "__func__")
     name = getattr(function, "__qualname__", None)
-    if type(name) is not str:
+    if not is_str(name):
         raise GraphBreak("unknown-object", "text of a method of a function without a name")
     return [f"<bound method {name} of ", t.call(repr, (t.get_attr(value, "__self__"),), {}), ">"]
 
@@ -272,7 +275,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
         value = element(t, value)
         if is_symbolic(value) and (marked := in_message(t, value, spec)) is not None:
             return marked
-    if varying(value) is str and type(spec) is str and not spec:
+    if varying(value) is str and is_str(spec) and not spec:
         return value
     if is_symbolic(value) and (text := text_of(value, spec)) is not None:
         return text

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pliant.capture.bytecode.resume import resume_freevars
-from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.iterators.carried import BRING, SHARED, TRACED, shared
 from pliant.capture.iterators.endings import ends_itself
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
@@ -251,7 +251,7 @@ def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
 
 def not_stop_iteration(error: BaseException) -> BaseException:
     """What leaves a generator in which `error` was raised (PEP 479)."""
-    if not isinstance(error, StopIteration):
+    if not is_end(error):
         return error
     failure = RuntimeError("generator raised StopIteration")
     failure.__cause__ = failure.__context__ = error

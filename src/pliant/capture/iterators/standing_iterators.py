@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
-from pliant.capture.value_kinds import ByKind
+from pliant.capture.value_kinds import ByKind, is_tuple
 from pliant.guards.sources import ChainedSource, source_class
 
 
@@ -162,7 +162,7 @@ def same_objects(left: Sequence[Any], right: Sequence[Any]) -> bool:
     """Whether both hold the same objects, or pairs of them."""
     pairs = list(zip(left, right, strict=False))
     return len(left) == len(right) and all(
-        a is b or type(a) is type(b) is tuple and same_objects(a, b) for a, b in pairs
+        a is b or is_tuple(a) and is_tuple(b) and same_objects(a, b) for a, b in pairs
     )
 
 

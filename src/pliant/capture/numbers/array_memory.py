@@ -16,6 +16,7 @@ from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.recording.stand_ins import check_layout
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.value_kinds import is_tuple
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import NUMPY, DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
@@ -51,7 +52,7 @@ def is_index(array: Any) -> bool:
 
 def key_of(key: Any) -> Any:
     """An index with tensors in place of arrays."""
-    if type(key) is tuple:
+    if is_tuple(key):
         return tuple(map(key_of, key))
     return key.tensor if is_array(key) else key
 

@@ -37,7 +37,7 @@ from pliant.capture.numbers.element_rules import (
 )
 from pliant.capture.numbers.node_values import Constants
 from pliant.capture.numbers.ranges import end_of_range, is_end_of_range
-from pliant.capture.structures import is_several
+from pliant.capture.structures import is_node, is_several
 from pliant.capture.value_kinds import concrete, is_symbolic, varying
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -115,7 +115,7 @@ class Elements:
             value = bool(concrete(value)) if varying(value) is bool else value
         elif summed is not None:
             read = summed(node)
-            numbers = self.flat(read.meta["val"]) if isinstance(read, fx.Node) else None
+            numbers = self.flat(read.meta["val"]) if is_node(read) else None
             value = None if numbers is None else functools.reduce(operator.add, numbers, 0)
         else:
             result = node.meta["val"] if item is None else node.meta["val"][item]

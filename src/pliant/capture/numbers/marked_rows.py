@@ -25,7 +25,7 @@ from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.numbers.selections import STOPS, Before, Refused, name_of_call, nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
-from pliant.capture.structures import argument, is_list_or_tuple, several
+from pliant.capture.structures import argument, is_list_or_tuple, is_node, several
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import ByKind, is_function, is_int, is_symbolic, module_of, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -199,7 +199,7 @@ class _Loop:
         """Whether rows are added at places of the turn, to a tensor that the trace has made."""
         target, _, places = (*node.args, None, None)[:3]
         at = argument(places)
-        if len(node.args) != 4 or not isinstance(target, fx.Node) or name_of_call(target) not in _NEW_MEMORY:
+        if len(node.args) != 4 or not is_node(target) or name_of_call(target) not in _NEW_MEMORY:
             raise Refused("a turn writes a tensor that it has not made")
         count = at.size_[0] if is_fake(at) and at.dim() == 1 else None
         if not is_unbacked(count) or written(count) not in self.turn.none_if_unset:
@@ -246,7 +246,7 @@ class _Turn:
     def _is_of_row(self, read: Any, name: str, at: Any) -> bool:
         """Whether it is the row of the mask, or its elements in another shape."""
         if read is self.table and name == "getitem":
-            return is_int(at) and at == self.row or isinstance(at, fx.Node) and at in self.numbers
+            return is_int(at) and at == self.row or is_node(at) and at in self.numbers
         return read in self.rows and name in _SAME_VALUES
 
     def has_rows(self, node: fx.Node) -> bool:

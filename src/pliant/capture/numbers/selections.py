@@ -26,7 +26,7 @@ from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
-from pliant.capture.value_kinds import ByKind, is_int
+from pliant.capture.value_kinds import ByKind, is_int, is_same_constant
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
@@ -54,7 +54,6 @@ _LINEAR = frozenset(
     clone expand cat stack""".split()
 )
 _SHOWN = "a branch on the value of a tensor, and later it matters which tensor it gave"
-_CONSTANTS = (int, bool, str, type(None))
 
 
 class Refused(Exception):
@@ -236,8 +235,7 @@ class _Taking:
         for tensor, number in ((one, other), (other, one)):
             if is_fake(tensor) and type(number) in (int, float):
                 return self.tensor_or_number(tensor, one, other)
-        constant = type(one) in _CONSTANTS or type(one) is float and one != 0  # zeros differ in sign
-        if type(one) is not type(other) or not constant or one != other:
+        if not is_same_constant(one, other):
             raise Refused("they give what `torch.where` cannot take one of")
         return one
 

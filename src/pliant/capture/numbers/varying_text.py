@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_text, varying
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_str, is_text, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 
@@ -190,7 +190,7 @@ def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:
     """The text of a symbolic number; None if that depends on its value in other ways, or is an error."""
     one = Shown(number, spec, percent)
     try:
-        if type(spec) is not str or not (percent or _FORMAT.fullmatch(spec)):
+        if not is_str(spec) or not (percent or _FORMAT.fullmatch(spec)):
             return None
         one.of(_EXAMPLES[type(number)])
     except (TypeError, ValueError):

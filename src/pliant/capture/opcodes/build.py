@@ -17,7 +17,7 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import class_in_numpy, is_iterable, misused, plain_class
+from pliant.capture.value_kinds import class_in_numpy, is_iterable, is_str, misused, plain_class
 from pliant.guards.kinds import MISSING
 
 ROWS = Handlers()
@@ -44,7 +44,7 @@ ROWS.on_operands(
         "CONVERT_VALUE": lambda t, op, value: t.call(_CONVERSIONS[op.arg], (value,), {}, linked=True),
         "FORMAT_WITH_SPEC": lambda t, op, value, spec: t.call(format, (value, spec), {}, linked=True),
         "FORMAT_SIMPLE": lambda t, op, value: (
-            value if type(value) is str else t.call(format, (value, ""), {}, linked=True)
+            value if is_str(value) else t.call(format, (value, ""), {}, linked=True)
         ),
     }
 )

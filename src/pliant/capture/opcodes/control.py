@@ -6,13 +6,13 @@ from typing import Any
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
-from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised
+from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.iterators import carried, loops
 from pliant.capture.iterators.generators import traced_iterator
 from pliant.capture.numbers import marked_rows, selections
 from pliant.capture.protocols import iteration, operators, polyfills
-from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of
+from pliant.capture.protocols.tail_calls import ended, is_tail_call, steps_of
 from pliant.capture.value_kinds import concrete, is_function
 
 ROWS = Handlers()
@@ -45,7 +45,7 @@ def jump_or_pop(frame: Frame, op: Op) -> None:
     wanted = op.name == "JUMP_IF_TRUE_OR_POP"
     t, value = frame.tracer, frame.stack[-1]
     truth = steps_of(operators.truth)(t, value)
-    if type(truth) is TailCall:
+    if is_tail_call(truth):
         truth, _ = t.call(polyfills.truth_and_value, (value,), {}, linked=True)
     if concrete(truth) == wanted:
         frame.ip = op.target  # type: ignore[assignment]
@@ -72,7 +72,7 @@ def for_iter(frame: Frame, op: Op) -> None:
         raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:
         value = steps_of(iteration.next_value)(t, iterator)
-        if type(value) is TailCall and is_function(value.function):
+        if is_tail_call(value) and is_function(value.function):
             value, _ = t.call(polyfills.step, (iterator,), {}, linked=True)
         else:
             value = ended(t, value, linked=True)
@@ -123,7 +123,7 @@ def send(frame: Frame, op: Op) -> None:
 def cleanup_throw(frame: Frame, op: Op) -> None:
     """An exception thrown in at `yield from`: StopIteration ends the sub-iterator with its value."""
     error = frame.stack[-1]
-    if not isinstance(error, StopIteration):
+    if not is_end(error):
         raise Raised(error)
     frame.popn(3)
     frame.stack.extend((None, error.value))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import types
-from typing import Any
+from typing import Any, TypeGuard
 
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
@@ -11,7 +10,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import as_tuple
-from pliant.capture.value_kinds import derives, is_exception, misused
+from pliant.capture.value_kinds import derives, is_exception, is_method, misused
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes
@@ -78,7 +77,7 @@ def before_with(t: Tracer, op: Op, manager: Any) -> tuple[Any, Any]:
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""
         raise misused(manager, f"'{{}}' object does not support the context manager protocol{missed}")
-    if not isinstance(enter, types.MethodType):
+    if not is_method(enter):
         return leave, t.call(enter, (), {})
     result, leave = t.call(polyfills.entered, (enter, leave), {}, linked=True)
     return leave, result
@@ -95,7 +94,7 @@ def with_except_start(t: Tracer, op: Op) -> Any:
 def check_eg_match(t: Tracer, op: Op, error: Any, wanted: Any) -> tuple[Any, Any]:
     """Exception and class(es) -> what is left, and the group of what matches (None if nothing does)."""
     _catchable(wanted, star=True)
-    if isinstance(error, BaseExceptionGroup):
+    if _is_group(error):
         matching, rest = t.native(error.split, wanted)
     elif isinstance(error, wanted):
         matching, rest = BaseExceptionGroup("", (error,)), None  # as CPython makes it
@@ -112,7 +111,7 @@ def prep_reraise_star(t: Tracer, op: Op, original: Any, found: Any) -> Any:
     if op.name == "CALL_INTRINSIC_2" and op.arg != "PREP_RERAISE_STAR":
         raise GraphBreak("unsupported-opcode", f"the interpreter operation {op.arg}")
     errors = [error for error in t.sequence(found) if error is not None]  # behind a break the list is from outside
-    if not isinstance(original, BaseExceptionGroup):
+    if not _is_group(original):
         return errors[0] if errors else None
     left = [error for error in errors if _is_part(error, original)]
     raised = [error for error in errors if not any(error is one for one in left)]
@@ -128,10 +127,14 @@ def prep_reraise_star(t: Tracer, op: Op, original: Any, found: Any) -> Any:
 def _is_part(error: Any, original: BaseException) -> bool:
     """Whether the exception was split off the original, and not raised by a block."""
     same = error.__cause__ is original.__cause__ and error.__context__ is original.__context__
-    return same and isinstance(error, BaseExceptionGroup) and error.message == getattr(original, "message", None)
+    return same and _is_group(error) and error.message == getattr(original, "message", None)
+
+
+def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
+    return isinstance(error, BaseExceptionGroup)
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
+    if _is_group(error):
         return [leaf for part in error.exceptions for leaf in _leaves(part)]
     return [error]

@@ -27,7 +27,7 @@ from pliant.capture.outside.input_memory import InputMemory
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.signatures import World
 from pliant.capture.structures import is_list_or_tuple, several
-from pliant.capture.value_kinds import is_fixed_number, is_symbolic
+from pliant.capture.value_kinds import ByKind, is_fixed_number, is_parameter, is_symbolic
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
@@ -76,6 +76,10 @@ def _item(source: Source, index: tuple[int, ...]) -> Source:
     for place in index:
         source = ItemSource(source, place)
     return source
+
+
+_FITS: ByKind[Callable[[Any], bool]] = ByKind(math.isfinite, families={int: lambda number: -(2**62) <= number <= 2**62})
+_KIND: ByKind[type] = ByKind(float, families={int: int})
 
 
 class Inputs(InputMemory):
@@ -226,8 +230,7 @@ class Inputs(InputMemory):
         return [dataclasses.replace(one, fake=self._as_given.get(id(one.fake), one.fake)) for one in self.inputs]
 
     def _make(self, value: torch.Tensor, source: Source) -> FakeTensor:
-        is_parameter = isinstance(value, torch.nn.Parameter)
-        static = is_parameter or source.is_buffer
+        static = is_parameter(value) or source.is_buffer
         if value.is_nested:
             raise GraphBreak("unsupported-tensor", "a nested tensor has no fake")
         if value.requires_grad and not _tells_history(value):
@@ -235,7 +238,7 @@ class Inputs(InputMemory):
         if torch.nn.parameter.is_lazy(value):
             raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
-        if is_parameter:
+        if is_parameter(value):
             dims: tuple[Any, ...] = ("static",) * value.dim()
         else:
             dims = self.policy.buffer_dims(source, value) if static else self.policy.tensor_dims(source, value)
@@ -325,7 +328,7 @@ class Inputs(InputMemory):
             requires_grad=value.requires_grad,
             sizes=fixed(sizes),
             strides=fixed(strides),
-            is_leaf=value.is_leaf if value.requires_grad and not isinstance(value, torch.nn.Parameter) else None,
+            is_leaf=value.is_leaf if value.requires_grad and not is_parameter(value) else None,
         )
         self.world.guard(source, Kind.TENSOR, facts)
         for dim, stride in enumerate(strides):
@@ -366,12 +369,12 @@ class Inputs(InputMemory):
         return self.symbolic(value, source)
 
     def number_varies(self, value: int | float, source: Source) -> bool:
-        fits = -(2**62) <= value <= 2**62 if isinstance(value, int) else math.isfinite(value)
-        return fits and self.policy.scalar(source, value, self.world.is_of_module(source)) != "static"
+        return _FITS.of(value)(value) and self.policy.scalar(source, value, self.world.is_of_module(source)) != "static"
 
     def symbolic(self, value: int | float, source: Source, least: int = -(2**62)) -> Any:
         """A number that varies, under no guard of its own."""
-        kind, lo = (int, least) if isinstance(value, int) else (float, None)
+        kind = _KIND.of(value)
+        lo = least if kind is int else None
         return self.wrap(self.shape_env.create_symbol(value, source, kind=kind, lo=lo, duck=False))
 
     def item(self, fake: FakeTensor) -> Any:

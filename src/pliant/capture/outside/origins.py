@@ -12,10 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from pliant.capture.outside.twins import Twins
-from pliant.capture.value_kinds import function_of
+from pliant.capture.value_kinds import function_of, is_module
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import Source, held
@@ -181,7 +179,7 @@ class Origins(abc.ABC):
         """Whether a module, or what it holds, leads there."""
         while source.base is not None:
             source = source.base
-            if isinstance(self._memo.get(source), torch.nn.Module):
+            if is_module(self._memo.get(source)):
                 return True
         return False
 

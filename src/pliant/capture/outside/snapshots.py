@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.outside.set_orders import lost_items
-from pliant.capture.value_kinds import ByKind
+from pliant.capture.value_kinds import ByKind, is_same_constant
 from pliant.cpython import state_of
 
 
@@ -20,16 +20,9 @@ class _ById:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and (self.value is other.value or _same_constant(self.value, other.value))
+        return isinstance(other, _ById) and (self.value is other.value or is_same_constant(self.value, other.value))
 
     __hash__ = None  # type: ignore[assignment]  # never a key
-
-
-def _same_constant(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and type(a) in _COMPARED and bool(a == b)
-
-
-_COMPARED = frozenset((int, float, str, bool, bytes))
 
 
 def frozen(container: Any) -> Any:

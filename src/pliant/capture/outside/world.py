@@ -34,6 +34,7 @@ from pliant.capture.value_kinds import (
     is_hashed_by_identity,
     is_list,
     is_mutable_container,
+    is_tuple,
     reader,
 )
 from pliant.graph.fake_tensor import FakeTensor
@@ -206,7 +207,7 @@ class World(ToldByValue):
 
     def _fixed_parts(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         for one in key:
-            (self._fixed_parts if type(one) is tuple else self._fixed_object)(one)
+            (self._fixed_parts if is_tuple(one) else self._fixed_object)(one)
         return key
 
     def contains(self, mapping: Any, key: Any) -> bool:

@@ -23,7 +23,7 @@ from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, misused
+from pliant.capture.value_kinds import ByKind, is_module, is_tensor, misused
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import is_immutable
@@ -54,7 +54,7 @@ def _change_in_c(t: Tracer, by: Any, obj: Any, name: str, value: Any) -> None:
 
 def _change_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     setter: Any = None if value is DELETED else t.world.python_function(type(obj), "__setattr__")
-    if setter is store_in_module and not isinstance(value, (torch.Tensor, torch.nn.Module)):
+    if setter is store_in_module and not (is_tensor(value) or is_module(value)):
         setter = _plain_module_store(t, obj, name)
     return find_store(t, obj, name, value) if setter is None else TailCall(setter, (obj, name, value))
 

@@ -13,7 +13,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -32,12 +32,13 @@ from pliant.capture.protocols.descriptors import (
     c_descriptor,
     has_getter,
     is_data_descriptor,
+    is_in_c,
     lacks,
     plain_class_value,
 )
 from pliant.capture.protocols.frames import frame_above, traced_attribute
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
-from pliant.capture.protocols.tail_calls import TailCall, ended, ending, steps_of
+from pliant.capture.protocols.tail_calls import TailCall, ended, ending, is_tail_call, steps_of
 from pliant.capture.protocols.tensor_members import (
     OF_AUTOGRAD,
     grad_of_input,
@@ -69,8 +70,6 @@ from pliant.guards.sources import AttributeSource, TypeSource, held
 from pliant.guards.standard import can_change
 from pliant.torch_adapter import member_of_module
 
-# Classes in C that look attributes up by rules of their own: another thread, or another object, has others.
-_OWN_LOOKUP = (threading.local, weakref.ProxyType, weakref.CallableProxyType)
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
 _NATIVE_TYPES = (
     *CONSTANTS, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
@@ -168,7 +167,7 @@ def _container_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if (name == "__dict__" or not hasattr(type(obj), name)) and t.world.has_dict(obj):
         return _object_attribute(t, obj, name)
     obj = t.world.resolve(obj)
-    if t.world.needs_guards(obj) and isinstance(found := getattr(type(obj), name, None), IN_C):
+    if t.world.needs_guards(obj) and is_in_c(found := getattr(type(obj), name, None)):
         return c_descriptor(t, found, obj, name)
     return _native(t, obj, name)
 
@@ -187,19 +186,26 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if own is not None:
         return _with_getattr(t, obj, name, lambda: TailCall(own, (obj, name)))
     if name == "__dict__":
-        if isinstance(obj, threading.local):
-            raise GraphBreak("unknown-object", "the __dict__ of a thread local")
         return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
     if name == "__class__" and not claims_class(t, cls):
         return bring_class(t, obj)
-    if cls is threading.local:
-        return local_attribute(t, obj, name)
-    hook = t.world.type_lookup(cls, "__getattribute__")
-    if hook is not object.__getattribute__ and (
-        isinstance(obj, _OWN_LOOKUP) or not isinstance(hook, types.WrapperDescriptorType)
-    ):
-        raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
+    if not _IN_C_BY_RULE.of(t.world.type_lookup(cls, "__getattribute__")):
+        _refuse_attributes(t, obj, name)
     return _with_getattr(t, obj, name, lambda: _generic_attribute(t, obj, name))
+
+
+_IN_C_BY_RULE: ByKind[bool] = ByKind(False, {types.WrapperDescriptorType: True})
+
+
+def _refuse_attributes(t: Tracer, obj: Any, name: str) -> NoReturn:
+    """Of classes in C that look attributes up by rules of their own: another object, or another thread, has others."""
+    raise GraphBreak("unknown-object", f"the attributes of a {type(obj).__name__}")
+
+
+def _local_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if name == "__dict__":
+        _refuse_attributes(t, obj, name)
+    return bring_class(t, obj) if name == "__class__" else local_attribute(t, obj, name)
 
 
 def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> Any:
@@ -212,7 +218,7 @@ def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> An
         found = MISSING
     if found is MISSING:
         return _by_getattr(t, obj, name)
-    if type(found) is not TailCall or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:
+    if not is_tail_call(found) or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:
         return found
     return TailCall(polyfills.attribute, (found.function, found.args, fallback, obj, name))
 
@@ -407,10 +413,10 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
         return stored
     found = world.type_lookup(cls, name)
     meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
-    in_c = isinstance(meta, IN_C)
+    in_c = is_in_c(meta)
     if meta is not MISSING and not in_c and is_data_descriptor(t, meta) and has_getter(t, meta):
         return bind(t, meta, cls, type(cls), name)
-    if found is MISSING or isinstance(found, IN_C):
+    if found is MISSING or is_in_c(found):
         return _metaclass_attribute(t, cls, name, meta)
     return bind(t, found, None, cls, name)
 
@@ -473,7 +479,9 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         types.FunctionType: _function_attribute,
         types.MethodType: _method_attribute,
         types.FrameType: _frame_attribute,
+        threading.local: _local_attribute,
+        **dict.fromkeys((weakref.ProxyType, weakref.CallableProxyType), _refuse_attributes),
         super: lambda t, obj, name: steps_of(super_attr)(t, obj.__thisclass__, obj.__self__, name),
     },
-    {types.ModuleType: _module_attribute, type: _class_attribute},
+    {types.ModuleType: _module_attribute, type: _class_attribute, threading.local: _refuse_attributes},
 )

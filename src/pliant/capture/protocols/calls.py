@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import inspect
 import logging
-import random
 import re
 import reprlib
 import sys
@@ -31,7 +30,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.classes import ACCESSORS, call_enum, find_class
 from pliant.capture.handlers.effects import log
-from pliant.capture.handlers.random_numbers import draw, is_generator
+from pliant.capture.handlers.random_numbers import draw, is_generator, is_of_python
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
@@ -112,7 +111,7 @@ _TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, max, min))
 
 def _is_drawn(t: Tracer, generator: Any) -> bool:
     """Methods of Python's generators that the trace made are interpreted."""
-    return type(generator) is not random.Random or t.world.is_foreign(generator)
+    return not is_of_python(generator) or t.world.is_foreign(generator)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -29,6 +29,12 @@ from pliant.guards.standard import LRU_CACHE, can_change
 IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
+def is_in_c(member: Any) -> bool:
+    """Whether it reads a field of objects that are laid out in C."""
+    return isinstance(member, IN_C)
+
+
+
 def lacks(obj: Any, name: str) -> Raised:
     """The error of an object without the attribute."""
     return Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))

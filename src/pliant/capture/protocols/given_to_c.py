@@ -32,6 +32,7 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     is_hashed_by_identity,
+    is_method,
     is_mutable_container,
     is_numpy_scalar,
     tuple_of,
@@ -168,7 +169,7 @@ def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: b
 
 def _note_compared(t: Tracer, value: Any) -> None:
     """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
-    if type(value) is types.MethodType:
+    if is_method(value):
         value = value.__self__
     if t.world.is_opaque(value):
         t.world.note_identity(value)

@@ -46,9 +46,11 @@ from pliant.capture.value_kinds import (
     is_dict,
     is_function,
     is_iterable,
+    is_method,
     is_mutable_container,
     is_nan,
     is_number,
+    is_str,
     is_symbolic,
     is_text,
     is_told_by_value,
@@ -124,7 +126,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
     plain = symbol.removesuffix("=")
-    if plain == "%" and type(left) is str:
+    if plain == "%" and is_str(left):
         return TailCall(str.__mod__, (left, right))
     name, function, in_place = BINARY[plain]
     left, right = _operands(t, symbol, left, right)
@@ -274,7 +276,7 @@ _BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 
 def _are_bound_alike(t: Tracer, left: Any, right: Any) -> bool:
     """Of two methods of objects: the same function, of one object."""
-    what = "__func__" if type(left) is types.MethodType else "__name__"
+    what = "__func__" if is_method(left) else "__name__"
     return getattr(left, what) == getattr(right, what) and identical(t, left.__self__, right.__self__)
 
 

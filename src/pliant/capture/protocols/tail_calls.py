@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeGuard
 
 from pliant.capture.signatures import Tracer
 from pliant.records import dataclass
@@ -28,14 +28,18 @@ class TailCall:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
 
+def is_tail_call(result: Any) -> TypeGuard[TailCall]:
+    return type(result) is TailCall
+
+
 def ended(t: Tracer, result: Any, linked: bool = False) -> Any:
     """The result of an operation whose steps gave this."""
-    return t.call(result.function, result.args, result.kwargs, linked) if type(result) is TailCall else result
+    return t.call(result.function, result.args, result.kwargs, linked) if is_tail_call(result) else result
 
 
 def within(polyfill: Operation, result: Any, *rest: Any) -> Any:
     """A result as it is; a call of the polyfill with the call that is to be made: polyfill(function, args, *rest)."""
-    return TailCall(polyfill, (result.function, result.args, *rest)) if type(result) is TailCall else result
+    return TailCall(polyfill, (result.function, result.args, *rest)) if is_tail_call(result) else result
 
 
 def ending(steps: Operation) -> Operation:

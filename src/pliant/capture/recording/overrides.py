@@ -19,7 +19,7 @@ from torch.overrides import get_default_nowrap_functions
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple, made_like
-from pliant.capture.value_kinds import is_class
+from pliant.capture.value_kinds import is_class, is_parameter
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 from pliant.torch_adapter import dispatch_of_tensor, no_torch_function
@@ -151,7 +151,7 @@ def is_program_subclass(value: torch.Tensor) -> bool:
     """Whether it is an ordinary tensor but for its class and its attributes."""
     cls = type(value)
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
-    return cls not in plain and not has_own_dispatch(cls) and not isinstance(value, torch.nn.Parameter)
+    return cls not in plain and not has_own_dispatch(cls) and not is_parameter(value)
 
 
 def has_own_dispatch(cls: type[torch.Tensor]) -> bool:

@@ -13,7 +13,7 @@ import torch
 
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import mapped
-from pliant.capture.value_kinds import concrete, is_symbolic
+from pliant.capture.value_kinds import concrete, is_constant, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.given_warnings import collected
 from pliant.interruptions import pass_on
@@ -76,6 +76,6 @@ def _stand_in(value: Any, fill: int) -> Any:
             return made.requires_grad_(value.requires_grad)
     if is_symbolic(value):
         return concrete(value)
-    if value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device, type(...))):
+    if is_constant(value):
         return value
     raise _Unfit

@@ -26,6 +26,7 @@ from pliant.capture.structures import is_several, leaves, mapped
 from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     concrete,
+    is_builtin,
     is_function,
     is_numpy_scalar,
     is_tensor,
@@ -90,7 +91,7 @@ _SETTER = re.compile(
 
 
 def _changes_setting(function: Any) -> bool:
-    if type(function) is not types.BuiltinFunctionType or is_tensor(function.__self__):
+    if not is_builtin(function) or is_tensor(function.__self__):
         return False
     if function.__module__ == TRANSFORMS_IN_C:  # the stack of transforms
         return True
@@ -231,7 +232,7 @@ def _noted(t: Tracer, function: Any, args: tuple[Any, ...], answer: Any) -> Any:
 
 def _asks(function: Any, args: tuple[Any, ...]) -> bool:
     """Whether a call is a question about a setting, which no guard fixes anyway."""
-    if type(function) is not types.BuiltinFunctionType or not {bool, int, str}.issuperset(map(type, args)):
+    if not is_builtin(function) or not {bool, int, str}.issuperset(map(type, args)):
         return False
     owner = type(function.__self__)
     known = owner in (types.ModuleType, type(None)) or owner.__name__.startswith(("pybind11_detail", "PyCapsule"))

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.value_kinds import ByKind, derives
+from pliant.capture.value_kinds import ByKind, derives, is_builtin
 from pliant.torch_adapter import C_NAMESPACES, C_OPERATORS, TensorBase, has_schema
 
 # Questions about the build, the machine, and settings: their answers are guarded where a program can change them.
@@ -116,7 +116,7 @@ def _is_method(name: str) -> bool:
 def _builtins(owners: tuple[Any, ...]) -> frozenset[Any]:
     """The C functions of namespaces."""
     values = [getattr(owner, name, None) for owner in owners for name in dir(owner)]
-    return frozenset(value for value in values if isinstance(value, types.BuiltinFunctionType) and _hashes(value))
+    return frozenset(value for value in values if is_builtin(value) and _hashes(value))
 
 
 def _hashes(function: types.BuiltinFunctionType) -> bool:
