@@ -1,0 +1,221 @@
+"""Private names of torch: autograd's engine, versions of tensors, hooks on what is saved.
+
+In:     torch.
+Out:    small functions and aliases, each with the reason why the public interface does not do; `torch_adapter` has them all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+
+
+def dual_level() -> int:
+    """Depth of the `forward_ad.dual_level` blocks around the call, from -1 (no public form)."""
+    return torch.autograd.forward_ad._current_level
+
+
+# The module and the name of that depth, for generated code that reads it without a call.
+DUAL_LEVEL = (torch.autograd.forward_ad, "_current_level")
+SAVED_TENSOR_HOOKS = (torch._C._autograd._push_saved_tensors_default_hooks, torch._C._autograd._pop_saved_tensors_default_hooks)
+# The innermost `saved_tensors_hooks` (no public form); True: also where they are hidden while tracing.
+saved_tensor_hooks: Callable[[bool], tuple[Any, Any] | None] = torch._C._autograd._top_saved_tensors_default_hooks
+
+
+def gradients(
+    outputs: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    tangents: list[torch.Tensor],
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+    allow_unused: bool = True,
+) -> tuple[Any, ...]:
+    """`torch.autograd.grad` of tensors whose tangents fit; the public function checks that by importing the peer's shape engine."""
+    from torch.autograd.graph import _engine_run_backward
+
+    return _engine_run_backward(
+        tuple(outputs), tuple(tangents), retain_graph, create_graph, tuple(inputs), allow_unused, accumulate_grad=False
+    )
+
+
+def uncounted_writes() -> AbstractContextManager[Any]:
+    """Writes do not change the versions of tensors, as those through `.data` (no public form)."""
+    guard: AbstractContextManager[Any] = torch._C._AutoDispatchBelowADInplaceOrView()
+    return guard
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """Autograd records, be it within `uncounted_writes` (no public form)."""
+    keys = torch._C.DispatchKey
+    hidden = torch._C._dispatch_tls_local_exclude_set()
+    for key in (keys.ADInplaceOrView, keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradNestedTensor):
+        hidden = hidden.remove(key)
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), hidden), torch.enable_grad():
+        yield
+
+
+def tied_by_writes(written: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether autograd minds, at `other`, a write of `written` in the same storage, though they share no element.
+
+    Empty tensors share their versions; one of several views of a call may not be used after a write (no public form).
+    """
+    if not written.numel() or not other.numel():
+        return True
+    several: Any = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
+    return other.requires_grad and other._is_view() and bool(torch._C._autograd._get_creation_meta(other) == several)
+
+
+def forbids_writes(tensor: torch.Tensor) -> bool:
+    """Whether autograd refuses the tensor once its version is another: views of several results, those that custom functions
+    return, or that were made where nothing is recorded (no public form)."""
+    usual: Any = torch._C._autograd.CreationMeta.DEFAULT
+    return tensor._is_view() and bool(torch._C._autograd._get_creation_meta(tensor) != usual)
+
+
+def without_base(tensor: Any) -> Any:
+    """The tensor, or one in the same memory that autograd does not take for a view of another.
+
+    Views made while nothing records have rules of their own for writes; public code cannot make one without them.
+    """
+    if type(tensor) is not torch.Tensor or not tensor._is_view():
+        return tensor
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        return torch.ops.aten.alias.default(tensor)
+
+
+is_view = torch.Tensor._is_view
+
+
+def without_bases(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """`without_base` of each; that none is a view is seen in half the time."""
+    return tuple(map(without_base, tensors)) if any(map(is_view, tensors)) else tuple(tensors)
+
+
+def direct_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """`function.apply` less its search for `torch.func` transforms, half of its time: where guards say there are none."""
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+    return apply
+
+
+def give_to_records(function: type[torch.autograd.Function], **values: Any) -> None:
+    """Attributes that the record of every call of `function` has before any is set (no public form names its class)."""
+    for name, value in values.items():
+        setattr(function._backward_cls, name, value)
+
+
+def autograd_time() -> int:
+    """The number that the next function of autograd's graph gets in this thread (no public form)."""
+    return int(torch._C._autograd._get_sequence_nr())
+
+
+def running_function() -> Any:
+    """The function of autograd's graph whose derivative this thread computes, or None (no public form)."""
+    return torch._C._current_autograd_node()
+
+
+def engine_needs(node: Any) -> bool:
+    """Whether the running backward pass wants a gradient for this function of autograd's graph (no public form)."""
+    leaf = getattr(node, "variable", None)  # of what ends the graph at a leaf
+    if leaf is not None and id(leaf) in _asked_leaves.ids and _asked_leaves.task == torch._C._current_graph_task_id():
+        return True
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # a leaf that `autograd.grad` was asked for
+        _asked_leaves.note(leaf)
+        return True
+
+
+class _AskedLeaves(threading.local):
+    """Leaves that this thread's latest pass was found to be asked for: the error by which PyTorch says so is slow. Who asked
+    holds them until the pass ends."""
+
+    def __init__(self) -> None:
+        self.task, self.ids = -1, set[int]()
+
+    def note(self, leaf: object) -> None:
+        task = torch._C._current_graph_task_id()
+        if task != self.task:
+            self.task, self.ids = task, set()
+        self.ids.add(id(leaf))
+
+
+_asked_leaves = _AskedLeaves()
+# Whether the running backward pass was called with `retain_graph` (no public form).
+engine_keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
+
+
+def dtype_of_gradient(node: Any, number: int) -> torch.dtype:
+    """The dtype of the gradient that a function of autograd's graph takes for its result of this number."""
+    return node._input_metadata[number].dtype  # type: ignore[no-any-return]
+
+
+def saved_one_by_one(ctx: Any) -> list[torch.Tensor | None]:
+    """The saved tensors of a function, None for those that unpacking refuses (there is no public form for one of them)."""
+    found: list[torch.Tensor | None] = []
+    for one in ctx._raw_saved_tensors:
+        try:
+            found.append(one.unpack())
+        except (RuntimeError, AttributeError):  # PyTorch 2.11 unpacks all or none: then none is known to be good
+            found.append(None)
+    return found
+
+
+def register_hooks_of(tensor: Any) -> None:
+    """Tell the tensor's function of its dict of hooks (what `register_hook` does when it makes that dict)."""
+    if tensor.grad_fn is not None:
+        tensor.grad_fn._register_hook_dict(tensor)
+
+
+def after_backward(call: Callable[[], None]) -> None:
+    """Have the running backward pass call this when it ends (no public form)."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+@contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """Hides all `saved_tensors_hooks`, which would be given tensors without data (no public form).
+
+    Hooks that change nothing, around the innermost, would not do: under any hooks autograd no longer notices that a
+    saved tensor was written.
+    """
+    before = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+    try:
+        yield
+    finally:
+        torch._C._autograd._saved_tensors_hooks_set_tracing(before)
+
+
+@contextmanager
+def no_anomaly_mode() -> Iterator[None]:
+    """`torch.autograd.detect_anomaly` would look for NaN in tensors without data."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    torch.set_anomaly_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_anomaly_enabled(*before)
+
+
+def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """Copy each source to its target: of many in a few launches (documented for other operators alone)."""
+    if len(targets) == 1:
+        targets[0].copy_(sources[0])
+    elif targets:
+        torch._foreach_copy_(list(targets), list(sources))
+
+
+def copy_uncounted(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """The same, of writes that nobody is to notice. Kernels of GPUs for lists count theirs whoever calls them, so versions are
+    set back (no public form)."""
+    counted = tuple([target for target in targets if not target.is_inference()])
+    versions = tuple([target._version for target in counted])
+    with uncounted_writes():
+        copy_all(targets, sources)
+    if counted:
+        torch._C._autograd._unsafe_set_version_counter(counted, versions)

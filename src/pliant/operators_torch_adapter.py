@@ -1,0 +1,247 @@
+"""Private names of torch: what operators are registered with, and those that run in place of others.
+
+In:     torch.
+Out:    small functions and tables, each with the reason why the public interface does not do; `torch_adapter` has them all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+
+def is_composite(func: Any) -> bool:
+    """Whether calling the operator only calls others (its CompositeImplicitAutograd kernel).
+
+    `OpOverload._can_decompose` looks at the same registration, and has no public form. Where an operator has a kernel for
+    descriptions of tensors as well, devices have kernels of their own, which eager prefers (silu_backward).
+    """
+    kernels: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return kernels(func.name(), "CompositeImplicitAutograd") and not kernels(func.name(), "Meta")
+
+
+_BATCHED = torch._C.DispatchKey.FuncTorchBatched
+
+
+def give_batched_kernel(op: Any, kernel: Callable[..., Any]) -> None:
+    """What computes the operator on tensors with a batch of `vmap` while `python_kernels` are taken (no public form)."""
+    op.py_impl(_BATCHED)(kernel)
+
+
+def batched_kernel_in_c(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """PyTorch's own kernel for them."""
+    return op._op_dk(_BATCHED, *args, **kwargs)
+
+
+def below_batches() -> AbstractContextManager[Any]:
+    """Inside a batched kernel: operators are those of the transforms around `vmap` (no public form)."""
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_BATCHED))
+    return guard
+
+
+def packed_size(packed: torch.Tensor) -> int:
+    """Bytes of a weight that oneDNN has laid out (its operators are missing where PyTorch is built without it)."""
+    return int(torch.ops.mkldnn._nbytes(packed))
+
+
+def are_laid_out_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the memory of two such weights is the same, byte for byte."""
+    size, place = packed_size(one), torch.ops.mkldnn.data_ptr
+    return size == packed_size(other) and ctypes.string_at(place(one), size) == ctypes.string_at(place(other), size)
+
+
+def packed_convolution() -> Callable[..., torch.Tensor]:
+    """The convolution with such a weight."""
+    found: Callable[..., torch.Tensor] = torch.ops.mkldnn._convolution_pointwise.default
+    return found
+
+
+def reorder_convolution_weight(*args: Any) -> torch.Tensor:
+    """Such a weight."""
+    result: torch.Tensor = torch.ops.mkldnn._reorder_convolution_weight.default(*args)
+    return result
+
+
+def has_schema(name: str) -> bool:
+    """Whether there is an operator of PyTorch's own of this name, whose schema says what it writes (no public form)."""
+    return bool(torch._C._jit_get_schemas_for_operator(f"aten::{name}"))
+
+
+def is_functorch_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether `vmap` or `grad` wrapped the tensor (no public test exists)."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+_is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+_is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
+
+
+def is_transformed(tensor: torch.Tensor | None) -> bool:
+    """Whether the tensor stands for others inside a transform, `is_grads_batched` among them (no public form)."""
+    return tensor is not None and (_is_wrapped(tensor) or _is_batched(tensor))
+
+
+def shape_functions() -> tuple[dict[Any, Any], ...]:
+    """Python functions that run on symbolic sizes, by operator: meta functions first, then decompositions.
+
+    `torch._decomp.decomposition_table` is the documented half; the meta functions live beside it without a public name.
+    """
+    global _shape_functions
+    if _shape_functions is None:
+        import torch._decomp as decompositions
+        import torch._meta_registrations  # noqa: F401  # fills the table of meta functions
+
+        tables = decompositions.global_decomposition_table
+        _shape_functions = (tables["meta"], tables["post_autograd"], tables["pre_autograd"])
+    return _shape_functions
+
+
+_shape_functions: tuple[dict[Any, Any], ...] | None = None
+
+
+def _rnn_layer(*args: Any) -> Any:
+    """oneDNN's layer keeps the workspace that its backward reads only in grad mode, which compiled code runs without."""
+    with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+        return torch.ops.aten.mkldnn_rnn_layer.default(*args)
+
+
+def _bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: Any = None) -> torch.Tensor:
+    """As `bernoulli_` draws, which it stands for: in the order of memory, not of positions."""
+    return torch.empty_like(x).bernoulli_(p, generator=generator)
+
+
+def _as_strided_scatter(
+    room: torch.Tensor, value: torch.Tensor, size: Any, stride: Any, offset: int | None = None
+) -> torch.Tensor:
+    """Inside transforms, where the operator refuses, or writes the first of many values alone."""
+    if is_transformed(room):
+        written = room.clone()
+        written.as_strided(size, stride, (offset or 0) - room.storage_offset()).copy_(value)
+        return written
+    count = room.untyped_storage().nbytes() // room.itemsize
+    memory = room.as_strided((count,), (1,), 0) + value.new_zeros(())
+    memory.as_strided(size, stride, offset or 0).copy_(value)
+    return memory.as_strided(room.shape, room.stride(), room.storage_offset())
+
+
+def _scattered(view: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """What gives a tensor with other values in its view. The operators give the copy the tensor's place in memory that is as
+    large; what reads graphs takes results to begin where their memory does."""
+
+    def run(room: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        made = _copy_from_start(room)
+        view(made, *args, **kwargs).copy_(value)
+        return made
+
+    return run
+
+
+def _copy_from_start(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy, with what lies between the elements."""
+    if is_transformed(tensor) or not tensor.numel() or any(size > 1 and not step for size, step in zip(tensor.shape, tensor.stride())):
+        return tensor.clone()
+    count = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
+    memory = tensor.as_strided((count,), (1,), tensor.storage_offset()).clone()
+    return memory.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+# What runs, inside transforms, in place of operators that do other work there.
+TRANSFORMED: dict[Any, Callable[..., Any]] = {torch.ops.aten.as_strided_scatter.default: _as_strided_scatter}
+# What compiled code calls in place of an operator that does other work: without grad mode, or as its own pure form.
+RUNS_AS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer,
+    torch.ops.aten.bernoulli.p: _bernoulli,
+    torch.ops.aten.diagonal_scatter.default: _scattered(torch.ops.aten.diagonal.default),
+    torch.ops.aten.select_scatter.default: _scattered(torch.ops.aten.select.int),
+    torch.ops.aten.slice_scatter.default: _scattered(torch.ops.aten.slice.Tensor),
+}
+# (operator, position) of results whose size only the operator itself knows.
+OPAQUE_RESULTS = frozenset([(torch.ops.aten.mkldnn_rnn_layer.default, 3)])
+
+
+def registered_fake(func: Any) -> Callable[..., Any] | None:
+    """The Python function that `torch.library.register_fake` was given for an operator (stored without a public form)."""
+    import torch._library.simple_registry as registry
+
+    entry = registry.singleton.find(func.name().removesuffix(".default"))
+    kernel = entry.fake_impl.kernel
+    return None if kernel is None else kernel.func
+
+
+def has_derivative(func: Any) -> bool:
+    """Whether autograd has a kernel for an operator (no public form)."""
+    kernels: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(kernels(func.name(), key) for key in ("Autograd", "AutogradCPU", "CompositeImplicitAutograd"))
+
+
+CustomOperator: type = torch.library.CustomOpDef  # type: ignore[attr-defined]  # public, and not exported
+
+
+def opoverload_of(made: Any) -> OpOverload[..., Any]:
+    """The operator that `custom_op` made (no public form)."""
+    found: OpOverload[..., Any] = made._opoverload
+    return found
+
+
+def custom_operator(func: Any) -> Any:
+    """What `torch.library.custom_op` made of an operator, which holds its Python functions (no public form); None if it was
+    made otherwise."""
+    import torch._library.custom_ops as custom_ops
+
+    return custom_ops.OPDEFS.get(func.name().removesuffix(".default"))
+
+
+def has_only_kernels_of_its_own(func: Any) -> bool:
+    """Whether `custom_op` alone registered kernels for an operator, and no effect or rule beside it (no public forms)."""
+    import torch._library.custom_ops as custom_ops
+    import torch._library.simple_registry as registry
+
+    entry = registry.singleton.find(func.name().removesuffix(".default"))
+    beside = (entry.effect._effect, entry.torch_dispatch_rules._data, len(entry.fake_impl.kernels) > 1)
+    said = re.findall(r"registered at (.*?):\d+", torch._C._dispatch_dump(func.name()))
+    return not any(beside) and set(said) == {custom_ops.__file__}
+
+
+def python_derivative(func: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any]] | None:
+    """What `torch.library.register_autograd` was given for an operator made by `custom_op` (stored without a public form):
+    how the context is set up, and the backward."""
+    import torch._library.custom_ops as custom_ops
+
+    made = custom_ops.OPDEFS.get(func.name().removesuffix(".default"))
+    backward = getattr(made, "_backward_fn", None)
+    return None if backward is None else (getattr(made, "_setup_context_fn", None), backward)
+
+
+def counts_writes(func: Any) -> bool:
+    """Whether PyTorch raises the versions of what an operator writes, whatever its kernel does (no public form)."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
+
+
+def fake_context(getter: Callable[[], Any]) -> AbstractContextManager[Any]:
+    """What `torch.library.get_ctx` returns meanwhile."""
+    import torch._library.fake_impl as fake_impl
+
+    context: AbstractContextManager[Any] = fake_impl.set_ctx_getter(getter)
+    return context
+
+
+def packed_layers(name: str) -> Callable[..., Any]:
+    """Recurrent layers over packed sequences in Python ("lstm", "gru", "rnn_tanh", "rnn_relu"), which have no public name."""
+    from torch._decomp import decompositions
+
+    names = {"lstm": "lstm_data_impl", "gru": "gru_impl_data", "rnn_tanh": "rnn_tanh_data", "rnn_relu": "rnn_relu_data"}
+    found: Callable[..., Any] = getattr(decompositions, names[name])
+    return found
+
+
+def python_kernels_of_aten() -> list[str]:
+    """Kernels that programs registered in Python for PyTorch's own operators: not shape functions, nor those of transforms,
+    which PyTorch registers itself where it loads them and no entry serves."""
+    others = ("/Meta", "/CUDA", "/MPS", "/XPU", "/FuncTorchBatched")
+    return sorted(name for name in torch.library._impls if name.startswith("aten/") and not name.endswith(others))
