@@ -132,7 +132,10 @@ def registered_classes(cls: abc.ABCMeta) -> list[type] | None:
 def kept_result(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a function of `functools.lru_cache` keeps for these arguments, without asking it; `NOT_KEPT` if nothing."""
     wanted = _cache_key(args, kwargs, bool(function.cache_parameters()["typed"]))
+    is_own_key = len(wanted) == 1 and type(wanted[0]) in (int, str)  # other arguments are keys in a tuple
     for key, result in _cached(function):
+        if is_own_key is (type(key) is tuple):
+            continue
         found = key if type(key) is tuple else (key,)
         if kwargs and len(found) > len(args):  # a mark that is not to be had stands between them
             found = (*found[: len(args)], *found[len(args) + 1 :])
@@ -142,11 +145,13 @@ def kept_result(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 NOT_KEPT = object()
-_PLAIN = frozenset((int, float, bool, str, bytes))
+_PLAIN = frozenset((int, float, complex, bool, str, bytes))
 
 
 def _same_key(one: Any, other: Any) -> bool:
     """Whether they are equal, found without calling what the program defines."""
+    if type(one) is type(other) is tuple:
+        return len(one) == len(other) and all(map(_same_key, one, other))
     return one is other or type(one) in _PLAIN and type(other) in _PLAIN and one == other
 
 

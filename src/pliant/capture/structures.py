@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import ByKind, is_symbolic, is_tuple, tuple_of
+from pliant.capture.value_kinds import ByKind, is_same_constant, is_symbolic, is_tuple, tuple_of
 
 _PARTS: ByKind[Callable[[Any], Iterable[Any]] | None] = ByKind(
     None,
@@ -75,6 +75,13 @@ def leaves(*values: Any) -> Iterator[Any]:
 def consists_of(value: Any, classes: Container[type]) -> bool:
     """Whether the value is of one of the classes, or a tuple of such values."""
     return all(consists_of(part, classes) for part in value) if is_tuple(value) else type(value) in classes
+
+
+def are_same_constants(one: Any, other: Any) -> bool:
+    """Whether one can stand for the other: constants, or tuples of such."""
+    if is_tuple(one) and is_tuple(other):
+        return len(one) == len(other) and all(map(are_same_constants, one, other))
+    return is_same_constant(one, other)
 
 
 def argument(given: Any) -> Any:

@@ -34,7 +34,7 @@ _FROZEN: ByKind[Callable[[Any], Any]] = ByKind(
     lambda value: [*map(_ById, value)],
     families={
         dict: lambda value: [(_ById(k), _ById(v)) for k, v in value.items()],
-        set: lambda value: (set(value), state_of(value) if lost_items(value) else None),
+        set: lambda value: ({one: _ById(one) for one in value}, state_of(value) if lost_items(value) else None),
     },
 )
 

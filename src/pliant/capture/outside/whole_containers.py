@@ -48,12 +48,22 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
     world.guard(source, Kind.LENGTH, len(value))
     via = reader(value, list) if cls is list else None
     items = bring_items(world, tuple(cls.__iter__(value)), source, lambda i: ItemSource(source, i, via))
-    return collections.deque(items, collections.deque.maxlen.__get__(value)) if cls is collections.deque else items
+    return collections.deque(items, _most_items(world, value, source)) if cls is collections.deque else items
 
 
 def base_in_c(value: Any) -> type | None:
     """Which container in C the value's class is or derives from."""
     return next((base for base in type(value).__mro__ if base in _IN_C), None)
+
+
+def _most_items(world: World, value: collections.deque[Any], source: Source) -> int | None:
+    """`maxlen`, under a guard that runs nothing of the program's."""
+    descriptor: Any = collections.deque.maxlen
+    if world.type_lookup(type(value), "maxlen") is not descriptor:
+        raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside with a `maxlen` of its own")
+    most: int | None = descriptor.__get__(value)
+    world.guard(AttributeSource(source, "maxlen"), Kind.EQUALS, most)
+    return most
 
 
 _IN_C = frozenset((list, set, collections.deque, *DICT_TYPES))

@@ -13,7 +13,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import consists_of, has_symbols
+from pliant.capture.structures import are_same_constants, consists_of, has_symbols
 from pliant.capture.value_kinds import COMPARED_IN_C, is_symbolic
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.guards.sources import held
@@ -26,7 +26,7 @@ def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return _compute_cached(t, function, args, kwargs)
     if consists_of(kept, COMPARED_IN_C):  # computed anew it is under guards, which hold in other processes too
         found = _compute_cached(t, function, args, kwargs)
-        if type(found) is type(kept) and found == kept:
+        if are_same_constants(found, kept):
             return found
     return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
 

@@ -15,7 +15,8 @@ from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.instances import fills_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED, CallEffect, Effect, Extend, ReplaceContents, SetAttribute, SetItem
-from pliant.capture.value_kinds import LITERALS, ByKind
+from pliant.capture.value_kinds import LITERALS, ByKind, is_same_constant
+from pliant.guards.kinds import MISSING
 
 
 def effect_lines(b: Statements, effect: Effect) -> list[str]:
@@ -120,12 +121,18 @@ def _stay(before: list[Any], after: list[Any]) -> bool:
     return len(before) <= len(after) and all(a is b for a, b in zip(before, after, strict=False))
 
 
+def _is_among(key: Any, others: dict[Any, Any]) -> bool:
+    """Not where one is that is equal, as 0 is to False."""
+    return is_same_constant(others.get(key, MISSING), key)
+
+
 def _replaced_set(b: Statements, obj: set[Any], contents: set[Any]) -> list[str]:
     target = b.value(obj)
     if not (LITERALS - {float}).issuperset(map(type, (*set.__iter__(obj), *set.__iter__(contents)))):
         return [f"set.clear({target})", f"set.update({target}, [{b.items(set.__iter__(contents))}])"]
-    gone = list(set.difference(obj, contents))
-    new = [key for key in set.__iter__(contents) if not set.__contains__(obj, key)]  # the rest keeps its order
+    old, now = ({key: key for key in set.__iter__(one)} for one in (obj, contents))
+    gone = [key for key in old if not _is_among(key, now)]
+    new = [key for key in now if not _is_among(key, old)]  # the rest keeps its order
     before = set_orders.copied(obj)
     if before is not None:
         before.difference_update(gone)
