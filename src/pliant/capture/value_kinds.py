@@ -145,13 +145,8 @@ def is_text(value: Any) -> bool:
 
 def function_of(member: Any) -> types.FunctionType | None:
     """The Python function that a member of a class is, or that its `classmethod` or `staticmethod` holds; else None."""
-    function = _HELD_FUNCTION.of(member)(member)
+    function: Any = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
     return function if is_function(function) else None
-
-
-_HELD_FUNCTION: ByKind[Callable[[Any], Any]] = ByKind(
-    lambda member: member, families=dict.fromkeys((classmethod, staticmethod), lambda member: member.__func__)
-)
 
 
 def is_of_program(member: Any) -> bool:

@@ -51,6 +51,7 @@ from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
+    derives,
     is_class,
     is_numpy_scalar,
     is_str,
@@ -107,7 +108,7 @@ def _call_bound(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Class.method(self, ...) of a class written in C."""
     owner = function.__objclass__
-    if issubclass(owner, TensorBase):
+    if derives(owner, TensorBase):
         return call_torch(t, function, args, kwargs)
     if not args:
         raise GraphBreak("bad-call", f"{function.__qualname__} without an object")
@@ -369,7 +370,7 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 
 def _of_class(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """int.from_bytes, itertools.chain.from_iterable, datetime.fromisoformat..."""
-    if issubclass(cls, TensorBase):
+    if derives(cls, TensorBase):
         return call_torch(t, function, args, kwargs)
     if cls not in _PURE_CLASSES and cls.__module__ != "datetime":
         raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")

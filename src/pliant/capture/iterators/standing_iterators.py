@@ -50,6 +50,10 @@ _ORDERED_WAYS: tuple[Callable[[Any], Any], ...] = (
     lambda d: reversed(collections.OrderedDict.values(d)),
     lambda d: reversed(collections.OrderedDict.items(d)),
 )
+# How iterators over a dict are made.
+_WAYS: ByKind[tuple[Callable[[Any], Any], ...]] = ByKind(
+    tuple(OF_DICTS.values()), families={collections.OrderedDict: _ORDERED_WAYS}
+)
 OF_SETS: type = type(iter(set()))
 OF_DEQUES: type = type(iter(collections.deque()))
 OF_LISTS: tuple[type, ...] = (type(iter([])), type(reversed([])))
@@ -168,8 +172,7 @@ def same_objects(left: Sequence[Any], right: Sequence[Any]) -> bool:
 
 def over_dict(way: int, container: dict[Any, Any], left: int) -> Iterator[Any]:
     """An iterator over a dict, made that way, with so many items left."""
-    ways = _ORDERED_WAYS if isinstance(container, collections.OrderedDict) else tuple(OF_DICTS.values())
-    made: Iterator[Any] = ways[way](container)
+    made: Iterator[Any] = _WAYS.of(container)[way](container)
     collections.deque(itertools.islice(made, len(container) - left), maxlen=0)
     return made
 

@@ -15,7 +15,7 @@ from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.outside import structural_classes
 from pliant.capture.outside.origins import Origins
 from pliant.capture.trace import DELETED, SetAttribute
-from pliant.capture.value_kinds import is_fixed_number, is_function
+from pliant.capture.value_kinds import is_fixed_number
 from pliant.guards.kinds import MISSING, Kind, NumberOf
 from pliant.guards.sources import CellSource, Source, held
 from pliant.guards.standard import can_change
@@ -125,7 +125,7 @@ class Fields(Origins):
     def python_function(self, cls: type, name: str) -> types.FunctionType | None:
         """What `type_lookup` finds, if it is written in Python."""
         found = self.type_lookup(cls, name)
-        return found if is_function(found) else None
+        return found if type(found) is types.FunctionType else None
 
     def fix_class(self, cls: type) -> None:
         """The class itself matters, not only what it holds."""

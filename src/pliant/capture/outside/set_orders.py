@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pliant.capture.value_kinds import LITERALS, NUMBERS
+from pliant.capture.value_kinds import LITERALS, NUMBERS, ByKind
 from pliant.cpython import slots_of, state_of
 
 _TURNS = 30
@@ -30,8 +30,7 @@ def same_set(value: set[Any], items: list[Any]) -> set[Any] | None:
 def additions(value: AnySet) -> tuple[list[Any], list[Any] | None] | None:
     """What is added to an empty set, and then as the keys of a dict (not, if that is None), for a set of the same order; None
     if no such additions are found. With the same table, where these are."""
-    base: Any = set if isinstance(value, set) else frozenset
-    items, slots = list(base.__iter__(value)), slots_of(value)
+    items, slots = _ITEMS.of(value)(value), slots_of(value)
     found = None
     for added, made in _tries(items, slots):
         if _in_order(made, items) and (found is None or slots_of(made) == slots):
@@ -39,6 +38,11 @@ def additions(value: AnySet) -> tuple[list[Any], list[Any] | None] | None:
             if not slots or slots_of(made) == slots:
                 return found
     return found
+
+
+_ITEMS: ByKind[Callable[[Any], list[Any]]] = ByKind(
+    lambda value: list(frozenset.__iter__(value)), families={set: lambda value: list(set.__iter__(value))}
+)
 
 
 def _in_order(made: set[Any], items: list[Any]) -> bool:

@@ -189,7 +189,8 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
         return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
     if name == "__class__" and not claims_class(t, cls):
         return bring_class(t, obj)
-    if not _IN_C_BY_RULE.of(t.world.type_lookup(cls, "__getattribute__")):
+    hook = t.world.type_lookup(cls, "__getattribute__")
+    if hook is not object.__getattribute__ and not _IN_C_BY_RULE.of(hook):
         _refuse_attributes(t, obj, name)
     return _with_getattr(t, obj, name, lambda: _generic_attribute(t, obj, name))
 
