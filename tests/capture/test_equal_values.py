@@ -3,6 +3,7 @@
 import collections
 import functools
 import math
+import types
 
 import pytest
 import torch
@@ -110,3 +111,33 @@ def test_the_sign_of_a_zero_that_is_taken_of_two():
         return x.sum() > 1, math.copysign(1, -0.0 if x.sum() > 1 else 0.0)
 
     check(chosen, lambda: (X,), lambda: (-X,))
+
+
+KEYS = [{0: 1}, {5: 1}, {False: 1}, {0.0: 1}, {0j: 1}, {"a": 1}]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, view: (x + 1, repr(view)),
+        lambda x, view: (x + 1, view & {0, 5}),
+        lambda x, view: (x + 1, {0, 5} - view),
+        lambda x, view: (x + 1, view == {0}),
+    ],
+    ids=["repr", "and", "sub", "eq"],
+)
+@pytest.mark.parametrize("name", ["keys", "items"])
+def test_what_a_view_of_a_dict_from_outside_shows(function, name):
+    check(function, *[lambda made=made: (X, getattr(made, name)()) for made in KEYS])
+
+
+def test_the_text_of_a_view_behind_a_break():
+    def shown(x, made):
+        return x + 1, repr(made.keys()), repr(made.items())
+
+    check(shown, *[lambda made=made: (X, made) for made in reversed(KEYS)])
+
+
+@pytest.mark.parametrize("make", [types.MappingProxyType, lambda made: types.SimpleNamespace(a=list(made)[0])])
+def test_what_an_object_in_c_from_outside_holds(make):
+    check(lambda x, given: (x + 1, repr(given), given == make({0: 1})), *[lambda made=made: (X, make(made)) for made in KEYS])

@@ -31,6 +31,7 @@ from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import has_symbols
 from pliant.capture.value_kinds import (
+    DICT_VIEWS,
     HOLDS_FUNCTIONS,
     LITERALS,
     ByKind,
@@ -80,6 +81,8 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
         return text_of_error(t, function, value)
     note_order(t, value)
     value = t.internalize(value)
+    if type(value) in DICT_VIEWS:
+        t.refuse_opaque(value)  # of a dict from outside
     if not t.world.is_opaque(value):
         value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
     if len(args) == 1 and (named := _NAMED.get(type(value))) is not None:

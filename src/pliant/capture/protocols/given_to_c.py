@@ -26,6 +26,7 @@ from pliant.capture.protocols.plain_methods import computes_plainly, fields_comp
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import (
+    DICT_VIEWS,
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
     ByKind,
@@ -222,8 +223,16 @@ _SAFE_MODULES = frozenset(("torch", "builtins", "enum", "functools", "types", "r
 
 
 def _safe_outside(value: Any) -> bool:
-    known = type(value).__module__.partition(".")[0] in _SAFE_MODULES
-    return known and not isinstance(value, (*MUTABLE_CONTAINERS, bytearray, memoryview))
+    return type(value).__module__.partition(".")[0] in _SAFE_MODULES and not _HOLDS_OTHERS.of(value)
+
+
+# What C code would read in an object from outside, and no guard compares.
+_HOLDS_OTHERS: ByKind[bool] = ByKind(
+    False,
+    families=dict.fromkeys(
+        (*MUTABLE_CONTAINERS, memoryview, *DICT_VIEWS, types.MappingProxyType, types.SimpleNamespace, types.CellType), True
+    ),
+)
 
 
 # ---- what is made of numbers that vary
