@@ -97,6 +97,12 @@ def without_bases(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     return tuple(map(without_base, tensors)) if any(map(is_view, tensors)) else tuple(tensors)
 
 
+def seen_written(values: Sequence[Any]) -> Sequence[Any]:
+    """Values to save for a backward; those that are views, made while nothing records, by what they lie in: unpacking a view
+    whose base was written since is another error than eager's."""
+    return [value.detach() if type(value) is torch.Tensor and is_view(value) else value for value in values]
+
+
 def direct_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """`function.apply` less its search for `torch.func` transforms, half of its time: where guards say there are none."""
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]

@@ -48,6 +48,7 @@ from pliant.autograd_torch_adapter import register_hooks_of as register_hooks_of
 from pliant.autograd_torch_adapter import running_function as running_function
 from pliant.autograd_torch_adapter import saved_one_by_one as saved_one_by_one
 from pliant.autograd_torch_adapter import saved_tensor_hooks as saved_tensor_hooks
+from pliant.autograd_torch_adapter import seen_written as seen_written
 from pliant.autograd_torch_adapter import tied_by_writes as tied_by_writes
 from pliant.autograd_torch_adapter import uncounted_writes as uncounted_writes
 from pliant.autograd_torch_adapter import without_base as without_base

@@ -40,7 +40,7 @@ from pliant.graph.contracts import Runnable
 from pliant.graph.generator_states import random_bytes, set_random_bytes
 from pliant.guards.alike import KnownTensors
 from pliant.records import dataclass
-from pliant.torch_adapter import DisableTorchFunction, without_base, without_bases
+from pliant.torch_adapter import DisableTorchFunction, seen_written, without_base, without_bases
 
 if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph
@@ -157,7 +157,7 @@ class Halves:
         if self.n_numbers:
             ctx.numbers = outputs[end : end + self.n_numbers]
         own = self._own(before, inputs) if self.apart else inputs
-        saved = self.saved((*own, *self.constants, *results, *outputs[end:]))
+        saved = self.saved((*own, *self.constants, *results, *seen_written(outputs[end:])))
         ctx.save_for_backward(*saved)
         if self.layouts_vary:
             ctx.layouts = self._layouts_of(results)
@@ -234,7 +234,7 @@ class Halves:
             return self._placed({})
         arguments = [*ctx.numbers, *saved]
         if ctx.watched:
-            check_versions(ctx.watched, asked)
+            check_versions(ctx.watched, asked, lambda: sum([1 << i for i in self._needed(ctx, unreached)]))
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
         missing = self.all & ~asked

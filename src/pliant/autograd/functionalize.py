@@ -29,7 +29,6 @@ from pliant.autograd.scatter import placed, write_through
 from pliant.graph.call_plan import CallPlan
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, tensor_of_number
-from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import bindings_of
 from pliant.symbolic.shape_env import ShapeEnv
@@ -112,13 +111,6 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
     def note_data(self, alone: Any) -> None:
         if type(alone) is FakeTensor:  # not so in transforms
             alias_of(alone).count_alone()
-
-    def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
-        given = [g for g in gradients if g is not None]
-        if all(type(g) is FakeTensor for g in given):  # not so in transforms
-            meta = memory_root(self.read(alias_of(fake))).meta
-            meta["eager_saves"] = True
-            meta["kept_for"] = [*meta.get("kept_for", ()), *(self.read(alias_of(g)) for g in given)]
 
     def value_key(self, fake: FakeTensor) -> Any:
         return self.read(alias_of(fake))

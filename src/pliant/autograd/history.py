@@ -60,7 +60,7 @@ def hooks_to_keep(hooks: Iterable[Hook], seen: Sequence[FakeTensor]) -> list[fx.
     return [hook.node for hook in hooks if hook.gradient in gradients]
 
 
-def _bits(results: Sequence[torch.Tensor]) -> dict[Node, int]:
+def functions_to(results: Sequence[torch.Tensor]) -> dict[Node, int]:
     """For each function behind the results which of them lead to it, as bits."""
     bits: dict[Node, int] = {}
     for position, result in enumerate(results):
@@ -90,7 +90,7 @@ def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[i
     Raises `Unsupported` where a function is not to be differentiated twice: the engine is to meet what raises an error.
     """
     leaves: dict[int, int] = {}
-    for node, mine in _bits(results).items():
+    for node, mine in functions_to(results).items():
         if node.name() == "torch::autograd::Error":
             raise Unsupported("a gradient that is not differentiable is differentiated", kind="once-differentiable")
         variable = getattr(node, "variable", None)  # AccumulateGrad's
@@ -105,7 +105,7 @@ def sharing(results: Sequence[torch.Tensor]) -> list[int]:
     Once the saved tensors of one are freed, gradients of the other cannot be asked for.
     """
     found = [0] * len(results)
-    for node, mine in _bits(results).items():
+    for node, mine in functions_to(results).items():
         if any(mine & ~bits for n, bits in enumerate(found) if mine >> n & 1) and saves(node):
             found = [bits | mine if mine >> n & 1 else bits for n, bits in enumerate(found)]
     return found
@@ -113,11 +113,11 @@ def sharing(results: Sequence[torch.Tensor]) -> list[int]:
 
 def saves(node: Node) -> bool:
     """Whether the function keeps a tensor; that of a write through a view keeps another function, which goes as they do."""
-    return node.name().endswith("CopySlices") or any(_is_kept(node, name) for name in _names_of_saved(node.__class__))
+    return node.name().endswith("CopySlices") or any(_is_kept(node, name) for name in names_of_saved(node.__class__))
 
 
 @functools.cache
-def _names_of_saved(kind: Any) -> tuple[str, ...]:
+def names_of_saved(kind: Any) -> tuple[str, ...]:
     """Attributes of such functions that are saved tensors."""
     raw = [name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_")]
     return tuple("saved_tensors" if name == "_saved_tensors" else name for name in raw)
@@ -133,7 +133,7 @@ def _is_kept(node: Node, name: str) -> bool:
 
 def spoilt_for_all(result: torch.Tensor, leaves: Sequence[Any]) -> bool:
     """Whether each of these leaves that the result leads to is behind a function whose saved tensor was written since."""
-    return all_behind(result, leaves, lambda node: any(_is_spoilt(node, one) for one in _names_of_saved(node.__class__)))
+    return all_behind(result, leaves, lambda node: any(_is_spoilt(node, one) for one in names_of_saved(node.__class__)))
 
 
 def all_behind(result: torch.Tensor, leaves: Sequence[Any], is_one: Callable[[Node], bool]) -> bool:

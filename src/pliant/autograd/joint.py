@@ -27,6 +27,7 @@ from pliant.autograd.functionalize import FunctionalMode, new_input
 from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing, spoilt_for_all
 from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, without_derivative
 from pliant.autograd.run_module import run_module
+from pliant.autograd.saved import Ways, note_saved, saved_for
 from pliant.autograd.segments import (
     Cuts,
     ReadFirst,
@@ -42,7 +43,6 @@ from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor, counting_as
 from pliant.graph.layouts import preserved_strides
-from pliant.graph.passes.purity import memory_root
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import CHECKS, assume, written
 from pliant.records import dataclass
@@ -68,6 +68,7 @@ class JointGraph:
     `affine`: the program hooks what it computes, so that no gradient is not the same as one of zeros.
     `read_first`: the inputs that are read before they are written.
     `copies_show`: see `copies_in_doubt.py`.
+    `saved_inputs`, `saved_results`: for which gradients eager's autograd has kept each input, as it is in the end, and result.
     `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
     """
 
@@ -88,6 +89,8 @@ class JointGraph:
     affine: bool = False
     read_first: ReadFirst = ReadFirst()
     copies_show: bool = False
+    saved_inputs: list[Ways] = field(default_factory=list)
+    saved_results: list[Ways] = field(default_factory=list)
 
     @property
     def results(self) -> list[Any]:
@@ -262,7 +265,11 @@ class _Tracer:
         self._note_assumptions()
         if versions != self._versions():
             raise UnsupportedAliasing("the backward pass writes an input", kind="backward-mutation")
-        self._mark_saved()
+        results = [plan.results[position] for position in plan.differentiable]
+        nodes = list(self.captured.module.graph.nodes)
+        note_saved(results, self.leaves, self.mode, lambda f: "recompute" in nodes[max(self.timeline.position_of(f), 0)].meta)
+        if any(saved_for(self._placeholder(i)) for i in self.captured.attributes.get("moved_inputs", ())):
+            raise UnsupportedMutation("a gradient reads the other data that an input is given", kind="metadata-mutation")
         return [None if leaf is None else next(found) for leaf in self.leaves]
 
     def _follow_hooks(self) -> None:
@@ -271,16 +278,6 @@ class _Tracer:
             leaf = self.leaves[position]
             if leaf is not None and leaf is self.inputs[position] and _has_hooks(one.example):
                 leaf.register_hook(lambda gradient, position=position: self.hooked.append(position))
-
-    def _mark_saved(self) -> None:
-        """Note the values that eager's autograd keeps: those that its formulas, run here, have read. What an activation
-        checkpoint made it makes anew."""
-        for node in self.graph.nodes:
-            if node.op == "call_function" and node.meta["stage"] == "backward":
-                for argument in node.all_input_nodes:
-                    root = memory_root(argument)
-                    if argument.meta["stage"] == "forward" and "recompute" not in root.meta:
-                        root.meta["eager_saves"] = True
 
     def _versions(self) -> list[int]:
         return [one.node.base.version for one in self.inputs if type(one) is FakeTensor]
@@ -398,8 +395,10 @@ class _Tracer:
         primals = len(self.captured.inputs) + len(constants)
         for target, value in writes:
             node = graph.call_function(_aten.copy_.default, (target, value))
-            node.meta.update(val=target.meta["val"], stage="forward", eager_saves=_is_saved(value))
+            node.meta.update(val=target.meta["val"], stage="forward", eager_saves=bool(saved_for(value)))
         graph.output((*results, *gradients))
+        last = dict(enumerate(holders[: len(self.captured.inputs)])) | {holders.index(node): value for node, value in writes}
+        last |= {write.input: results[write.position] for write in plan.writes if not write.in_graph}
         affine = bool(self.mode.hooks)
         copies_show = self.mode.in_doubt is not None and self.mode.in_doubt.show
         _release(graph, self.mode)
@@ -407,6 +406,7 @@ class _Tracer:
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
             self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, freed=self.freed, hooked=self.hooked,
             affine=affine, copies_show=copies_show,
+            saved_inputs=[saved_for(last[i]) for i in range(len(last))], saved_results=list(map(saved_for, results)),
         )  # fmt: skip
 
 
@@ -419,10 +419,6 @@ def _check_sparse(graph: fx.Graph) -> None:
     made = graph.find_nodes(op="call_function", target=_aten._sparse_coo_tensor_with_dims_and_tensors.default)
     if any(user.op != "output" for node in made for user in node.users):
         raise Unsupported("a sparse gradient is used", kind="sparse")
-
-
-def _is_saved(node: fx.Node) -> bool:
-    return bool(memory_root(node).meta.get("eager_saves"))
 
 
 def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ Reads on: `function.py`, which keeps them; `higher_order.py`, which computes fro
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,15 +34,18 @@ def version(tensor: torch.Tensor) -> int:
 
 def unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:
     """The tensor. RuntimeError if its version is another."""
-    check_versions([(lambda: tensor, expected, -1)], -1)
+    check_versions([(lambda: tensor, expected, ((-1, -1),))], -1, lambda: -1)
     return tensor
 
 
-def check_versions(watched: Any, asked: int) -> None:
-    """RuntimeError if one of these (reference, version, tangents that read it) was written since, as eager says."""
-    for reference, expected, read in watched:
-        tensor = reference() if read & asked else None
-        if tensor is not None and version(tensor) != expected:
+def check_versions(watched: Any, asked: int, needed: Callable[[], int]) -> None:
+    """RuntimeError if one of these (reference, version, gradients that read it) was written since, as eager says. `asked`:
+    results whose gradients are given, `needed`: inputs whose gradients are wanted, as bits."""
+    for reference, expected, ways in watched:
+        tensor = reference()
+        if tensor is None or version(tensor) == expected:
+            continue
+        if any(results & asked and inputs & needed() for results, inputs in ways):
             raise RuntimeError(
                 f"{WRITTEN} [{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {expected} "
                 "instead. It is an input or an output of a compiled function."

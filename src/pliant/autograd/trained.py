@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,6 +25,9 @@ from pliant.autograd.result_hooks import spare_hooks
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
 from pliant.wrappers.remade import remade
+
+if TYPE_CHECKING:
+    from pliant.autograd.saved import Ways
 
 
 class KeptBackwards:
@@ -141,16 +144,16 @@ def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) 
 @dataclass(frozen=True, slots=True)
 class Watched:
     """Tensors in the caller's hands that eager's backward would find written, though ours does not read them: positions of
-    inputs and results, and for each the tangents, as bits, whose gradients read it."""
+    inputs and results, and for each the gradients that read it."""
 
     inputs: list[int]
     results: list[int]
-    read: list[int]
+    read: list[Ways]
 
     def __bool__(self) -> bool:
         return bool(self.inputs or self.results)
 
-    def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int, int]]:
-        """(the tensor, its version, the tangents, as bits, whose gradients read it)."""
+    def versions(self, inputs: list[Any], results: Any) -> list[tuple[Any, int, Ways]]:
+        """(the tensor, its version, the gradients that read it)."""
         tensors = [*[inputs[i] for i in self.inputs], *[results[i] for i in self.results]]
-        return [(weakref.ref(tensor), version(tensor), bits) for tensor, bits in zip(tensors, self.read)]
+        return [(weakref.ref(tensor), version(tensor), ways) for tensor, ways in zip(tensors, self.read)]

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import fx
 
 from pliant import background, config, torch_adapter
 from pliant.autograd.aliasing import OutputPlan
@@ -23,19 +22,18 @@ from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.kept_inputs import version
 from pliant.autograd.outputs import MadeOutputs
-from pliant.autograd.partition.partial import reaching_tangents, reads, without
+from pliant.autograd.partition.partial import reads, without
 from pliant.autograd.partition.split import Partition
 from pliant.autograd.places import result_of
+from pliant.autograd.saved import results_of
 from pliant.autograd.trained import Around, Watched, of_given, trained
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import as_made, eager
-from pliant.graph.passes.purity import memory_root
 from pliant.interruptions import pass_on
 
-_copy = torch.ops.aten.copy_.default
 _PARTIAL = 8  # sets of tangents that the backward is compiled for
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
 
@@ -139,7 +137,7 @@ def training(
     backwards = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
     if parts.symbols:
         backwards.get()
-    read_results = [i for i in parts.tangents if _eager_saves(joint.results[i])]
+    read_results = [i for i in parts.tangents if joint.saved_results[i]]
     facts = HalvesFacts.of(joint, parts, _reads(joint, parts, backwards.reads), read_results)
     written = {write.input for write in joint.plan.writes}
     again = GradientProgram.of(
@@ -165,81 +163,20 @@ def _requires_grad(one: GraphInput) -> bool:
 
 def watched_of(joint: JointGraph, parts: Partition) -> Watched:
     """What of a program is watched."""
-    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
     saved_inputs = {s.position for s in parts.saved if s.is_input}
-    saved_results = {s.position for s in parts.saved if not s.is_input}
-    now = dict(enumerate(joint.primals[: len(joint.captured.inputs)]))
-    place = {n: i for i, n in enumerate(joint.primals)}
-    now |= {place[n.args[0]]: n for n in joint.graph.nodes if n.target is _copy}
-    outside = {write.input: values[write.position] for write in joint.plan.writes if not write.in_graph}
-    now |= outside
-    inputs = [i for i, n in now.items() if _eager_saves(n) and (i not in saved_inputs or i in outside)]
-    positions, others = enumerate(values[: parts.n_results]), saved_results.union(parts.own)
-    results = [i for i, node in positions if i not in others and _eager_saves(node)]
-    watched = [*[now[i] for i in inputs], *[values[i] for i in results]]
-    return Watched(inputs, results, list(map(_tangents_reading(joint, parts), watched)) if watched else [])
-
-
-def kept_for(joint: JointGraph) -> dict[fx.Node, int]:
-    """What custom functions keep, be it read or not, and the tangents, as bits, for whose gradients eager checks it."""
-    reaching, found = reaching_tangents(joint.graph, joint.tangents), dict[fx.Node, int]()
-    for node in joint.graph.nodes:
-        for gradient in node.meta.get("kept_for", ()):
-            found[node] = found.get(node, 0) | reaching.get(gradient, -1)
-    return found
+    saved_results = {s.position for s in parts.saved if not s.is_input}.union(parts.own)
+    outside = {write.input for write in joint.plan.writes if not write.in_graph}
+    ways = joint.saved_inputs
+    inputs = [i for i, read in enumerate(ways) if read and (i not in saved_inputs or i in outside)]
+    results = [i for i, read in enumerate(joint.saved_results) if read and i not in saved_results]
+    return Watched(inputs, results, [*[ways[i] for i in inputs], *[joint.saved_results[i] for i in results]])
 
 
 def _reads(joint: JointGraph, parts: Partition, read: list[int]) -> list[int]:
     """`read` of the symbols and saved tensors, and what eager checks of those that the caller has too."""
-    kept = kept_for(joint)
-    if not kept:
-        return read
-    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
     found = list(read)
     for number, saved in enumerate(parts.saved, len(parts.symbols)):
-        holders = joint.primals if saved.is_input else values[: parts.n_results]
-        node = holders[saved.position] if saved.position < len(holders) else None
-        found[number] |= kept.get(memory_root(node), 0) if isinstance(node, fx.Node) else 0
+        eager = joint.saved_inputs if saved.is_input else joint.saved_results
+        found[number] |= results_of(eager[saved.position]) if saved.position < len(eager) else 0
     return found
 
-
-def _tangents_reading(joint: JointGraph, parts: Partition) -> Callable[[fx.Node], int]:
-    """A function that says of a value which tangents, as bits, are combined with it or with what shares its memory: of one
-    that no gradient reads any more, though eager's do, those of all results that it leads to."""
-    values: Any = next(iter(joint.graph.find_nodes(op="output"))).args[0]
-    results = dict[Any, int]()
-    for n, position in enumerate(parts.tangents):
-        results[values[position]] = results.get(values[position], 0) | 1 << n
-    reaching, found = reaching_tangents(joint.graph, joint.tangents), kept_for(joint)
-    for node in joint.graph.nodes:
-        for argument in node.all_input_nodes if reaching[node] else ():
-            root = memory_root(argument)
-            found[root] = found.get(root, 0) | reaching[node]
-
-    def reading(value: fx.Node) -> int:
-        written = value.args[1] if value.target is _copy else value
-        if not isinstance(written, fx.Node):
-            return -1
-        root = memory_root(written)
-        return found[root] if root in found else _led_to(root, results)
-
-    return reading
-
-
-def _led_to(start: fx.Node, results: dict[Any, int]) -> int:
-    """The bits of the results that are computed from a value."""
-    bits, seen, queue = 0, {start}, [start]
-    while queue:
-        node = queue.pop()
-        bits |= results.get(node, 0)
-        new = [user for user in node.users if user not in seen]
-        seen.update(new)
-        queue += new
-    return bits
-
-
-def _eager_saves(value: Any) -> bool:
-    is_tensor = isinstance(value, fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
-    if is_tensor and value.target is _copy:  # the write of an input, noted before its value was simplified
-        return bool(value.meta["eager_saves"])
-    return is_tensor and bool(memory_root(value).meta.get("eager_saves"))

@@ -15,7 +15,6 @@ import torch
 from torch import fx
 
 from pliant.errors import Unsupported
-from pliant.graph.fake_tensor import FakeTensor
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled
 
@@ -117,8 +116,6 @@ def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
         kept = list(ctx.kept)
         for position, tensor in zip(sorted(plan.saved), ctx.saved_tensors):
             kept[position] = tensor
-            if type(tensor) is FakeTensor:
-                tensor.fake_mode.note_saved(tensor, given)
         found = variant.module(*[g for g in given if g is not None], *[kept[i] for i in variant.reads])
         return tuple([None if i is None else found[i] for i in variant.gradients])
 

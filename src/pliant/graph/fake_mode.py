@@ -183,9 +183,6 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written = tree_leaves([argument(key, args, kwargs) for key in plan.uncounted])
         torch.autograd.graph.increment_version([one for one in written if is_fake(one) and not one.is_inference()])
 
-    def note_saved(self, fake: FakeTensor, gradients: Sequence[Any]) -> None:
-        """A custom function was given these gradients, and has kept the tensor for then: it may read it or not."""
-
     def value_key(self, fake: FakeTensor) -> Any:
         """Equal for a tensor of which it is known that it has the same elements."""
         return id(fake), self.writes
