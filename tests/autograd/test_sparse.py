@@ -54,3 +54,16 @@ def test_a_whole_step() -> None:
         return torch.stack([*[run(rows) for rows in ROWS], table.weight.detach().sum()])
 
     torch.testing.assert_close(learn(pliant.compile), learn(lambda f: f))
+
+
+def test_values_of_a_sparse_gradient_are_not_overwritten() -> None:
+    """The gradient of the sum is also what the derivative of `gelu` reads, last of all."""
+
+    def gradient(wrap: Callable[..., Any]) -> torch.Tensor:
+        torch.manual_seed(0)
+        table, first, last = nn.Embedding(10, 4, sparse=True), nn.Linear(4, 4), nn.Linear(4, 4)
+        program = wrap(lambda x, rows: last(nn.functional.gelu(first(x)) + table(rows)))
+        program(torch.rand(3, 4), ROWS[0]).sin().sum().backward()
+        return table.weight.grad.to_dense()
+
+    torch.testing.assert_close(gradient(pliant.compile), gradient(lambda f: f))

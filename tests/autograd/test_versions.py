@@ -387,3 +387,26 @@ def test_views_from_before_a_write_have_a_history_where_the_input_is_told_to_lat
 
     pliant.reset()
     assert facts(pliant.compile(program, backend=backend)) == facts(program)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_running_statistics_are_written_uncounted(backend, twice):
+    """Eager keeps them with each call, and calls before the backward are no error."""
+
+    def steps(function, norm):
+        x = torch.linspace(0, 1, 12).view(3, 4).requires_grad_()
+        (function(x).sum() + function(x * 2).sum()).backward()
+        return norm.running_mean._version, norm.running_var._version, norm.num_batches_tracked._version, x.grad, norm.running_var
+
+    found = []
+    for compiled in (False, True):
+        norm = torch.nn.BatchNorm1d(4)
+
+        def program(x, norm=norm):
+            result = norm(x).sin()
+            return norm(result) if twice else result
+
+        found.append(steps(pliant.compile(program, backend=backend) if compiled else program, norm))
+    assert found[0][:3] == found[1][:3]
+    torch.testing.assert_close(found[1][3:], found[0][3:])

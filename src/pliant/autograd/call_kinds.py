@@ -186,7 +186,7 @@ def _lift_fresh(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: di
 
 
 def _batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """`native_batch_norm` writes its running statistics although its schema does not say so."""
+    """`native_batch_norm` writes its running statistics although its schema does not say so, and PyTorch does not count it."""
     if args[3] is None or not args[5]:
         return _pure(mode, func, args, kwargs)
     functional = _aten._native_batch_norm_legit_functional.default
@@ -195,7 +195,7 @@ def _batch_norm(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: di
     node = mode.emit(functional, node_args, node_kwargs, outputs)
     mode.bind(node, outputs)
     for target, output in zip(args[3:5], outputs[3:]):
-        mode.write(target, output.node.node)
+        mode.write(target, output.node.node, counted=False, is_kept=False)
     return outputs[:3]
 
 

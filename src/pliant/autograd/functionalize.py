@@ -205,8 +205,9 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         output.node = Alias(parent.base, parent, step, output, node, version, born=version)
         self.views.append(output)
 
-    def write(self, target: FakeTensor, value: fx.Node, counted: bool = True) -> None:
-        """Give a tensor a new value, and with it everything that shares its memory. `counted`: its version shows it."""
+    def write(self, target: FakeTensor, value: fx.Node, counted: bool = True, is_kept: bool = True) -> None:
+        """Give a tensor a new value, and with it everything that shares its memory. `counted`: its version shows it; `is_kept`:
+        derivatives may read it."""
         alias = alias_of(target)
         value = self._fitted(target, value)
         own, base, place, whole = value, alias.base, alias, True
@@ -218,7 +219,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             place = place.parent
         if not counted:
             check_unseen(base.node, self.origin)
-        self.written.append((base, self.origin, counted))
+        self.written.append((base, self.origin, counted or not is_kept))
         if self.in_doubt is not None:
             self.in_doubt.note_write(base)
         base.node = self._restrided(base, value)

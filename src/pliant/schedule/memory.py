@@ -207,8 +207,12 @@ def _fresh_results(steps: list[Step]) -> set[Buffer]:
     return {b for call in calls if not _may_alias(call.target) for b in call.outs if b is not None}
 
 
-# ATen operators that may return a view of an argument, or the argument itself, though their schemas do not say so.
-_UNDECLARED_ALIASES = ("aten::unsafe_", "aten::_unsafe_view", "aten::conj_physical", "aten::native_dropout")
+# ATen operators that may return a view of an argument, or the argument itself, though their schemas do not say so. A sparse
+# tensor keeps the indices and the values that it is made of.
+_UNDECLARED_ALIASES = (
+    "aten::unsafe_", "aten::_unsafe_view", "aten::conj_physical", "aten::native_dropout", "aten::_sparse_", "aten::sparse_",
+    "aten::_embedding_bag_", "aten::_gather_sparse_",
+)  # fmt: skip
 
 
 def _may_alias(target: object) -> bool:
