@@ -461,6 +461,11 @@ def program_of(node: fx.Node) -> Program | None:
     if getattr(node.target, "namespace", None) != "pliant_control":
         return None
     number: Any = node.args[0]
+    return program_numbered(number)
+
+
+def program_numbered(number: int) -> Program:
+    """The program that the operator's first argument names."""
     return _programs[number]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from pliant import config
 from pliant.errors import ExportError
 from pliant.exporting.exported import Exported
+from pliant.exporting.standalone.control import parts_of
 from pliant.exporting.standalone.operators import NoForm
 from pliant.exporting.standalone.writer import ProgramText
 from pliant.exporting.writing import weights_of
@@ -24,7 +25,6 @@ from pliant.exporting.written_back import writing_graph
 from pliant.lowering.lower import lower
 from pliant.runtime.build import MEANING_FLAGS, find_compiler
 from pliant.schedule.dependencies import forget_accesses
-from pliant.schedule.schedule import schedule
 
 HERE = Path(__file__).parent
 LIBRARY, WEIGHTS, HEADER, KERNELS, TEXT = "libprogram.so", "weights", "pliant_standalone.h", "kernels.c", "program.c"
@@ -57,10 +57,10 @@ def texts_of(program: Exported) -> tuple[str, str, bytes]:
     for node in graph.graph.nodes:
         if "where" in node.meta:
             node.meta["origin"] = str(node.meta["where"])  # for what has no loops
-    loops = lower(graph)
-    planned = schedule(loops, config.get().schedule)
-    content, at = weights_of(program, [b.value for b in loops.constants if b.value is not None])
-    found = ProgramText(program, loops, planned, at, len(content)).texts()
+    parts = parts_of(lower(graph), config.get().schedule)
+    constants = [b.value for of in parts.values() for part in of for b in part.loops.constants if b.value is not None]
+    content, at = weights_of(program, constants)
+    found = ProgramText(program, parts, at, len(content)).texts()
     forget_accesses()
     return *found, content
 

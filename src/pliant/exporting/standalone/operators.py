@@ -16,7 +16,7 @@ import torch
 from pliant.ir.loops import Buffer, Extern, View
 
 _aten = torch.ops.aten
-_SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 MOST_DIMS = 5  # of `p_view`
 
 
@@ -51,15 +51,15 @@ def function_of(extern: Extern) -> tuple[str, list[Any]]:
     """The C function and its arguments: views, None, expressions, numbers, lists of them."""
     row = ROWS.get(extern.target)
     if row is None or extern.defines or extern.mutates:
-        raise NoForm(f"there are no loops for `{_said(extern)}`")
+        raise NoForm(f"there are no loops for `{said(extern)}`")
     given = dict(_given(extern))
     floats = {one.dtype for one in [*given.values(), *extern.outs] if isinstance(one, (View, Buffer)) and one.dtype is not torch.int64}
-    if len(floats) != 1 or not floats <= _SUFFIXES.keys():
-        raise NoForm(f"there are no loops for elements of {', '.join(map(str, floats))} in `{_said(extern)}`")
+    if len(floats) != 1 or not floats <= SUFFIXES.keys():
+        raise NoForm(f"there are no loops for elements of {', '.join(map(str, floats))} in `{said(extern)}`")
     if (why := row[1](given)) is not None:
-        raise NoForm(f"there are no loops for {why}: `{_said(extern)}`")
+        raise NoForm(f"there are no loops for {why}: `{said(extern)}`")
     (dtype,) = floats
-    return f"{row[0]}_{_SUFFIXES[dtype]}", list(given.values())
+    return f"{row[0]}_{SUFFIXES[dtype]}", list(given.values())
 
 
 def _given(extern: Extern) -> Iterator[tuple[str, Any]]:
@@ -71,7 +71,7 @@ def _given(extern: Extern) -> Iterator[tuple[str, Any]]:
         yield one.name, value
 
 
-def _said(extern: Extern) -> str:
+def said(extern: Extern) -> str:
     """The operator and the line of the program that called it."""
     _, _, where = extern.origin.partition(" ")
     first = where.strip().splitlines()[0] if where.strip() else ""

@@ -1,4 +1,4 @@
-/* Products, convolutions and pools for packaged programs: `operators.h`, once for each type of elements. */
+/* Products, convolutions, pools and recurrent layers for packaged programs: once for each type of elements. */
 #include "runtime.h"
 
 #include <string.h>
@@ -15,8 +15,10 @@ enum { COLUMNS = 256, DEPTH = 256, BLOCK = 8 * ROWS }; /* of what is packed at a
 #define T float
 #define NAME(name) name##_f32
 #include "operators.h"
+#include "recurrent.h"
 #undef T
 #undef NAME
 #define T double
 #define NAME(name) name##_f64
 #include "operators.h"
+#include "recurrent.h"

@@ -91,6 +91,24 @@ void p_copy(char *to, const int64_t *to_stride, const char *from, const int64_t 
     p_copy(to + i * to_stride[0] * itemsize, to_stride + 1, from + i * from_stride[0] * itemsize, from_stride + 1, size + 1, ndim - 1, itemsize);
 }
 
+/* A copy that lies otherwise. */
+int p_lay(p_call *c, int k, const char *from, int ndim, const int64_t *size, const int64_t *from_stride, const int64_t *stride, int itemsize) {
+  P_TRY(p_allocate(c, k, ndim, size, stride, itemsize));
+  p_copy(c->at[k], stride, from, from_stride, size, ndim, itemsize);
+  return PLIANT_OK;
+}
+
+/* Whether an element is not 0; of a float of 16 bits the sign does not count. */
+bool p_truth(const void *element, pliant_dtype dtype) {
+  float single;
+  double twice;
+  uint64_t bits = 0;
+  if (dtype.code == 2 && dtype.bits == 32) return memcpy(&single, element, 4), single != 0;
+  if (dtype.code == 2 && dtype.bits == 64) return memcpy(&twice, element, 8), twice != 0;
+  memcpy(&bits, element, dtype.bits / 8);
+  return dtype.code == 2 || dtype.code == 4 ? (bits & 0x7fff) != 0 : bits != 0;
+}
+
 static void row_major(int64_t *stride, const int64_t *size, int ndim) {
   int64_t step = 1;
   for (int d = ndim - 1; d >= 0; d--) {

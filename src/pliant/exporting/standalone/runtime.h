@@ -41,6 +41,8 @@ P_HIDDEN int p_rank(p_call *c, int input, pliant_dtype dtype, int ndim);
 P_HIDDEN int p_input(p_call *c, int input, int k, const int64_t *size, const int64_t *stride, bool copied);
 P_HIDDEN int p_written(p_call *c, int input, int k, const int64_t *size, const int64_t *stride);
 P_HIDDEN int p_allocate(p_call *c, int k, int ndim, const int64_t *size, const int64_t *stride, int itemsize);
+P_HIDDEN int p_lay(p_call *c, int k, const char *from, int ndim, const int64_t *size, const int64_t *from_stride, const int64_t *stride, int itemsize);
+P_HIDDEN bool p_truth(const void *element, pliant_dtype dtype);
 P_HIDDEN void p_take(p_call *c, int k, int old);
 P_HIDDEN void p_free(p_call *c, int k);
 P_HIDDEN int p_result(p_call *c, int r, int k, pliant_dtype dtype, int ndim, const int64_t *size, const int64_t *stride, int64_t offset);
@@ -60,7 +62,10 @@ P_HIDDEN void p_copy(char *to, const int64_t *to_stride, const char *from, const
       const int64_t *padding, const int64_t *dilation, int64_t ceil_mode);                                              \
   P_HIDDEN int p_avg_pool_##type(                                                                                       \
       const p_view *out, const p_view *x, const int64_t *kernel, const int64_t *stride, const int64_t *padding,         \
-      int64_t ceil_mode, int64_t count_include_pad, int64_t divisor);
+      int64_t ceil_mode, int64_t count_include_pad, int64_t divisor);                                                   \
+  P_HIDDEN int p_recurrent_##type(                                                                                      \
+      const p_view *out, const p_view *h, const p_view *c, const p_view *x, const p_view *h0, const p_view *c0,         \
+      const p_view *const *weights, int64_t kind, int64_t biases, int64_t layers, int64_t both, int64_t batch_first);
 P_OPERATORS(f32)
 P_OPERATORS(f64)
 #undef P_OPERATORS

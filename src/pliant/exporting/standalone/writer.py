@@ -1,6 +1,6 @@
 """A program as C text that calls kernels and operators one after the other.
 
-In:     an `Exported`, its loop program, its schedule.
+In:     an `Exported`, its loop program and schedule, those of bodies in it.
 Out:    `texts()`: the unit of kernels and `program.c`; `NoForm` for what it cannot say.
 Holds:  numbers are C expressions of the inputs' sizes; memory is allocated before its first use and released behind its
         last, as the schedule says; every step that can fail ends the call.
@@ -11,6 +11,7 @@ Holds:  numbers are C expressions of the inputs' sizes; memory is allocated befo
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,13 +25,14 @@ from pliant.codegen.forms import WrittenOnce
 from pliant.codegen.sharing import share
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.program import Program
+from pliant.exporting.standalone.control import Part, Parts, control_of, lines_of_control
 from pliant.exporting.standalone.operators import MOST_DIMS, NoForm, function_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import keys_of
 from pliant.graph.unbacked import CHECKS
-from pliant.ir.loops import Buffer, Extern, LoopProgram, View
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule, runs
-from pliant.symbolic.expr import ZERO, Expr, lit
+from pliant.ir.loops import Buffer, Extern, View
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
+from pliant.symbolic.expr import ZERO, Expr, Symbol, lit
 from pliant.symbolic.printer import to_c, to_python
 from pliant.wrappers.shared_text import PART
 
@@ -48,22 +50,23 @@ _DOUBLE = "static inline int64_t p_double(double x) { int64_t r; __builtin_memcp
 
 
 class ProgramText:
-    """The text of one program. `at`: where each weight, then each constant, begins among the weights' bytes."""
+    """The text of one program. `parts`: its loops, and those of bodies; `weights_at`: where each weight, then each constant,
+    begins among the weights' bytes."""
 
-    def __init__(self, program: Program, loops: LoopProgram, planned: Schedule, at: Sequence[int], size: int) -> None:
-        self.program, self.loops, self.planned, self.at, self.size = program, loops, planned, at, size
+    def __init__(self, program: Program, parts: Parts, weights_at: Sequence[int], size: int) -> None:
+        self.program, self.parts, self.weights_at, self.size = program, parts, weights_at, size
+        self.loops = parts[None][0].loops
         self.first = sum(one.leaf is None for one in program.inputs)
         self.numbers: dict[Buffer, int] = {}
         self.once = WrittenOnce(lambda kernel: [write_kernel(kernel)])
-        self.kernels = iter(share([self._written(run) for run in runs(planned.steps)]))
         self.names: dict[str, str] = {}
         self.comments: dict[str, str] = {}
         # not freed behind their last use: who takes their memory does, or the end of the call, which reads them
-        self.lasting = {*planned.in_place.values(), *self._returned_inputs()}
+        self.lasting = {*self._returned_inputs(), *(b for part in self._all() for b in part.planned.in_place.values())}
+        self.counted = 0
 
-    def _written(self, run: range) -> list[KernelText]:
-        steps = [self.planned.steps[k] for k in run]
-        return [text for step in steps if isinstance(step, Kernel) for text in self.once(step)]
+    def _all(self) -> Iterator[Part]:
+        return itertools.chain.from_iterable(self.parts.values())
 
     def _returned_inputs(self) -> Iterator[Any]:
         """Inputs that are results, or that have new values at the end."""
@@ -71,7 +74,7 @@ class ProgramText:
         yield from (b for b, one in zip(self.loops.inputs, self.program.inputs, strict=True) if one.mutated)
 
     def texts(self) -> tuple[str, str]:
-        body = [*self._weights(), *self._inputs(), *self._steps(), *self._results()]
+        body = [*self._weights(), *self._inputs(), *self.part(self.parts[None][0]), *self._results()]
         declared = "".join(f"{_KERNEL};\n".replace("@", name) for name in self.names.values())
         kernels = "".join(self.comments[n] + text.replace("static void @(", "P_HIDDEN void @(").replace("@", n) for text, n in self.names.items())
         writes = any(one.mutated for one in self.program.inputs[: self.first])
@@ -80,27 +83,48 @@ class ProgramText:
             f"const int p_buffer_count = {len(self.numbers) + 1};", f"const int64_t p_weight_bytes = {self.size};",
             f"const bool p_writes_state = {str(writes).lower()};",
         ]  # fmt: skip
-        lines = "".join(f"  {line}\n" for line in [*self._scratch(), "int32_t error = 0;", "(void)error;", *body, "return PLIANT_OK;"])
+        lines = "".join(f"  {line}\n" for line in ["int32_t error = 0;", "(void)error;", *body, "return PLIANT_OK;"])
         text = "\n".join(['#include "runtime.h"', declared + _DOUBLE, *constants, f"int p_body(p_call *c) {{\n{lines}}}\n"])
         return prelude.text_for(kernels) + _HIDDEN + PART + _RUN + kernels, text
 
     # ---- names
-    def _number(self, b: Buffer) -> int:
+    def index(self, b: Buffer) -> int:
         return self.numbers.setdefault(b, len(self.numbers))
 
-    def _at(self, b: Buffer) -> str:
-        return f"c->at[{self._number(b)}]"
+    def at(self, b: Buffer) -> str:
+        return f"c->at[{self.index(b)}]"
 
-    def _scratch(self) -> list[str]:
-        offsets = self.planned.scratch
-        size = max([offset + 1024 for offset in offsets.values()], default=0)
-        return [f"char scratch[{size}] __attribute__((aligned(64)));"] if offsets else []
+    def place(self, v: View) -> str:
+        """Where the first element of a tensor lies."""
+        return self.at(v.buffer) + ("" if v.offset is ZERO else f" + ({_c(v.offset)}) * {v.dtype.itemsize}")
+
+    def counter(self) -> Symbol:
+        """A variable of a loop."""
+        self.counted += 1
+        return Symbol(f"i{self.counted - 1}", int)
+
+    @staticmethod
+    def number(e: Any) -> str:
+        return _c(e)
+
+    @staticmethod
+    def fact(fact: Expr, otherwise: str) -> str:
+        return _fact(fact, otherwise)
+
+    @staticmethod
+    def array(values: Sequence[Any]) -> str:
+        return _array(values)
+
+    @staticmethod
+    def dtype(dtype: torch.dtype) -> str:
+        return _dtype(dtype)
 
     # ---- inputs
     def _weights(self) -> Iterator[str]:
-        for b, place in zip([*self.loops.inputs[: self.first], *self.loops.constants], self.at, strict=True):
+        constants = [b for part in self._all() for b in part.loops.constants]
+        for b, place in zip([*self.loops.inputs[: self.first], *constants], self.weights_at, strict=True):
             if isinstance(b, Buffer):
-                yield f"{self._at(b)} = c->weights + {place};"
+                yield f"{self.at(b)} = c->weights + {place};"
 
     def _inputs(self) -> Iterator[str]:
         nodes = self.program.placeholders[self.first :]
@@ -116,45 +140,65 @@ class ProgramText:
         for i, (fake, b) in enumerate(zip(fakes, self.loops.inputs[self.first :], strict=True)):
             if not isinstance(b, Buffer):
                 raise NoForm("an input that is no tensor")
-            yield f"P_TRY(p_input(c, {i}, {self._number(b)}, {_array(keys_of(fake.size_))}, {_array(keys_of(fake.stride_))}, false));"
+            yield f"P_TRY(p_input(c, {i}, {self.index(b)}, {_array(keys_of(fake.size_))}, {_array(keys_of(fake.stride_))}, false));"
 
     # ---- steps
-    def _steps(self) -> Iterator[str]:
-        for run in runs(self.planned.steps):
-            texts = iter(next(self.kernels))
+    def part(self, part: Part) -> Iterator[str]:
+        """The lines of the program's loops, or of those of a body whose inputs are in their places."""
+        offsets, steps = part.planned.scratch, part.planned.steps
+        if offsets:
+            size = max(offset + 1024 for offset in offsets.values())
+            yield f"char scratch[{size}] __attribute__((aligned(64)));"
+        kernels = iter(share([self._written(steps[run.start : run.stop]) for run in runs(steps)]))
+        for run in runs(steps):
+            texts = iter(next(kernels))
             for k in run:
-                yield from self._step(k, texts)
+                yield from self._step(part.planned, k, texts)
 
-    def _step(self, k: int, texts: Iterator[KernelText]) -> Iterator[str]:
-        for b in self.planned.allocate[k]:
-            yield self._allocate(b)
-        step = self.planned.steps[k]
+    def _written(self, steps: Sequence[Step]) -> list[KernelText]:
+        return [text for step in steps if isinstance(step, Kernel) for text in self.once(step)]
+
+    def _step(self, planned: Schedule, k: int, texts: Iterator[KernelText]) -> Iterator[str]:
+        for b in planned.allocate[k]:
+            old = planned.in_place.get(b)
+            yield self.allocate(b) if old is None else f"p_take(c, {self.index(b)}, {self.index(old)});"
+        step = planned.steps[k]
         if isinstance(step, ExternCall):
             yield from self._extern(step.extern)
         else:
-            yield from self._kernel(next(texts))
-        for b in self.planned.free[k]:
-            if b in self.numbers and b not in self.lasting:
-                yield f"p_free(c, {self._number(b)});"
+            yield from self._kernel(planned, next(texts))
+        yield from self.released([b for b in planned.free[k] if b in self.numbers and b not in self.lasting])
 
-    def _allocate(self, b: Buffer) -> str:
-        old = self.planned.in_place.get(b)
-        if old is not None:
-            return f"p_take(c, {self._number(b)}, {self._number(old)});"
-        return f"P_TRY(p_allocate(c, {self._number(b)}, {len(b.shape)}, {_array(b.shape)}, {_array(b.strides)}, {b.dtype.itemsize}));"
+    def allocate(self, b: Buffer) -> str:
+        return f"P_TRY(p_allocate(c, {self.index(b)}, {len(b.shape)}, {_array(b.shape)}, {_array(b.strides)}, {b.dtype.itemsize}));"
 
-    def _kernel(self, kernel: KernelText) -> Iterator[str]:
+    def released(self, buffers: Sequence[Buffer]) -> Iterator[str]:
+        """Memory that the call has for these is free."""
+        yield from (f"p_free(c, {self.index(b)});" for b in dict.fromkeys(buffers))
+
+    def allocated(self, part: Part) -> Iterator[Buffer]:
+        """What lasts to the end of a body, and then no longer."""
+        freed = {b for each in part.planned.free for b in each if b not in self.lasting}
+        made = (b for each in part.planned.allocate for b in each)
+        outs = (b for step in part.planned.steps if isinstance(step, ExternCall) for b in step.extern.outs if b is not None)
+        return (b for b in (*made, *outs) if b in self.numbers and b not in freed)
+
+    def _kernel(self, planned: Schedule, kernel: KernelText) -> Iterator[str]:
         name = self.names.setdefault(kernel.text, f"k{len(self.names)}")
         self.comments.setdefault(name, kernel.comment)
         for b in kernel.buffers:
-            if b in self.planned.scratch and b not in self.numbers:
-                yield f"{self._at(b)} = scratch + {self.planned.scratch[b]};"
-        given = ", ".join(map(self._at, kernel.buffers)) or "0"
+            if b in planned.scratch and b not in self.numbers:
+                yield f"{self.at(b)} = scratch + {planned.scratch[b]};"
+        given = ", ".join(map(self.at, kernel.buffers)) or "0"
         numbers = ", ".join(_c(s) if s.kind is int else f"p_double({_c(s)})" for s in kernel.sizes) or "0"
         yield f"{name}((void *[]){{{given}}}, (const int64_t[]){{{numbers}}}, &error);"
         yield 'if (error) return p_fail(PLIANT_INDEX, "an index is out of range");'
 
     def _extern(self, extern: Extern) -> Iterator[str]:
+        program = control_of(extern)
+        if program is not None:
+            yield from lines_of_control(self, extern, program)
+            return
         if extern.target in CHECKS:
             yield _fact(extern.args[0], str(extern.args[2]) if len(extern.args) > 2 else "a check of the program")
             return
@@ -162,11 +206,11 @@ class ProgramText:
         if extern.out_variant is None:
             for b in extern.outs:
                 if b is not None and b not in self.numbers:
-                    yield self._allocate(b)
+                    yield self.allocate(b)
         outs = [None if b is None else View(b, b.shape, b.strides, ZERO, b.dtype) for b in extern.outs]
-        yield f"P_TRY({name}({', '.join(map(self._argument, [*outs, *arguments]))}));  // {extern.origin.splitlines()[0]}"
+        yield f"P_TRY({name}({', '.join(map(self.argument, [*outs, *arguments]))}));  // {extern.origin.splitlines()[0]}"
 
-    def _argument(self, value: Any) -> str:
+    def argument(self, value: Any) -> str:
         match value:
             case View():
                 return f"&{self._view(value)}"
@@ -181,8 +225,7 @@ class ProgramText:
     def _view(self, v: View) -> str:
         if len(v.shape) > MOST_DIMS:
             raise NoForm(f"an operator on {len(v.shape)} dimensions")
-        place = self._at(v.buffer) + ("" if v.offset is ZERO else f" + ({_c(v.offset)}) * {v.dtype.itemsize}")
-        return f"(p_view){{{place}, {len(v.shape)}, {{{_items(v.shape)}}}, {{{_items(v.strides)}}}}}"
+        return f"(p_view){{{self.place(v)}, {len(v.shape)}, {{{_items(v.shape)}}}, {{{_items(v.strides)}}}}}"
 
     # ---- results
     def _results(self) -> Iterator[str]:
@@ -192,7 +235,7 @@ class ProgramText:
         for i, b in enumerate(self.loops.inputs[self.first :]):
             if self.program.inputs[self.first + i].mutated and isinstance(b, Buffer):
                 fake = nodes[self.first + i].meta["val"]
-                yield f"P_TRY(p_written(c, {i}, {self._number(b)}, {_array(keys_of(fake.size_))}, {_array(keys_of(fake.stride_))}));"
+                yield f"P_TRY(p_written(c, {i}, {self.index(b)}, {_array(keys_of(fake.size_))}, {_array(keys_of(fake.stride_))}));"
 
     def _result(self, i: int, one: Output) -> str:
         match one:
@@ -214,7 +257,7 @@ class ProgramText:
                 return ";"
             case View():
                 given = f"{_dtype(value.dtype)}, {len(value.shape)}, {_array(value.shape)}, {_array(value.strides)}, {_c(value.offset)}"
-                return f"P_TRY(p_result(c, {i}, {self._number(value.buffer)}, {given}));"
+                return f"P_TRY(p_result(c, {i}, {self.index(value.buffer)}, {given}));"
             case bool() | int() | float() | Expr():
                 number = lit(value)
                 kind, dtype = _NUMBERS[number.kind]
