@@ -68,13 +68,14 @@ def image(batch, size=32):
 class Controls(nn.Module):
     """Branches, loops, scans, recurrent layers; results in rows."""
 
-    def __init__(self):
+    def __init__(self, names=tuple(name for name in loops.MODELS if name != "random branch")):
         super().__init__()
-        self.layers = nn.ModuleList(one for one in loops.MODELS.values() if isinstance(one, nn.Module))
+        models = [loops.MODELS[name] for name in names]
+        self.layers = nn.ModuleList(one for one in models if isinstance(one, nn.Module))
+        self.functions = [one for one in models if not isinstance(one, nn.Module)]
 
     def forward(self, x, y):
-        functions = [one for name, one in loops.MODELS.items() if not isinstance(one, nn.Module) and name != "random branch"]
-        return [one.contiguous() for one in pytree.tree_leaves([model(x, y) for model in (*functions, *self.layers)])]
+        return [one.contiguous() for one in pytree.tree_leaves([model(x, y) for model in (*self.functions, *self.layers)])]
 
 
 BATCH = pliant.Dim("batch")

@@ -94,11 +94,6 @@ def test_compiled_code_runs_bodies():
         assert all(close(called(compiled, size), wanted(name, size)) for size in loops.SIZES)
 
 
-def test_libraries_without_pytorch_take_no_branches(tmp_path):
-    with pytest.raises(ExportError, match="pliant_control"):
-        pliant.aot_compile(exported("branches"), tmp_path, interface="standalone")
-
-
 @pytest.mark.parametrize("name", ["of sizes", "while", "scan backwards", "associative scan", "branch in scan", "gru"])
 def test_bodies_are_kernels_in_packages_and_compiled_code(name, tmp_path, monkeypatch):
     pliant.aot_compile(exported(name), tmp_path / "package")

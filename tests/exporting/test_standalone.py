@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import pliant
-from exporting import standalone
+from exporting import loops, standalone
 from pliant.errors import ExportError
 from pliant.exporting.standalone.library import texts_of
 from pliant.exporting.standalone.writer import DTYPES
@@ -126,16 +126,40 @@ def test_a_library_computes_what_the_model_does(tmp_path):
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 def test_eight_threads_under_a_sanitizer(sanitizer, tmp_path):
+    make, at, said = standalone.ALL["everything"]
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5), nn.Softmax(-1)).eval()
-    program = pliant.export(model, (torch.randn(4, 2, 6, 6),), dynamic_shapes=({0: pliant.Dim("batch")},))
+    model = make().eval()
+    program = pliant.export(model, at(4), dynamic_shapes=said)
     flags = ("-g", f"-fsanitize={sanitizer}")
     pliant.aot_compile(program, tmp_path, interface="standalone", options={"opt_flags": ("-O1", *flags)})
     standalone.caller(tmp_path, flags)
-    given = (torch.randn(3, 2, 6, 6),)
-    results, left, _ = standalone.called(tmp_path, given, threads=8, repeats=20)
-    wanted = standalone.eager(model, given)
-    assert left == 0 and max(standalone.difference(found, wanted) for found in results) < 1e-5
+    for n in (3, 1):
+        given = at(n)
+        results, left, _ = standalone.called(tmp_path, given, threads=8, repeats=20)
+        wanted = loops.plainly(model, given)
+        assert left == 0 and max(standalone.difference(found, wanted) for found in results) < 1e-5
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+def test_branches_loops_and_recurrent_layers(tmp_path):
+    """Each at several sizes, single steps among them; bodies that are one program run at several places."""
+
+    def twice(x, y):
+        body = lambda so_far, one: (so_far * 0.5 + one, so_far.sin() @ one.mT)  # noqa: E731
+        first, made = loops.scan(body, x[0] * 0, x)
+        again, more = loops.scan(body, y[0] * 0, y, reverse=True)
+        wide = loops.cond(first.sum() > again.sum(), lambda a, b: (a.double(), b > 0), lambda a, b: (b.double(), a > 0), (first, again))
+        _, halved = loops.while_loop(lambda n, a: n < 3, lambda n, a: (n + 1, (a / n).mT.contiguous().mT), (x.new_ones(()), first))
+        return made, more, *wide, halved.contiguous()
+
+    controls = standalone.ALL["controls"][0]().eval()
+    for name, model in (("controls", controls), ("twice", twice)):
+        program = pliant.export(model, loops.arguments(3, 5), dynamic_shapes=loops.SAID)
+        pliant.aot_compile(program, tmp_path / name, interface="standalone", options={"opt_flags": ("-O1",)})
+        library = Library(tmp_path / name)
+        for size in loops.SIZES:
+            given = loops.arguments(*size)
+            torch.testing.assert_close(library(*given), loops.plainly(model, given), rtol=1e-5, atol=1e-5)
 
 
 class Pure(Small):
@@ -171,6 +195,7 @@ def test_a_library_for_arm_computes_what_the_model_does(tmp_path):
         (torch.linalg.inv, (2, 2), r"no loops for `aten.linalg_inv_ex.default`, called at `.*test_standalone"),
         (torch.nonzero, (2, 2), "no loops for `aten.nonzero.default`"),
         (torch.t, (2, 2), "a view of an argument"),
+        (lambda x: loops.shared_numbers(x, x), (2, 2), "no loops for random numbers"),
     ],
 )
 def test_what_has_no_loops_is_an_error_that_names_it(model, size, said, tmp_path):

@@ -28,6 +28,7 @@ from pliant.exporting.dims import leaves_of
 from pliant.exporting.example import Example
 from pliant.exporting.nested import nest
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
+from pliant.exporting.settled import told
 from pliant.exporting.symbols import Sizes
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
@@ -45,15 +46,16 @@ _PREFIX = {PARAMETER: "p_", BUFFER: "b_", CONSTANT: "c_", USER: ""}
 
 
 def program_of(
-    example: Example, traced: Trace, joint: JointGraph, sizes: Sizes, names: Mapping[Symbol, str], notes: Sequence[str]
+    example: Example, traced: Trace, joint: JointGraph, sizes: Sizes, names: Mapping[Symbol, str], notes: Sequence[str],
+    left: Sequence[SetItem] = (),
 ) -> Program:
-    """The program of one capture."""
-    return _Assembly(example, traced, joint, sizes).program(names, notes)
+    """The program of one capture. `left`: attributes that the program does not set."""
+    return _Assembly(example, traced, joint, sizes, left).program(names, notes)
 
 
 class _Assembly:
-    def __init__(self, example: Example, traced: Trace, joint: JointGraph, sizes: Sizes) -> None:
-        self.example, self.traced, self.joint, self.sizes = example, traced, joint, sizes
+    def __init__(self, example: Example, traced: Trace, joint: JointGraph, sizes: Sizes, left: Sequence[SetItem]) -> None:
+        self.example, self.traced, self.joint, self.sizes, self.left = example, traced, joint, sizes, left
         self.graph, self.captured = joint.graph, joint.captured
         self.known = {id(leaf): place for place, leaf in enumerate(example.leaves) if isinstance(leaf, torch.Tensor)}
         self.owned = dict(_state_of(example.fn))
@@ -95,11 +97,14 @@ class _Assembly:
             buffer = self._assigned_buffer(effect)
             if buffer is None and self._is_no_change(effect):
                 continue
+            if effect in self.left:
+                self.said.append(told(effect, self.traced))
+                continue
             if buffer is None and isinstance(effect, CallEffect) and effect.tells and not _shows_values(effect):
                 self.said.append(f"`{getattr(effect.function, '__qualname__', effect.function)}` is not called")
                 continue
             if buffer is None:
-                raise ExportError(_told(effect, self.traced), kind="effect", why="the exported program computes tensors alone")
+                raise changes(effect, self.traced)
             self.assigned[buffer] = self.traced.outputs[id(effect.value)]  # type: ignore[union-attr]
 
     def _is_no_change(self, effect: Effect) -> bool:
@@ -346,6 +351,11 @@ def _state_of(fn: Callable[..., Any]) -> Iterator[tuple[str, tuple[str, torch.Te
 def _shows_values(effect: CallEffect) -> bool:
     leaves = pytree.tree_leaves((effect.args, effect.kwargs))
     return any(isinstance(leaf, (FakeTensor, *_NUMBERS, Text)) for leaf in leaves)
+
+
+def changes(effect: Effect, traced: Trace) -> ExportError:
+    """The error of a model that does more than compute tensors."""
+    return ExportError(_told(effect, traced), kind="effect", why="the exported program computes tensors alone")
 
 
 def _told(effect: Effect, traced: Trace) -> str:

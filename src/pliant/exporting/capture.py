@@ -18,15 +18,17 @@ import torch
 
 from pliant import config
 from pliant.autograd.joint import JointGraph, trace_joint
-from pliant.capture.trace import Trace
+from pliant.capture.trace import SetItem, Trace
 from pliant.capture.whole import whole
 from pliant.debug import events
 from pliant.errors import ConstraintError, ExportError, GraphBreakError, Unsupported
-from pliant.exporting.assemble import program_of
+from pliant.exporting.assemble import changes, program_of
 from pliant.exporting.constraints import Judgement, advice, advice_text, fixed_places, judge, names_of
 from pliant.exporting.dims import STATIC, TensorSizes
 from pliant.exporting.example import Example, example_of
 from pliant.exporting.exported import Exported
+from pliant.exporting.program import Program
+from pliant.exporting.settled import as_stored, attributes_stored, is_same, stores_alike, tried
 from pliant.exporting.symbols import Place, Sizes, hints_of, larger_hints, places_of, small_sizes, values_of
 from pliant.exporting.training import training_step
 from pliant.gc_pause import GcPause
@@ -67,7 +69,7 @@ def _exported(example: Example, said: Said, beyond: Beyond, notes: tuple[str, ..
         _tell(told)
         return _exported(example, fixed, beyond, (*notes, *told))
     attempt.checked(judgement.beyond)
-    return attempt.program(example, (*notes, *judgement.notes))
+    return attempt.program((*notes, *judgement.notes))
 
 
 @dataclass(slots=True, eq=False)
@@ -91,12 +93,34 @@ class _Attempt:
                 node = append_node(self.joint.graph, "call_function", check, (condition, "RuntimeError", message), {}, "check")
             node.meta.update(val=None, stage="forward")
 
-    def program(self, example: Example, notes: Sequence[str]) -> Exported:
+    def program(self, notes: Sequence[str]) -> Exported:
         try:
-            found = program_of(self.example, self.traced, self.joint, self.sizes, names_of(self.sizes), notes)
+            stored = attributes_stored(self.traced)
+            found = self._assembled(notes, stored)
+            if stored and not self._is_settled(found, stored):
+                raise changes(stored[0], self.traced)
             return Exported.of(found)
         finally:
             self.traced.forget()
+
+    def _assembled(self, notes: Sequence[str], stored: Sequence[SetItem]) -> Program:
+        return program_of(self.example, self.traced, self.joint, self.sizes, names_of(self.sizes), notes, stored)
+
+    def _is_settled(self, program: Program, stored: Sequence[SetItem]) -> bool:
+        """Whether a call behind this one is the same program, and leaves these attributes as this one did."""
+        return all(self._goes_on_as(program, stored, more) for more in tried(stored))
+
+    def _goes_on_as(self, program: Program, stored: Sequence[SetItem], more: int) -> bool:
+        with as_stored(stored, more):
+            again = _captured(self.example, Sizes(self.sizes.places, self.sizes.hints, self.sizes.copies))
+            try:
+                again.checked(judge(again.sizes).beyond)
+                later = attributes_stored(again.traced)
+                return stores_alike(later, stored) and is_same(program, again._assembled(program.notes, later))
+            except (GraphBreakError, ExportError):
+                return False
+            finally:
+                again.traced.forget()
 
 
 def _attempt(example: Example, said: Said) -> _Attempt:
@@ -134,7 +158,7 @@ def _captured_at(example: Example, places: Sequence[Place], hints: Mapping[str, 
 def _captured(example: Example, sizes: Sizes) -> _Attempt:
     args, kwargs = example.call
     traced = whole(example.run, args, kwargs, sizes)
-    captured = traced.graph if traced.graph is not None else _nothing(sizes)
+    captured = traced.graph if traced.graph is not None else _nothing(traced)
     captured.attributes["whole"] = True
     try:
         joint = trace_joint(captured)
@@ -151,13 +175,17 @@ def _captured(example: Example, sizes: Sizes) -> _Attempt:
     return _Attempt(example, sizes, traced, joint)
 
 
-def _nothing(sizes: Sizes) -> CapturedGraph:
-    """The graph of a model that computes nothing with tensors."""
+def _nothing(traced: Trace) -> CapturedGraph:
+    """The graph of a model that computes nothing with tensors: it may return those that it is given."""
     from torch import fx
 
     graph = fx.Graph()
+    inputs = [one for one in traced.inputs if one.kind == "tensor"]
+    for one in inputs:
+        append_node(graph, "placeholder", one.name, (), {}, one.name).meta["val"] = one.fake
     graph.output(())
-    return CapturedGraph(LateModule({}, graph), [], ShapeEnv(duck_shape=False), grad_enabled=False)
+    env = next((one.fake.fake_mode.shape_env for one in inputs), None) or ShapeEnv(duck_shape=False)
+    return CapturedGraph(LateModule({}, graph), inputs, env, grad_enabled=False)
 
 
 def _specialized(said: Said, attempt: _Attempt, guards: list[ShapeGuard]) -> tuple[Said, list[str]]:
