@@ -114,6 +114,35 @@ def test_operators_that_act_are_refused(path, operator, why):
         pliant.load(changed(path, nodes=nodes))
 
 
+@pytest.mark.parametrize(
+    ("operator", "more"),
+    [
+        ("split.Tensor", [1]), ("unsafe_split.Tensor", [1]), ("unbind.int", []), ("tensor_split.sections", [1 << 40]),
+        ("chunk.default", [1 << 40]),
+    ],
+)  # fmt: skip
+def test_operators_of_more_results_than_memory_holds_are_refused(path, operator, more):
+    """They would be made when the file is loaded."""
+    with zipfile.ZipFile(path) as archive:
+        said = json.loads(archive.read(form.PROGRAM))
+    given = {"node": said["inputs"][-1]["name"]}
+    wide = {"name": "wide", "operator": "aten.as_strided.default", "args": [given, [1 << 40], [0], 0]}
+    parts = {"name": "parts", "operator": f"aten.{operator}", "args": [{"node": "wide"}, *more]}
+    with pytest.raises(FileError, match="more tensors than a program has"):
+        pliant.load(changed(path, nodes=[wide, parts, *said["nodes"]]))
+
+
+def test_text_that_is_nested_without_end_is_refused(path):
+    for nested in ("[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000):
+        with zipfile.ZipFile(path) as archive:
+            room = archive.getinfo(form.TENSORS), archive.read(form.TENSORS)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(*room)
+            archive.writestr(form.PROGRAM, nested)
+        with pytest.raises(FileError, match="RecursionError|holds no program"):
+            pliant.load(path)
+
+
 def test_a_damaged_element_is_found(path):
     content = bytearray(path.read_bytes())
     content[form.ALIGNED + 5] ^= 1

@@ -76,7 +76,7 @@ def judge(sizes: Sizes) -> Judgement:
         if form == "beyond":
             found.beyond.append(guard)
         elif _is_left_open(guard.expr, form, sizes, units):
-            found.notes.append(text)
+            found.notes.append(text + (f", at {str(guard.origin).splitlines()[0]}" if guard.origin is not None else ""))
         else:
             found.violations.append(Violation(text, guard.origin))
     return found

@@ -144,6 +144,30 @@ def read_again(program: Program) -> Program:
         raise ExportError("the graph does not hold", kind="graph", why=why, do="correct what made it") from None
 
 
+_MOST_PARTS = 1 << 16
+
+
+def _parts(target: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
+    """How many tensors an operator may make that divides one, before it makes them."""
+    rule = _PARTS.get(target._schema.name.partition("::")[2])
+    given = dict(zip([one.name for one in target._schema.arguments], args)) | kwargs
+    if rule is None or not isinstance(given.get("self"), FakeTensor):
+        return 0
+    longest = max([n for n in given["self"].size_ if type(n) is int], default=0)
+    return rule(longest, *[n for name, n in given.items() if type(n) is int and name != "dim"][:1])
+
+
+def _by_size(longest: int, size: int = 1) -> int:
+    return longest // max(size, 1)
+
+
+_PARTS: dict[str, Callable[..., int]] = {
+    **dict.fromkeys(("split", "unsafe_split", "split_copy", "unbind", "unbind_copy"), _by_size),
+    **dict.fromkeys(("chunk", "unsafe_chunk"), lambda longest, count=0: min(longest, count)),
+    **dict.fromkeys(("tensor_split", "hsplit", "vsplit", "dsplit"), lambda longest, count=0: count),
+}
+
+
 class _Program:
     def __init__(self, said: dict[str, Json], libraries: Collection[str]) -> None:
         self.said = said
@@ -248,6 +272,8 @@ class _Program:
         if not isinstance(target, OpOverload):  # an item
             whole_, index = fakes
             return whole_[whole(index)]
+        if _parts(target, fakes, named) > _MOST_PARTS:
+            raise ValueError(f"`{target}` would make more tensors than a program has")
         with torch.no_grad():
             return self.mode.compute(target, fakes, named)
 
