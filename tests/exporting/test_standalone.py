@@ -150,7 +150,13 @@ def test_branches_loops_and_recurrent_layers(tmp_path):
         again, more = loops.scan(body, y[0] * 0, y, reverse=True)
         wide = loops.cond(first.sum() > again.sum(), lambda a, b: (a.double(), b > 0), lambda a, b: (b.double(), a > 0), (first, again))
         _, halved = loops.while_loop(lambda n, a: n < 3, lambda n, a: (n + 1, (a / n).mT.contiguous().mT), (x.new_ones(()), first))
-        return made, more, *wide, halved.contiguous()
+        return made, more, *wide, halved.contiguous(), *ends(x, y)
+
+    def ends(x, y):
+        """Some results of layers, of states that are given."""
+        lstm, gru = loops.MODELS["lstm"].layer, loops.MODELS["gru"].layer
+        states = y.new_ones(4, 1, 6) * y[:, 0, 0][:, None]
+        return *(one * 1 for one in lstm(x, (states, states * 2))[1]), gru(x, states[:1] * x.new_ones(x.shape[1], 1))[1] * 1, gru(y)[0] * 1
 
     controls = standalone.ALL["controls"][0]().eval()
     for name, model in (("controls", controls), ("twice", twice)):

@@ -132,11 +132,11 @@ def _whole(b: Buffer) -> View:
     return View(b, b.shape, b.strides, ZERO, b.dtype)
 
 
-def _results(extern: Extern, others: Sequence[tuple[View, tuple[Expr, ...]]]) -> tuple[list[View], list[Buffer]]:
-    """Where the results are put, and those of them that nothing else reads. `others`: for each a tensor of its dtype, and
-    its size."""
+def _results(outs: Sequence[Buffer | None], others: Sequence[tuple[View, tuple[Expr, ...]]]) -> tuple[list[View], list[Buffer]]:
+    """Where results are put, and those of them that nothing else reads. `others`: for each a tensor of its dtype, and its
+    size."""
     found, own = [], []
-    for out, (like, shape) in zip(extern.outs, others, strict=True):
+    for out, (like, shape) in zip(outs, others, strict=True):
         b = out
         if b is None:
             b = Buffer("", like.dtype, shape, contiguous_strides(shape), like.buffer.device, "temporary")
@@ -158,7 +158,7 @@ def _slice(one: View, dim: int, at: Expr) -> View:
 # ---- what runs
 def _branch(text: ProgramText, program: Any, values: Sequence[Any], extern: Extern) -> Lines:
     parts = text.parts[extern]
-    kept, own = _results(extern, [(one, one.shape) for one in _tensors(parts[0])])
+    kept, own = _results(extern.outs, [(one, one.shape) for one in _tensors(parts[0])])
     yield from _allocated(text, kept)
     yield f"if ({_truth(text, values[0])}) {{"
     for number, (part, given) in enumerate(zip(parts, program.first_given(values), strict=True)):
@@ -172,7 +172,7 @@ def _branch(text: ProgramText, program: Any, values: Sequence[Any], extern: Exte
 def _while(text: ProgramText, program: Any, values: Sequence[Any], extern: Extern) -> Lines:
     (condition, body), first = text.parts[extern], values[: program.count]
     closed = [[values[program.count + i] for i in reads] for reads in program.reads]
-    carried, own = _results(extern, [(one, one.shape) for one in first])
+    carried, own = _results(extern.outs, [(one, one.shape) for one in first])
     (answer,) = _tensors(condition)
     truth = _whole(Buffer("", answer.dtype, answer.shape, answer.strides, answer.buffer.device, "temporary"))
     yield from _allocated(text, [*carried, truth])
@@ -190,7 +190,7 @@ def _scan(text: ProgramText, program: Any, values: Sequence[Any], extern: Extern
     (body,) = text.parts[extern]
     length: Expr = scanned[0].shape[program.dim]
     shapes = [(one, one.shape) for one in first] + [(one, (length, *one.shape)) for one in _tensors(body)[program.n_carried :]]
-    kept, own = _results(extern, shapes)
+    kept, own = _results(extern.outs, shapes)
     carried, stacks = kept[: program.n_carried], kept[program.n_carried :]
     i = text.counter()
     yield from _allocated(text, kept)
@@ -205,7 +205,7 @@ def _scan(text: ProgramText, program: Any, values: Sequence[Any], extern: Extern
 
 def _associative(text: ProgramText, program: Any, values: Sequence[Any], extern: Extern) -> Lines:
     _, scanned, closed = program.parts(values)
-    kept, own = _results(extern, [(one, one.shape) for one in scanned])
+    kept, own = _results(extern.outs, [(one, one.shape) for one in scanned])
     length: Expr = scanned[0].shape[program.dim]
     i = text.counter()
     at, before = (length - 1 - i, length - i) if program.reverse else (i, i - 1)
@@ -227,15 +227,18 @@ def _layer(text: ProgramText, program: Any, values: Sequence[Any], extern: Exter
         raise NoForm(f"there are no loops for a packed recurrent layer, or one of {values[0].dtype}: `{said(extern)}`")
     steps: Expr = values[0].shape[1 if program.batch_first else 0]
     yield text.fact(steps.gt(0), "a recurrent layer of no steps")
-    outs = [None if b is None else _whole(b) for b in extern.outs]
-    yield from _allocated(text, [one for one in outs if one is not None])
     hidden, weights = values[1 : program.first_weight], values[program.first_weight :]
-    states, given = ([*of, None][:2] for of in (outs[1:], hidden))
     biases, layers, _, _, both = program.options
+    states = [None if b is None else _whole(b) for b in extern.outs[1:]]
+    seen = (*values[0].shape[:2], hidden[0].shape[2] * (1 + both))
+    (out,), own = _results(extern.outs[:1], [(values[0], seen)])
+    yield from _allocated(text, [out, *(one for one in states if one is not None)])
+    states, given = ([*of, None][:2] for of in (states, hidden))
     views = ", ".join(map(text.argument, weights))
     numbers = [_LAYERS.index(program.kind), int(biases), layers, int(both), int(program.batch_first)]
-    arguments = [*map(text.argument, [outs[0], *states, values[0], *given]), f"(const p_view *const[]){{{views}}}", *map(str, numbers)]
+    arguments = [*map(text.argument, [out, *states, values[0], *given]), f"(const p_view *const[]){{{views}}}", *map(str, numbers)]
     yield f"P_TRY(p_recurrent_{SUFFIXES[values[0].dtype]}({', '.join(arguments)}));"
+    yield from text.released(own)
 
 
 _LAYERS = ("rnn_tanh", "rnn_relu", "gru", "lstm")
