@@ -156,7 +156,7 @@ def test_branches_loops_and_recurrent_layers(tmp_path):
         """Some results of layers, of states that are given."""
         lstm, gru = loops.MODELS["lstm"].layer, loops.MODELS["gru"].layer
         states = y.new_ones(4, 1, 6) * y[:, 0, 0][:, None]
-        return *(one * 1 for one in lstm(x, (states, states * 2))[1]), gru(x, states[:1] * x.new_ones(x.shape[1], 1))[1] * 1, gru(y)[0] * 1
+        return *(one * 1 for one in lstm(x, (states, states * 2))[1]), gru(x, x.new_ones(1, x.shape[1], 6))[1] * 1, gru(y)[0] * 1
 
     controls = standalone.ALL["controls"][0]().eval()
     for name, model in (("controls", controls), ("twice", twice)):
