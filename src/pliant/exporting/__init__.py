@@ -8,6 +8,7 @@ constraints.py  what a program needs beyond what was said, and what to say inste
 spelled.py      `dynamic_shapes` as text
 capture.py      `export`: from a model to a program
 training.py     a model's call with the gradients of its loss
+settled.py      attributes that every call stores alike
 assemble.py     from the stages' results to a program
 program.py      `Program`: the graph, its signature, its state
 exported.py     `Exported`: the program with what can be done with it
