@@ -12,8 +12,10 @@ Method: computations in program order; each joins the latest kernel, not before 
 
 from __future__ import annotations
 
+import bisect
+import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from pliant import config
 from pliant.ir.failing import may_fail
@@ -49,13 +51,14 @@ def fuse(program: LoopProgram, options: config.Schedule) -> list[Step]:
 
 class _Fuser:
     """The steps so far, `growing` the kernels among them by position; `touching`: for each buffer the positions of the
-    kernels that read or write it."""
+    kernels that read or write it, in order; `writing`: of those that write it."""
 
     def __init__(self, program: LoopProgram, options: config.Schedule) -> None:
         self.program, self.options = program, options
         self.steps: list[Step] = []
         self.growing: dict[int, _Growing] = {}
-        self.touching: dict[Buffer, set[int]] = {}
+        self.touching: dict[Buffer, list[int]] = {}
+        self.writing: dict[Buffer, set[int]] = {}
 
     def run(self) -> list[Step]:
         before = dependencies(self.program)
@@ -81,22 +84,40 @@ class _Fuser:
             found = len(self.steps)
             self.growing[found] = _Growing(_alone(loops))
             self.steps.append(self.growing[found].kernel)
-        for b in (loops.out, *[load.buffer for load in loads_of(loops)]):
-            self.touching.setdefault(b, set()).add(found)
+        self.writing.setdefault(loops.out, set()).add(found)
+        for b in {loops.out, *[load.buffer for load in loads_of(loops)]}:
+            _insert(self.touching.setdefault(b, []), found)
         return found
 
     def _joined(self, loops: Loops, earliest: int) -> int | None:
         """The kernel that takes the computation in: the latest one, those that feed it first."""
         reads = {load.buffer for load in loads_of(loops)}
-        feeding = {k for b in reads for k in self.touching.get(b, ()) if k >= earliest and b in self.growing[k].writers}
-        others = {k for b in (loops.out, *reads) for k in self.touching.get(b, ()) if k >= earliest} - feeding
-        ranked = (k for group in (feeding, others) for k in sorted(group, reverse=True) if self._takes(k, loops))
+        feeding = sorted({k for b in reads for k in self.writing.get(b, ()) if k >= earliest}, reverse=True)
+        others = self._others(reads | {loops.out}, feeding, earliest)
+        ranked = (k for k in itertools.chain(feeding, others) if self._takes(k, loops))
         return next((k for k in itertools.islice(ranked, MOST_TRIED) if join(self.growing[k], loops)), None)
+
+    def _others(self, buffers: set[Buffer], feeding: list[int], earliest: int) -> Iterator[int]:
+        """Kernels that touch one of the buffers, but those of `feeding`, the latest first. As they are asked for: hundreds may
+        touch what only the first few are asked about."""
+        touching = [reversed(self.touching[b]) for b in buffers if b in self.touching]
+        for k, _ in itertools.groupby(heapq.merge(*touching, reverse=True)):
+            if k < earliest:
+                return
+            if k not in feeding:
+                yield k
 
     def _takes(self, k: int, loops: Loops) -> bool:
         """Whether the kernel is on the computation's device and not full."""
         kernel = self.growing[k].kernel
         return kernel.device == loops.out.device and len(kernel.members) < self.options.fusion_limit
+
+
+def _insert(positions: list[int], position: int) -> None:
+    """Put a position in its place among others, where it is not there yet."""
+    at = bisect.bisect_left(positions, position)
+    if at == len(positions) or positions[at] != position:
+        positions.insert(at, position)
 
 
 def _without_unit_reduction(loops: Loops) -> Loops:
@@ -113,12 +134,14 @@ def _without_unit_reduction(loops: Loops) -> Loops:
 
 
 class _Growing:
-    """A kernel that takes computations in, with what its members load and write looked up by buffer."""
+    """A kernel that takes computations in, with what its members load and write looked up by buffer. `points`: of its inner
+    loops and of those around them, where that was asked for."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.writers: dict[Buffer, Member] = {}
         self.loads: dict[Buffer, list[tuple[Member, Load]]] = {}
+        self.points: dict[bool, Expr] = {}
         for member in kernel.members:
             self._note(member)
 
@@ -130,6 +153,19 @@ class _Growing:
         self.writers[member.loops.out] = member
         for load in loads_of(member.loops):
             self.loads.setdefault(load.buffer, []).append((member, load))
+
+    def buffers(self) -> Set[Buffer]:
+        """What it reads or writes."""
+        return self.writers.keys() | self.loads.keys()
+
+    def domain(self, *, inner: bool, points: Expr) -> list[Axis] | None:
+        """Its loops, or those around what it reduces, if they have so many points: no others can be aligned."""
+        found = self.points.get(inner)
+        if found is None:
+            found = self.points[inner] = total(self.kernel.axes if inner else self.kernel.outer)
+        if found is not points:
+            return None
+        return self.kernel.axes if inner else self.kernel.outer
 
     def anchors(self, buffer: Buffer) -> list[Expr]:
         """Indices at which the kernel writes and loads a buffer."""
@@ -172,8 +208,7 @@ def join(growing: _Growing, loops: Loops) -> bool:
     kernel = growing.kernel
     if stays_alone(kernel.members[0].loops):
         return False
-    buffers = growing.writers.keys() | growing.loads.keys() | {load.buffer for load in loads_of(loops)} | {loops.out}
-    if len(buffers) > MAX_BUFFERS:
+    if len(growing.buffers() | {load.buffer for load in loads_of(loops)} | {loops.out}) > MAX_BUFFERS:
         return False
     for trial in _trials(growing, loops):
         member = _placed(growing, loops, trial)
@@ -185,12 +220,12 @@ def join(growing: _Growing, loops: Loops) -> bool:
 
 def _trials(growing: _Growing, loops: Loops) -> Iterator[_Trial]:
     """Alignments worth checking, the most promising anchors first."""
-    kernel, anchors = growing.kernel, _anchors(growing, loops)
-    domains = [(True, kernel.axes)]
-    if kernel.reduced and isinstance(loops, Pointwise):
-        domains.append((False, kernel.outer))
+    points = total(all_axes(loops))
+    both = (True, False) if growing.kernel.reduced and isinstance(loops, Pointwise) else (True,)
+    domains = [(inner, axes) for inner in both if (axes := growing.domain(inner=inner, points=points)) is not None]
+    anchors = _anchors(growing, loops)[:6] if domains else []
     for inner, axes in domains:
-        for own, theirs in anchors[:6]:
+        for own, theirs in anchors:
             for alignment in align(all_axes(loops), own, axes, theirs):
                 yield _Trial(alignment, inner)
 
@@ -326,6 +361,7 @@ def _commit(growing: _Growing, alignment: Alignment, member: Member) -> None:
     if isinstance(member.loops, Reduction) and not kernel.reduced:
         kernel.reduced = _pieces(member.loops.reduce_axes, alignment)
     growing.add(member)
+    growing.points.clear()
 
 
 def _axis(s: Symbol) -> Axis:
@@ -345,7 +381,7 @@ def is_split(kernel: Kernel) -> bool:
     return inner is None or inner > target.split_inner
 
 
-def total(axes: list[Axis]) -> Expr:
+def total(axes: Sequence[Axis]) -> Expr:
     """Points of a loop nest."""
     result: Expr = ONE
     for axis in axes:
