@@ -13,8 +13,10 @@ Text:   `load(buf0, 64*i0 + r0)`, `add(x, y)`, `cast<f32>(x)`.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -64,10 +66,11 @@ class Load(Scalar):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apply(Scalar):
-    """Operator `op` (a row of the operator table) on `args`."""
+    """Operator `op` (a row of the operator table) on `args`. `below`: what `walk` found in these, once it was asked for."""
 
     op: str
     args: tuple[Scalar, ...]
+    below: tuple[Scalar, ...] | None = field(default=None, init=False, repr=False)
 
 
 _interned: dict[tuple[Any, ...], Scalar] = {}
@@ -327,7 +330,16 @@ def children(x: Scalar) -> tuple[Scalar, ...]:
 
 
 def walk(x: Scalar) -> Iterator[Scalar]:
-    """Each distinct node once, children first."""
+    """Each distinct node once, children first. Remembered where x is an operator: each stage asks a dozen times."""
+    if type(x) is not Apply:
+        return _walked(x)
+    if x.below is None:
+        *below, _ = _walked(x)
+        object.__setattr__(x, "below", tuple(below))
+    return itertools.chain(x.below or (), (x,))
+
+
+def _walked(x: Scalar) -> Iterator[Scalar]:
     seen: set[Scalar] = set()
     stack: list[tuple[Scalar, bool]] = [(x, False)]
     while stack:

@@ -10,6 +10,7 @@ Holds:  both maps are bijections of the iteration spaces; extents are compared e
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from pliant.ir.loops import Axis
@@ -120,9 +121,18 @@ def align(left: Sequence[Axis], left_index: Expr, right: Sequence[Axis], right_i
     first = refine(left_parts, right_parts)
     if first is not None:
         yield first
+    if _in_order(left, left_parts) and _in_order(right, right_parts):
+        if first is not None or not (left_parts[1] or right_parts[1]):
+            return  # the second would be the first
     second = refine((left, ()), (right, ()))
     if second is not None:
         yield second
+
+
+def _in_order(axes: Sequence[Axis], parts: tuple[list[Axis], list[Axis]]) -> bool:
+    """Whether the parts, one behind the other, are the axes as they were."""
+    present, absent = parts
+    return all(map(operator.is_, axes, present + absent))
 
 
 def refine(left: Sequence[Sequence[Axis]], right: Sequence[Sequence[Axis]]) -> Alignment | None:
