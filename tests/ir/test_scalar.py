@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from pliant.ir import scalar
 from pliant.ir.loops import Buffer
 from pliant.ir.ops import OPS
 from pliant.ir.printer import scalar_text
@@ -90,6 +91,13 @@ def test_walk_gives_each_node_once_children_first():
     nodes = list(walk(apply("add", square, apply("exp", square))))
     assert len(nodes) == 4 and nodes[0] is X
     assert list(loads(square)) == [X]
+
+
+def test_what_a_walk_found_is_remembered(monkeypatch):
+    whole = apply("add", apply("mul", X, X), const(2.5, torch.float32))
+    nodes = list(walk(whole))
+    monkeypatch.setattr(scalar, "children", None)
+    assert list(walk(whole)) == nodes and nodes[-1] is whole
 
 
 @pytest.mark.parametrize("row", OPS.values(), ids=lambda row: row.name)

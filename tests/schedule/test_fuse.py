@@ -161,6 +161,45 @@ def test_many_readers_of_one_tensor_are_not_all_tried(monkeypatch):
     assert fuse.MOST_TRIED < len(tried) <= fuse.MOST_TRIED * len(parts)
 
 
+def test_kernels_with_another_number_of_points_are_not_aligned(monkeypatch):
+    """Extents that multiply to another number have no common refinement: nothing is worked out to find that."""
+    asked = []
+    aligned = fuse.align
+    monkeypatch.setattr(fuse, "align", lambda *given: asked.append(given) or aligned(*given))
+    p = Program()
+    x = p.tensor(100, 7)
+    parts = [p.pointwise((100 - k,), lambda i: apply("exp", get(x, i, lit(3)))) for k in range(9)]
+    schedule(p.done(*parts), OPTIONS)
+    assert not asked
+    p = Program()
+    x = p.tensor(100, 7)
+    schedule(p.done(*[p.pointwise((100,), lambda i: apply("exp", get(x, i, lit(3)))) for _ in range(2)]), OPTIONS)
+    assert asked
+
+
+def test_shared_inputs_are_not_walked_kernel_by_kernel():
+    """Of hundreds of kernels that read one tensor, those that are asked are looked up."""
+    p = Program()
+    x = p.tensor(500, 7)
+    parts = [p.pointwise((500 - k,), lambda i: apply("exp", get(x, i, lit(3)))) for k in range(400)]
+    fuser = fuse._Fuser(p.done(*parts), OPTIONS)
+    fuser.run()
+    (touching,) = [found for found in fuser.touching.values() if len(found) > 1]
+    assert list(touching) == sorted(set(touching)) == list(range(len(touching)))
+    others = fuser._others(set(fuser.touching), [399], 0)
+    assert [next(others) for _ in range(2)] == [398, 397]
+    assert list(fuser._others(set(fuser.touching), [399], 397)) == [398, 397]
+
+
+def test_an_alignment_is_not_given_twice():
+    """Pairing axes by stride and pairing them in order are the same where strides fall in order."""
+    i, j, k, m = (fuse.fresh_axis(lit(4)) for _ in range(4))
+    falling, rising = i.symbol * lit(4) + j.symbol, j.symbol * lit(4) + i.symbol
+    other = k.symbol * lit(4) + m.symbol
+    assert [found.left[i.symbol] for found in fuse.align((i, j), falling, (k, m), other)] == [k.symbol]
+    assert [found.left[i.symbol] for found in fuse.align((i, j), rising, (k, m), other)] == [m.symbol, k.symbol]
+
+
 def parts_of_one(count):
     """A tensor that a loop of the program takes apart, each part read many times."""
     p = Program()
