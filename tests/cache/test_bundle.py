@@ -33,6 +33,15 @@ def test_entries_arrive(bundle, tmp_path):
         assert cache.import_(bundle) == 0
 
 
+def test_entries_do_not_go_where_others_write(bundle, tmp_path):
+    (tmp_path / "two" / "v1").mkdir(mode=0o700, parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "two" / "v1" / "kernels").symlink_to(tmp_path / "elsewhere")
+    with config.patch(cache_dir=str(tmp_path / "two")), pytest.raises(UserError, match="cannot be imported"):
+        cache.import_(bundle)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "v1/kernels/ab/short/data.so", "v1/../kernels/x"])
 def test_members_with_other_names_are_refused(name, tmp_path):
     path = tmp_path / "bad.tgz"

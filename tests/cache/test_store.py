@@ -209,7 +209,20 @@ def plant_link(path):
     path.symlink_to(path.with_name("moved"))
 
 
-PLANTS = {"writable": plant_write, "link": plant_link}
+def plant_group(path):
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    os.chown(path, -1, 4321)
+    path.chmod(0o770)
+
+
+def plant_owner(path):
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    os.chown(path, 4321, -1)
+
+
+PLANTS = {"writable": plant_write, "group": plant_group, "link": plant_link, "owner": plant_owner}
 PLACES = {"format": 3, "namespace": 2, "digits": 1, "entry": 0}
 
 
@@ -228,6 +241,26 @@ def test_what_others_could_have_written_is_not_read(plant, place, shared):
         assert store.get(key, ".so") is None
     built = store.get_or_build(key, ".so", lambda path: path.write_bytes(b"mine") and None)
     assert built.read_bytes() == b"mine" and shared not in built.parents
+
+
+@pytest.mark.parametrize("place", ["format", "namespace", "digits"])
+@pytest.mark.parametrize("plant", PLANTS)
+def test_nothing_is_written_where_others_could_change_it(plant, place, shared):
+    """What is built is loaded from where it was put, whether or not there was an entry before."""
+    store, key = Store(shared, "kernels", 1 << 20), make_key(text=f"new {plant} {place}")
+    store.put(key, b"abc", ".so")
+    chain = [entry_folder(store, key), *entry_folder(store, key).parents][:4]
+    shutil.rmtree(chain[0])
+    for path in chain[1:]:
+        path.chmod(0o755)
+    PLANTS[plant](chain[PLACES[place]])
+    before = {path: path.lstat().st_mtime_ns for path in (shared, *shared.rglob("*"))}
+    with pytest.warns(CacheWarning, match="others may have written it"):
+        built = store.get_or_build(key, ".so", lambda path: path.write_bytes(b"mine") and None)
+    assert built.read_bytes() == b"mine" and shared not in built.parents
+    with pytest.raises(PermissionError):
+        store.adopt(key.digest, "data.so", b"mine", {})
+    assert before == {path: path.lstat().st_mtime_ns for path in (shared, *shared.rglob("*"))}
 
 
 @pytest.mark.parametrize("file", ["data.so", "key.json"])
@@ -252,6 +285,29 @@ def test_folders_above_are_looked_at(tmp_path, shared, monkeypatch):
     assert "lies above it, and other users can write to it" in refuse(shared / "link", monkeypatch)
     shared.chmod(0o1777)  # as /tmp
     assert trust.why_not(shared / "cache") is None and trust.why_not(shared / "link") is None
+
+
+def test_a_sticky_folder_is_its_owners(shared):
+    """Who owns the folder may rename what is in it, whatever the sticky bit says."""
+    (shared / "theirs").mkdir()
+    (shared / "theirs").chmod(0o1777)
+    (shared / "theirs" / "cache").mkdir(mode=0o700)
+    assert trust.why_not(shared / "theirs" / "cache") is None
+    plant_owner(shared / "theirs")
+    assert "lies above it, and it belongs to another user" in trust.why_not(shared / "theirs" / "cache")
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_folders_that_links_lead_through_are_looked_at(absolute, tmp_path):
+    """Others may turn a link about that lies in a folder of theirs, though neither the first name nor the last is there."""
+    for name in ("real/cache", "between"):
+        (tmp_path / name).mkdir(mode=0o700, parents=True)
+    (tmp_path / "real").chmod(0o700)
+    (tmp_path / "between" / "second").symlink_to(tmp_path / "real/cache" if absolute else "../real/cache")
+    (tmp_path / "first").symlink_to(tmp_path / "between/second" if absolute else "between/../between/second")
+    assert trust.why_not(tmp_path / "first") is None
+    (tmp_path / "between").chmod(0o777)
+    assert f"{tmp_path / 'between'} lies above it" in trust.why_not(tmp_path / "first")
 
 
 def test_an_entry_of_whichever_maker_serves_who_has_none(store):

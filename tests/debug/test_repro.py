@@ -122,6 +122,43 @@ def test_no_planted_folder_is_used(tmp_path):
     store._kept_folder.cache_clear()
 
 
+def plant_link(folder):
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(folder.with_name("moved"))
+
+
+def plant_owner(folder):
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    os.chown(folder, 4321, -1)
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_owner, lambda folder: folder.chmod(0o777)])
+def test_scripts_do_not_go_where_others_write(tmp_path, plant):
+    cache = tmp_path / "cache"
+    (cache / "repros").mkdir(parents=True, mode=0o700)
+    tmp_path.chmod(0o755), cache.chmod(0o755)
+    (cache / "repros" / "repro-mine.py").touch()
+    plant(cache / "repros")
+    with config.patch(cache_dir=str(cache)):
+        store.usable_root.cache_clear()
+        script = write_repro(traced(nn.ReLU()), [torch.zeros(1)])
+    assert script is not None and tmp_path not in script.parents
+    assert [path.name for path in (cache / "repros").iterdir()] == ["repro-mine.py"]
+    shutil.rmtree(script.parent)
+    store._kept_folder.cache_clear()
+
+
+def test_links_among_the_scripts_are_removed_and_not_followed(folder, monkeypatch):
+    monkeypatch.setattr("pliant.debug.repro.KEPT", 1)
+    (folder / "repros").mkdir(mode=0o700)
+    (folder / "kept").write_text("mine")
+    (folder / "repros" / "repro-0.py").symlink_to(folder / "kept")
+    (folder / "repros" / "repro-1.py").symlink_to(folder / "nowhere")
+    script = write_repro(traced(nn.ReLU()), [torch.zeros(1)])
+    assert list((folder / "repros").iterdir()) == [script] and (folder / "kept").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -115,3 +115,13 @@ def test_a_folder_that_is_no_folder_is_not_waited_for(folder):
     (folder / "v1" / "claims").write_text("")
     assert claim(X) is None
     torch.testing.assert_close(pliant.compile(programs.scaled)(X), programs.scaled(X))
+
+
+def test_claims_do_not_go_where_others_write(folder):
+    claim(X).release()
+    claims_folder = next(path for path in (folder / "v1").iterdir() if path.name == claims._FOLDER)
+    folder.chmod(0o755), (folder / "v1").chmod(0o755)
+    claims_folder.rename(folder / "elsewhere")
+    claims_folder.symlink_to(folder / "elsewhere")
+    before = (folder / "elsewhere").stat().st_mtime_ns
+    assert claim(X) is None and (folder / "elsewhere").stat().st_mtime_ns == before

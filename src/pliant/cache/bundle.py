@@ -102,6 +102,7 @@ def import_(path: str | os.PathLike[str], key: bytes | None = None) -> int:
     root = _root()
     try:
         entries = _read(path, key)
+        return sum(_add(root, namespace, digest, files) for (namespace, digest), files in entries.items())
     except (OSError, tarfile.TarError) as error:
         raise UserError(
             f"{os.fspath(path)} cannot be imported",
@@ -109,7 +110,6 @@ def import_(path: str | os.PathLike[str], key: bytes | None = None) -> int:
             why=str(error),
             do="make it with pliant.cache.export",
         ) from error
-    return sum(_add(root, namespace, digest, files) for (namespace, digest), files in entries.items())
 
 
 def _read(path: str | os.PathLike[str], key: bytes | None) -> dict[tuple[str, str], dict[str, bytes]]:

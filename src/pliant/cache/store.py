@@ -65,7 +65,7 @@ class Store:
     def path(self, key: Key, suffix: str = "") -> Path | None:
         """The entry's file, checked, or None. It may be evicted by another process once a minute has passed."""
         found = next((path for f in self._folders(key) if (path := self._checked(f, suffix)) is not None), None)
-        if found is None and not self._may_write(key):
+        if found is None and self.root != private_root(os.getpid()) and not self._may_write(key):
             return self._spare().path(key, suffix)
         return found
 
@@ -150,23 +150,20 @@ class Store:
 
     def build(self, key: Key, suffix: str, make: Callable[[Path], None]) -> Path:
         """Store the file that `make(path)` writes. Errors of `make` pass through and leave nothing behind."""
-        if self._may_write(key):
+        private = self.root == private_root(os.getpid())
+        if private or self._may_write(key):
             try:
                 return self._build(key, suffix, make)
             except OSError as error:
                 pass_on(error)
-                if self.root == private_root(os.getpid()):
+                if private:
                     raise
                 self._cannot_write(error)
         return self._spare().build(key, suffix, make)
 
     def _may_write(self, key: Key) -> bool:
         """Not where something lies that others could have written: what is corrupt is dropped, that is not."""
-        folder = self._folder(key)
-        try:
-            return self.writable and not (folder.exists() and trust.within(self.root, folder) is not None)
-        except FileNotFoundError:  # evicted since
-            return self.writable
+        return self.writable and trust.may_write(self.root, self._folder(key))
 
     def _cannot_write(self, error: OSError) -> None:
         text = f"the cache folder {self.root} cannot be written ({error.strerror or error}); a temporary one serves for this"
@@ -201,6 +198,8 @@ class Store:
         folder = self.home / digest[:2] / digest
         if folder.exists():
             return False
+        if not trust.may_write(self.root, folder):
+            raise PermissionError(f"others can write to {folder.parent}")
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=trust.made(folder.parent)))
         try:
             _write(scratch / file, content)

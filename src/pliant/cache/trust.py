@@ -8,6 +8,8 @@ Holds:  the superuser is trusted. No link of another user is followed.
 
 import os
 import stat
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 _STRANGER = 65534  # an owner whom this user namespace does not know, of folders above ours
@@ -22,28 +24,41 @@ def made(folder: Path) -> Path:
 
 
 def why_not(folder: Path) -> str | None:
-    """Looks at the folder and at all folders above it, as they are named and as links lead to them."""
-    named, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))
-    trouble = _of(real.stat())
-    if trouble is not None:
+    """Looks at the folder, and at every folder above it in which a name on the way to it stands, a link's too."""
+    if (trouble := _of(folder.stat())) is not None:
         return trouble
-    for above in dict.fromkeys((*named.parents, *real.parents)):
+    for above, name in _way_to(folder):
         facts = above.stat()
+        if (trouble := _of_owner(facts, (_STRANGER,))) is not None:  # who may rename whatever is in it
+            return f"{above} lies above it, and {trouble}"
         if facts.st_mode & stat.S_ISVTX:  # everybody may add to it, but replaces only what is theirs
-            facts = _below(above, named if above in named.parents else real).lstat()
+            if (above / name).lstat().st_uid not in (_user(), 0, _STRANGER):
+                return f"in {above} it is named by another user"
         elif (trouble := _of(facts, (_STRANGER,))) is not None:
             return f"{above} lies above it, and {trouble}"
-        if facts.st_uid not in (_user(), 0, _STRANGER):
-            return f"in {above} it is named by another user"
     return None
 
 
-def _below(above: Path, path: Path) -> Path:
-    return above / path.relative_to(above).parts[0]
+def _way_to(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The folders that are gone through to this one, as no link names them, and the name that is followed in each."""
+    here, names = Path("/"), deque(Path(os.path.abspath(folder)).parts[1:])
+    while names:
+        name = names.popleft()
+        if name == "..":  # of a link
+            here = here.parent
+            continue
+        yield here, name
+        if not (here / name).is_symlink():
+            here = here / name
+            continue
+        target = Path(os.readlink(here / name))
+        names.extendleft(reversed(target.parts[target.is_absolute() :]))
+        here = Path("/") if target.is_absolute() else here
 
 
 def within(root: Path, path: Path) -> str | None:
-    """Why something between the folder `root`, itself trusted, and `path` in it may be others'."""
+    """Why something between the folder `root`, itself trusted, and `path` in it may be others'. FileNotFoundError if there
+    is nothing."""
     reachable = _is_open(root.stat())
     for name in path.relative_to(root).parts:
         root = root / name
@@ -55,6 +70,16 @@ def within(root: Path, path: Path) -> str | None:
             return f"{root}: {trouble}"
         reachable = reachable and _is_open(facts)
     return None
+
+
+def may_write(root: Path, folder: Path) -> bool:
+    """Whether what is written into `folder`, which is made if need be, is read back by us alone."""
+    while folder != root:
+        try:
+            return within(root, folder) is None
+        except FileNotFoundError:
+            folder = folder.parent
+    return True
 
 
 def _is_open(facts: os.stat_result) -> bool:

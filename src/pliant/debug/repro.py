@@ -152,9 +152,16 @@ def _write(folder: Path, text: str) -> Path:
     path = folder / f"repro-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_numbers)}.py"
     with path.open("x", encoding="utf-8") as file:  # follows no link
         file.write(text)
-    for old in sorted(folder.glob("repro-*.py"), key=lambda p: p.stat().st_mtime)[:-KEPT]:
+    for old in sorted(folder.glob("repro-*.py"), key=_written_at)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:  # another process removes old ones, too
+        return 0.0
 
 
 def _script(

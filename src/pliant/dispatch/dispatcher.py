@@ -12,6 +12,7 @@ Holds:  entries are tried most recently used first and never change; captures ar
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -174,6 +175,9 @@ class Dispatcher:
             return self._eagerly(args, kwargs)
         if observer := observers():
             self.step_aside(observer)
+            return self._eagerly(args, kwargs)
+        if sys.is_finalizing():
+            self.tell("the interpreter ends, and imports nothing more", "interpreter-ends")
             return self._eagerly(args, kwargs)
         tried = self.entries
         if tried and self.hot is tried[0].run:

@@ -83,8 +83,9 @@ def claimed(store: Store, root: Root, args: Sequence[Any], kwargs: Mapping[str, 
         _own.add(path)
     claim = None
     try:
-        trust.made(Path(path).parent)
-        claim = _waited(path)
+        if trust.may_write(store.root, Path(path).parent):
+            trust.made(Path(path).parent)
+            claim = _waited(path)
     except OSError:  # a folder that is read only, a file system without locks
         pass
     finally:
