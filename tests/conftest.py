@@ -57,6 +57,17 @@ def modes_of_torch_are_left_as_found():
     assert before in (None, _modes())
 
 
+@pytest.fixture(autouse=True)
+def nothing_runs_eagerly_unasked(request):
+    """A test that compares results passes just as well where nothing is compiled: it says so, or looks itself."""
+    from fallback_watch import watching
+
+    with watching() as watch:
+        yield
+    if not request.node.get_closest_marker("fallbacks_expected"):
+        assert watch.unasked() == {}, "calls ran eagerly; mark the test `fallbacks_expected` if that is what it is about"
+
+
 # What these test is the program's meaning: they do without half of the C compiler's time. Kernels have tests of their own,
 # and whole models are built as users have them built.
 QUICKLY_BUILT = ("autograd", "capture", "debug", "end_to_end", "graph", "guards")
