@@ -165,3 +165,57 @@ def test_sets_that_lost_items_are_made_again():
             again = set_orders.done(steps, set())
             assert again == made and [made.pop() for _ in range(len(made))] == [again.pop() for _ in range(len(again))]
     assert found > 150
+
+
+def of_lost():
+    """A set that nothing makes again but what it went through."""
+    found = {0, 1, 2, 9, 17}
+    found.remove(0)
+    return found
+
+
+def changed_in_a_loop(x, numbers, change, brk):
+    seen = []
+    try:
+        for one in numbers:
+            seen.append(one)
+            if brk:
+                pliant.graph_break()
+            change(numbers, one)
+            x = x + 1
+    except RuntimeError as error:
+        seen.append(str(error))
+    return seen, sorted(numbers), x
+
+
+CHANGES = {
+    "taken": lambda numbers, one: numbers.remove(one),
+    "added": lambda numbers, one: numbers.add(one + 50),
+    "added again": lambda numbers, one: numbers.add(one),
+    "nothing": lambda numbers, one: None,
+}
+
+
+@pytest.mark.fallbacks_expected
+@pytest.mark.parametrize("brk", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_set_that_lost_items_changes_in_a_loop(change, brk):
+    change = CHANGES[change]
+    compiled = pliant.compile(changed_in_a_loop, backend="eager")
+    expected = changed_in_a_loop(torch.ones(1), of_lost(), change, brk)[:2]
+    for _ in range(2):
+        assert compiled(torch.ones(1), of_lost(), change, brk)[:2] == expected
+
+
+def test_an_iterator_over_a_set_that_lost_items_crosses_a_break():
+    def crossed(x, numbers):
+        it = iter(numbers)
+        seen = [next(it)]
+        pliant.graph_break()
+        seen += it
+        numbers.add(77)
+        return seen, next(it, "end"), x + 1
+
+    compiled = pliant.compile(crossed, backend="eager")
+    expected = crossed(torch.ones(1), of_lost())[:2]
+    assert [compiled(torch.ones(1), of_lost())[:2] for _ in range(2)] == [expected] * 2

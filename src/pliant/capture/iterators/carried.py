@@ -32,7 +32,7 @@ from pliant.capture.iterators.standing_iterators import (
     place,
 )
 from pliant.capture.iterators.suspended import Carried, Carry
-from pliant.capture.signatures import Tracer
+from pliant.capture.signatures import Tracer, World
 from pliant.capture.value_kinds import ByKind, concrete, is_list
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ItemSource, IteratorSource, LengthSource, Source
@@ -180,7 +180,27 @@ class DequeItems(ItsOwnIterator):
         return item
 
 
-TRACED = (CarriedItems, Numbered, CountedTurns, DequeItems)
+class LooseItems(ItsOwnIterator):
+    """An iterator over a set from outside whose table no copy can have. What the trace does to the set is not known here."""
+
+    def __init__(self, world: World, container: set[Any], items: list[Any]) -> None:
+        self.world = world
+        self.container = container
+        self.items = items
+        self.taken = 0
+        self.ended = False
+
+    def __next__(self) -> Any:
+        if not self.ended and self.world.has_changes(self.container):
+            raise GraphBreak("unknown-object", "a set from outside changes while it is iterated over")
+        if self.taken == len(self.items):
+            self.ended = True
+            raise StopIteration
+        self.taken += 1
+        return self.items[self.taken - 1]
+
+
+TRACED = (CarriedItems, Numbered, CountedTurns, DequeItems, LooseItems)
 BY_TURN = (CarriedItems, CountedTurns)
 
 
@@ -353,7 +373,7 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
         return False
     if cls in _TAKES_FROM:
         return all(can_be_carried(part, times_reached) for part in _TAKES_FROM[cls](value))
-    return cls in BY_TURN or cls is not DequeItems and _is_over_sequence(value)
+    return cls in BY_TURN or cls not in (DequeItems, LooseItems) and _is_over_sequence(value)
 
 
 def _is_over_sequence(iterator: Any) -> bool:

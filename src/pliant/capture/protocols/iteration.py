@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.iterators.carried import DequeItems, own_items
+from pliant.capture.iterators.carried import DequeItems, LooseItems, own_items
 from pliant.capture.iterators.generators import OURS, TracedGenerator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.outside.set_orders import HASH_ALIKE
@@ -49,7 +49,7 @@ def _items_of_set(t: Tracer, value: Any) -> Any:
     note_order(t, value)
     value = t.world.resolve(value)
     items = loosely_ordered(t.world, value)
-    return iter(t.world.adopt(value) if items is None else items)
+    return iter(t.world.adopt(value)) if items is None else LooseItems(t.world, value, items)
 
 
 def _object_items(t: Tracer, value: Any) -> Any:

@@ -19,7 +19,7 @@ import torch
 
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.context_variables import TracedToken
-from pliant.capture.iterators.carried import DequeItems
+from pliant.capture.iterators.carried import DequeItems, LooseItems
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.iterators.standing_iterators import (
     OF_DEQUES,
@@ -209,6 +209,14 @@ def _over_deque(b: Statements, obj: DequeItems) -> str:
     return b.bind_late(obj, f"{b.hold(at_left)}({b.hold(OF_DEQUES)}, {b.value(obj.container)}, {left})")
 
 
+def _over_loose(b: Statements, obj: LooseItems) -> str:
+    if obj.ended:
+        return b.bind(obj, "iter(set())", hint="iterator")
+    if obj.world.has_changes(obj.container):
+        raise CannotReconstruct("changed-while-iterated", obj)
+    return b.bind_late(obj, f"{b.hold(at_left)}({b.hold(OF_SETS)}, {b.value(obj.container)}, {len(obj.items) - obj.taken})")
+
+
 def _string_io(b: Statements, obj: io.StringIO) -> str:
     name = b.bind(obj, f"{b.hold(io.StringIO)}({obj.getvalue()!r})", hint="text")
     b.lines.append(f"{name}.seek({obj.tell()})")
@@ -303,4 +311,5 @@ RECIPES: dict[type, Recipe] = {
     **dict.fromkeys(OF_LISTS, _over_list),
     **dict.fromkeys((*OF_DICTS, OF_ORDERED, OF_SETS), _over_unordered),
     DequeItems: _over_deque,
+    LooseItems: _over_loose,
 }
