@@ -7,6 +7,7 @@ Holds:  iterables of the program are driven through the interpreter; numbers tha
 
 from __future__ import annotations
 
+import functools
 import itertools
 import types
 from collections.abc import Callable
@@ -57,8 +58,7 @@ def _mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
 def _pairs_of(t: Tracer, value: Any, by_keys: bool) -> Any:
     if operators.python_method(t, value, "keys") is not None:
         return _mapping(t, value, by_keys)
-    pairs = [_pair(t, i, pair) for i, pair in enumerate(t.sequence(value))]
-    return [(t.hashable(pair[0]), *pair[1:]) if pair else pair for pair in pairs]
+    return itertools.starmap(functools.partial(_pair, t), enumerate(t.iterable(value)))  # C code takes one after the other
 
 
 _ENTRIES: ByKind[Callable[[Tracer, Any, bool], Any]] = ByKind(
@@ -70,10 +70,11 @@ _ENTRIES: ByKind[Callable[[Tracer, Any, bool], Any]] = ByKind(
 
 def _pair(t: Tracer, index: int, pair: Any) -> Args:
     try:
-        return tuple(t.sequence(pair))
+        found = tuple(t.sequence(pair))
     except WrongKind:
         error = TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
         raise Raised(error) from None
+    return (t.hashable(found[0]), *found[1:]) if found else found
 
 
 class Arguments:

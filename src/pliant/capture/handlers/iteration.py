@@ -68,8 +68,13 @@ def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
 
 def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """max or min: of numbers that vary a number that varies."""
-    values = t.sequence(args[0]) if len(args) == 1 else args
     fits = kwargs.keys() <= ({"key", "default"} if len(args) == 1 else {"key"})
+    values = t.taken(args[0]) if len(args) == 1 else args
+    if type(values) not in (tuple, list):
+        if not fits:
+            return t.native(function, (), **kwargs)  # which complains
+        otherwise = {name: value for name, value in kwargs.items() if name == "default"}
+        return TailCall(polyfills.best_in_turn, (function, _BETTER[function], values, kwargs.get("key"), otherwise))
     if not values or not fits or not kwargs and NUMBERS.issuperset(map(type, values)):
         return t.native(function, *((values,) if len(args) == 1 else args), **kwargs)  # which may complain
     if (key := kwargs.get("key")) is not None:

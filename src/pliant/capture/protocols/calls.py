@@ -106,7 +106,7 @@ def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linke
 
 
 # Functions that take all items of their one argument before they do anything.
-_TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, max, min)))
+_TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted)))
 
 
 def _is_drawn(t: Tracer, generator: Any) -> bool:

@@ -302,6 +302,21 @@ def best_by(is_better: Method, items: Any, key: Method) -> Any:
     return best
 
 
+def best_in_turn(function: Method, is_better: Method, items: Any, key: Method | None, otherwise: dict[str, Any]) -> Any:
+    """max(items, key=key, **otherwise) or min, of an iterator: nothing is taken behind an item that cannot be compared"""
+    found: tuple[Any, ...] = ()
+    for item in items:
+        if key is None:
+            found = (function(found[0], item),) if found else (item,)
+        elif not found:
+            found = (item, key(item))
+        else:
+            rank = key(item)
+            if is_better(rank, found[1]):
+                found = (item, rank)
+    return found[0] if found else function((), **otherwise)
+
+
 def order(one: Any, other: Any) -> int:
     """Negative where the one comes first: sorting asks for nothing else."""
     return -1 if one < other else 0
@@ -390,7 +405,7 @@ def looked(function: Method, *args: Any, **kwargs: Any) -> Any:
 
 # The code whose rest may enter functions of the program again.
 _GO_ON = (
-    instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_by, any_true,
-    all_true, filled,
+    instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_by, best_in_turn,
+    any_true, all_true, filled,
 )
 GO_ON = frozenset(function.__code__ for function in _GO_ON)
