@@ -10,6 +10,7 @@ without graph breaks at most two entries serve each way in which a call behaves.
 # ruff: noqa: E501
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 import types
@@ -334,13 +335,25 @@ ABSENT = (
     "try: log.append(ITEMS[2])\nexcept IndexError: log.append('short')",
     "log.append([v for v in SOME])",
 )
-TABLES = (ANY, ANY, LOOPS, LOOPS, WRITES, USES, USES, ABSENT)
 
-def program(seed: int, count: int = 0) -> str:
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """What programs are drawn from: kinds of arguments by group, tables of statements, what their module has beside `MORE`."""
+
+    kinds: dict[str, tuple[str, ...]]
+    tables: tuple[tuple[str, ...], ...]
+    more: str = ""
+
+
+SPACE = Space(KINDS, (ANY, ANY, LOOPS, LOOPS, WRITES, USES, USES, ABSENT))
+
+
+def program(seed: int, count: int = 0, space: Space = SPACE) -> str:
     """Its text; each statement's error is caught, noted, and the program goes on."""
     chance = random.Random(seed)
     unbroken = seed % 3 == 0
-    tables = [[one for one in table if not unbroken or "brk" not in one and "opaque" not in one] for table in TABLES]
+    tables = [[one for one in table if not unbroken or "brk" not in one and "opaque" not in one] for table in space.tables]
     lines = []
     for _ in range(count or chance.randint(2, 5)):
         statement = chance.choice(chance.choice(tables))
@@ -348,15 +361,15 @@ def program(seed: int, count: int = 0) -> str:
         lines += ["except CAUGHT as e: log.append((type(e).__name__, str(e)))"]
     body = "\n".join(f"    {line}" for line in lines)
     head = "    a, n, log, e = x * 1, 1, [], None\n"
-    return f"{PRELUDE}{MORE}\nITEMS, SOME = [1], {{1}}\ndef f(x, g, o):\n{head}{body}\n    return a, n, log\n"
+    return f"{PRELUDE}{MORE}{space.more}\nITEMS, SOME = [1], {{1}}\ndef f(x, g, o):\n{head}{body}\n    return a, n, log\n"
 
 
-def kinds(seed: int) -> list[str]:
+def kinds(seed: int, space: Space = SPACE) -> list[str]:
     """The kinds of a program's arguments: mostly one, or several of one group, or of any."""
     chance = random.Random(seed)
-    group = KINDS[chance.choice(list(KINDS))]
+    group = space.kinds[chance.choice(list(space.kinds))]
     few = chance.choice((1, 1, 2, 4))
-    return [chance.choice(KINDS[chance.choice(list(KINDS))] if few == 4 else group) for _ in range(few)]
+    return [chance.choice(space.kinds[chance.choice(list(space.kinds))] if few == 4 else group) for _ in range(few)]
 
 
 def arguments(module: types.ModuleType, way: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -406,9 +419,9 @@ def called(function: Any, given: tuple[Any, ...]) -> Any:
     return result, text, left(list(after[1:])), after[1] is after[2]
 
 
-def disagreement(seed: int, calls: int = 10, backend: str = "eager", source: str = "") -> str:
+def disagreement(seed: int, calls: int = 10, backend: str = "eager", source: str = "", space: Space = SPACE) -> str:
     """What differs from eager, or how many entries there are too many; empty if nothing."""
-    text, chance, names = source or program(seed), random.Random(seed), kinds(seed)
+    text, chance, names = source or program(seed, space=space), random.Random(seed), kinds(seed, space)
     eager, other, watched = (load(text, "program") for _ in range(3))
     pliant.reset()
     other.brk, other.opaque = BREAKS[seed % 3]

@@ -13,6 +13,7 @@ import itertools
 import os
 import random
 import sys
+import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -243,8 +244,9 @@ def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, 
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains
-    if name == "__eq__" or name == "__ne__":
-        return receiver is args[0] if name == "__eq__" else receiver is not args[0]
+    if name in ("__eq__", "__ne__") and getattr(type(receiver), name) is getattr(object, name) and len(args) == 1:
+        same = t.call(operator.is_, (receiver, args[0]), {})
+        return (name == "__eq__") if same else NotImplemented
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
 
 

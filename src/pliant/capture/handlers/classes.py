@@ -320,7 +320,8 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return t.world.note_made_class(_construct_plain(t, cls, args, kwargs))
     values = [concrete(a) for a in args]
     missing = t.world.type_lookup(cls, "_missing_")
-    if isinstance(missing, classmethod) and missing.__func__.__module__ != "enum" and not _has_member(cls, *values):
+    own = isinstance(missing, classmethod) and missing.__func__.__module__ != "enum"
+    if own and len(values) == 1 and not kwargs and not _has_member(cls, *values):
         member = t.call(missing.__func__, (cls, *values), kwargs)
         if not isinstance(member, cls):
             raise GraphBreak("bad-call", f"{values} is no {cls.__name__}")
@@ -329,5 +330,5 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.world.hold(member, str(member))
 
 
-def _has_member(cls: Any, value: Any, *rest: Any) -> bool:
+def _has_member(cls: Any, value: Any) -> bool:
     return isinstance(value, cls) or any(member.value == value for member in cls.__members__.values())

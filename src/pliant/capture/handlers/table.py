@@ -141,7 +141,7 @@ def find(function: Any) -> Handler | None:
         return None  # an object of the program
     try:
         found = ALL.callables.get(function)
-    except TypeError:  # unhashable callable
+    except (TypeError, ValueError):  # unhashable, as a writable memoryview says
         return None
     if found is None and is_function(function) and "_torchdynamo_orig_callable" in function.__dict__:
         return find(function.__dict__["_torchdynamo_orig_callable"])  # PyTorch disables some of its own for its compiler

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import itertools
 import math
 import operator
@@ -83,6 +84,9 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     value = t.internalize(value)
     if type(value) in DICT_VIEWS:
         t.refuse_opaque(value)  # of a dict from outside
+    if type(value) is types.MappingProxyType:
+        shown = t.call(function, (*gc.get_referents(value), *args[1:]), kwargs)
+        return shown if function is str else join("", ("mappingproxy(", shown, ")"))
     if not t.world.is_opaque(value):
         value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
     if len(args) == 1 and (named := _NAMED.get(type(value))) is not None:
