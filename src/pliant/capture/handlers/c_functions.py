@@ -13,7 +13,6 @@ import itertools
 import os
 import random
 import sys
-import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -37,7 +36,7 @@ from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.varying_text import Text, join
 from pliant.capture.protocols import polyfills
-from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.operators import identical, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
 from pliant.capture.recording.torch_calls import call_torch
@@ -244,12 +243,19 @@ def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, 
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains
-    if name in ("__eq__", "__ne__") and getattr(type(receiver), name) is getattr(object, name) and len(args) == 1:
-        same = t.call(operator.is_, (receiver, args[0]), {})
-        return (name == "__eq__") if same else NotImplemented
+    if name in _BY_IDENTITY and len(args) == 1 and getattr(type(receiver), name) is getattr(object, name):
+        return _by_identity(t, receiver, name, args[0])
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
 
 
+def _by_identity(t: Tracer, receiver: Any, name: str, other: Any) -> Any:
+    """What `object` answers; its `__ne__` asks `__eq__`."""
+    if name == "__ne__" and python_method(t, receiver, "__eq__") is not None:
+        return t.call(polyfills.differs, (receiver, other), {})
+    return (name == "__eq__") if identical(t, receiver, other) else NotImplemented
+
+
+_BY_IDENTITY = ("__eq__", "__ne__")
 _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 _PLAIN_MODULES = frozenset(("string", TensorBase.__module__))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import enum
 import functools
 import itertools
 import types
@@ -139,14 +140,23 @@ def _partial(t: Tracer, value: Any, memo: dict[Any, Any] | None = None) -> Any:
     return t.call(functools.partial, (function, *args), dict(keywords))
 
 
+def _immutable(t: Tracer, value: Any, *memo: Any) -> Any:
+    """Itself, an equal one, or the error that it cannot be copied, as the module `copy` does with what is not the program's."""
+    if isinstance(value, (type, enum.Enum)):
+        return value
+    if can_change(type(value)):
+        raise GraphBreak("unknown-call", f"a copy of a {type(value).__name__}")
+    return t.native(copy.deepcopy if memo else copy.copy, value)
+
+
 def _refused(t: Tracer, value: Any, *memo: Any) -> Any:
     """Of what cannot be copied."""
     return t.native(copy.copy, value)
 
 
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
-_ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, types.ModuleType, torch.finfo, torch.iinfo)
-_IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _itself)
+_ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, torch.finfo, torch.iinfo)
+_IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _immutable)
 _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
     _object,
     {
