@@ -270,6 +270,7 @@ def body(x):
 
 
 @pytest.mark.parametrize("compiled_before", [True, False])
+@pytest.mark.fallbacks_expected
 def test_around(compiled_before):
     compiled = pliant.compile(body)
     total = pliant.compile(lambda x: (x**3).sum())
@@ -297,6 +298,7 @@ def test_a_function_wrapped_like_a_compiled_one():
 
 
 @pytest.mark.parametrize("before", [False, True])
+@pytest.mark.fallbacks_expected
 def test_forward_mode_around(before):
     def f(x):
         return (x.sin() * x.sum()).cos()
