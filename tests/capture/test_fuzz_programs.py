@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from tests.capture import fuzz_arguments, fuzz_entries
+from tests.capture import fuzz_arguments, fuzz_entries, fuzz_standard
 from tests.capture.fuzz_programs import disagreement
 
 import pliant
@@ -32,6 +32,13 @@ def test_programs_over_arguments_of_every_kind(first):
     with pliant.config.patch(strict=True, recompile_limit=64):
         for seed in range(first, first + 3):
             assert fuzz_arguments.disagreement(seed, calls=6) == ""
+
+
+@pytest.mark.parametrize("first", range(0, 30, 6))
+def test_programs_over_arguments_of_the_standard_library(first):
+    with pliant.config.patch(strict=True, recompile_limit=64):
+        for seed in range(first, first + 6):
+            assert fuzz_standard.different(seed, calls=5) == ""
 
 
 def _store_then_iterate(x, d):
