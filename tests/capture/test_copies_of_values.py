@@ -102,3 +102,11 @@ def test_what_has_no_hash_is_called():
 
     for value in (memoryview(bytearray(b"ab")), bytearray(b"ab"), [], {}):
         assert pliant.compile(called, backend="eager")(torch.ones(1), value)[1] == called(torch.ones(1), value)[1]
+
+
+@pytest.mark.parametrize("asks", [lambda m: m.group(0), str, lambda m: m["k"], lambda m: copy.copy(m).span()])
+def test_matches_are_told_apart(asks):
+    compiled = pliant.compile(lambda x, match: (x + 1, asks(match)), backend="eager")
+    for text in ("a", "ab", "a", "ab"):
+        match = re.match("(a)(?P<k>b)?", text)
+        assert compiled(torch.ones(1), match)[1] == asks(match)

@@ -42,6 +42,7 @@ IDENTITY_TYPES: tuple[type, ...] = (
     LRU_CACHE,
     enum.Enum,
     re.Pattern,
+    re.Match,
     datetime.date,
     datetime.time,
     datetime.timedelta,
