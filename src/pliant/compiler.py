@@ -134,7 +134,9 @@ def new_entry(dispatcher: Dispatcher, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def load_stages() -> None:
-    """Load all stages: where a program asks for compiled code, not at the code's first call."""
+    """Load all stages: where a program asks for compiled code, not at the code's first call. C that any compiled code needs is
+    compiled meanwhile."""
+    native_watch.prepare_beside()
     with GcPause():
         import pliant.autograd.repeated
         import pliant.dispatch.new_entry

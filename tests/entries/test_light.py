@@ -67,6 +67,23 @@ def test_what_finds_its_entry_in_a_bundle_loads_and_needs_no_compiler(tmp_path, 
     assert not [name for name in loaded if name.startswith((*heavy, "torch._dynamo")) and name not in asked]
 
 
+BEGINNING = """
+import sys
+import pliant
+from pliant.guards import native_watch
+loaded = []
+native_watch.prepare_beside = lambda: loaded.append("pliant.dispatch.new_entry" in sys.modules)
+pliant.compile(abs)
+print(loaded, "pliant.dispatch.new_entry" in sys.modules)
+"""
+
+
+def test_c_that_any_entry_needs_is_compiled_while_stages_are_loaded(tmp_path):
+    environment = {**os.environ, "PLIANT_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", BEGINNING], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[False] True", done.stderr[-3000:]
+
+
 def test_what_runs_programs_is_where_the_tables_say():
     for name, module in programs.MAKERS.items():
         maker = getattr(importlib.import_module(f"pliant.{module}"), name)
