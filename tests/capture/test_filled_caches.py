@@ -58,3 +58,16 @@ def test_other_arguments_are_computed():
     STATE["k"] = 5
     compiled = pliant.compile(lambda x: (x, cached(1), cached(2), cached(3)), backend="eager")
     assert compiled(torch.ones(1))[1:] == (6, 3, 4)
+
+
+def test_what_is_kept_no_longer_is_asked_again():
+    number = functools.cache(lambda: STATE["k"])
+    pair = functools.cache(lambda: [STATE["k"]])
+    STATE["k"] = 1
+    number(), pair()
+    STATE["k"] = 2
+    compiled = pliant.compile(lambda x: x * number() + pair()[0])
+    assert compiled(torch.ones(1)).item() == 2
+    number.cache_clear(), pair.cache_clear()
+    pair()
+    assert compiled(torch.ones(1)).item() == 4

@@ -11,7 +11,7 @@ NAMES = (
     "enum by value 2", "intenum", "enum init", "abc subclass register", "typing hints", "match args", "str function",
     "torch assume constant", "allow in graph", "func lineno", "decimal context", "int max str", "tz", "version counter",
     "property fget default", "substitute", "kwdefault", "count object", "function mode inside", "global forward hook", "environ copy", "file content",
-    "builtin added", "class_getitem", "code replaced", "conj used",
+    "builtin added", "class_getitem", "code replaced", "conj used", "class dict", "lru prefilled",
 )  # fmt: skip
 # What is the same in both processes but the order of hashes.
 OF_HASHES = ("hash str", "hash tuple")

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
-from pliant.cpython import table_of
+from pliant.cpython import kept_result, table_of
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
@@ -319,6 +319,21 @@ class TableSource(ChainedSource):
     text = "{function}({parent})"
     words = "the table of {parent}"
     function = table_of
+
+
+@source_class
+class KeptSource(ChainedSource):
+    """What the cache of a function holds for arguments, `given`: those by place, those by name."""
+
+    given: _Held
+    function = kept_result
+
+    def code(self, hold: Namer) -> str:
+        args, kwargs = map(hold, self.given.value)
+        return f"{hold(kept_result)}({self.parent.code(hold)}, {args}, dict({kwargs}))"
+
+    def describe(self) -> str:
+        return f"what {self.parent.describe()} keeps"
 
 
 @source_class

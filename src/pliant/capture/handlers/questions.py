@@ -44,7 +44,8 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import MethodSource, question
+from pliant.guards.sources import AttributeSource, ItemSource, MethodSource, question
+from pliant.guards.standard import can_change
 from pliant.torch_adapter import (
     DisableTorchFunction,
     answers_of_torch,
@@ -234,7 +235,19 @@ def _of_code(question: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if (told_by := _TOLD_BY.of(function)) is None:
         raise GraphBreak("unknown-call", f"the {question.__name__} of a {type(function).__name__}")
     t.get_attr(function, told_by)
+    if question is inspect.signature and isinstance(function, types.FunctionType) and t.world.is_foreign(function):
+        _guard_defaults(t, function)
     return t.native(question, args[0])
+
+
+def _guard_defaults(t: Tracer, function: types.FunctionType) -> None:
+    """They are those of now."""
+    place = t.world.place_of(function)
+    t.world.guard(AttributeSource(place, "__defaults__"), Kind.IDENTITY, function.__defaults__)
+    by_name, given = AttributeSource(place, "__kwdefaults__"), function.__kwdefaults__
+    t.world.guard(by_name, Kind.IDENTITY, given)
+    for name, value in (given or {}).items():
+        t.world.guard(ItemSource(by_name, name), Kind.IDENTITY, value)
 
 
 _TOLD_BY: ByKind[str | None] = ByKind(None, {types.FunctionType: "__code__"}, {type: "__init__"})
@@ -321,8 +334,20 @@ def _no_names(t: Tracer, obj: Any) -> NoReturn:
     raise GraphBreak("unknown-call", f"dir() of a {type(obj).__name__}")
 
 
+def _names_of_object(t: Tracer, obj: Any) -> list[str]:
+    """With those of its class, which stay as they are."""
+    cls: type = obj if isinstance(obj, type) else attributes.bring_class(t, obj)
+    if t.world.python_function(cls if cls is not obj else type(cls), "__dir__") is not None:
+        _no_names(t, obj)
+    t.world.type_lookup(cls, "__class__")  # any name: the guard compares `__mro__` too
+    for base in cls.__mro__:
+        if can_change(base) and not t.world.is_made(base):
+            attributes.guard_names(t, base)
+    return list(t.native(dir, obj))
+
+
 _NAMES: ByKind[Callable[..., Any]] = ByKind(
-    lambda t, obj: t.native(dir, obj),
+    _names_of_object,
     {types.ModuleType: _names_of_module},
     dict.fromkeys((types.FunctionType, types.ModuleType, torch.Tensor), _no_names),
 )

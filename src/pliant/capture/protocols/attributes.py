@@ -423,13 +423,33 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
 
 
 def _class_dict(t: Tracer, cls: type) -> Any:
-    """The namespace of a class; every name in it counts."""
-    if not t.world.is_made(cls):
-        source = AttributeSource(held(cls, cls.__qualname__), "__dict__")
-        t.world.guard(source, Kind.KEYS, tuple(cls.__dict__))
-        for name in cls.__dict__:
-            t.world.type_lookup(cls, name)
-    return t.native(getattr, cls, "__dict__")
+    """The namespace of a class; every name in it counts, and so does what is read of its values."""
+    if t.world.is_made(cls):
+        return t.native(getattr, cls, "__dict__")
+    if t.world.has_changed_slots(cls):
+        raise GraphBreak("unknown-object", f"all of {cls.__qualname__}, in which something was stored, is used")
+    guard_names(t, cls)
+    return types.MappingProxyType({name: _member(t, cls, name) for name in cls.__dict__})
+
+
+def guard_names(t: Tracer, cls: type) -> None:
+    """A class keeps the names that it has."""
+    t.world.guard(AttributeSource(held(cls, cls.__qualname__), "__dict__"), Kind.KEYS, tuple(cls.__dict__))
+
+
+def _member(t: Tracer, cls: type, name: str) -> Any:
+    """What the class itself has under the name. Functions and constants are what they are; of others more may be read."""
+    t.world.type_lookup(cls, name)
+    value = cls.__dict__[name]
+    if type(value) in (int, float, tuple) or isinstance(value, torch.Tensor):
+        return plain_class_value(t, cls, value, name, cls)
+    return value if isinstance(value, _WHOLE) else t.world.hold(value, f"{cls.__qualname__}.{name}")
+
+
+_WHOLE = (
+    *IN_C, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType, property, classmethod, staticmethod, type, str, bytes, bool, complex, type(None),
+)  # fmt: skip
 
 
 def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:

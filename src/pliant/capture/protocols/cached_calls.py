@@ -16,7 +16,8 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import are_same_constants, consists_of, has_symbols
 from pliant.capture.value_kinds import COMPARED_IN_C, is_symbolic
 from pliant.cpython import NOT_KEPT, kept_result
-from pliant.guards.sources import held
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import KeptSource, held
 
 
 def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -24,10 +25,11 @@ def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
     if kept is NOT_KEPT:
         return _compute_cached(t, function, args, kwargs)
+    place = KeptSource(t.world.place_of(function), held((tuple(args), tuple(kwargs.items())), "arguments").held)
     if consists_of(kept, COMPARED_IN_C):  # computed anew it is under guards, which hold in other processes too
         found = _compute_cached(t, function, args, kwargs)
-        if are_same_constants(found, kept):
-            return found
+        return found if are_same_constants(found, kept) else t.world.bring(kept, place)
+    t.world.guard(place, Kind.IDENTITY, kept)
     return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
 
 
