@@ -168,6 +168,7 @@ class Namer:
         self._looked_up: dict[int, tuple[type, str]] = {}
         self._inside: dict[int, tuple[Any, str]] = {}
         self._sources: dict[int, tuple[str, Source]] = {}
+        self._metaclasses: dict[int, type] = {}  # by id: a class of each
         self._classes_of: dict[int, type] = {}  # by id of their dictionaries
         self._looked_through = 0  # how many of those kept
         self._spaces: dict[int, Any] = {}  # by id of globals that no loaded module has: who has them
@@ -193,6 +194,7 @@ class Namer:
             case Kind.TYPE_LOOKUP:
                 name, value = guard.expected
                 cls = guard.source.held.value if hasattr(guard.source, "held") else None
+                self._note_metaclass(cls)
                 if isinstance(cls, type) and value is not MISSING:
                     self._looked_up.setdefault(id(value), (cls, name))
                     self._note_space(value)
@@ -200,9 +202,14 @@ class Namer:
                         self._note_space(getattr(value, part))
                         self._inside.setdefault(id(getattr(value, part)), (value, part))
             case Kind.IDENTITY | Kind.UNSET:
+                self._note_metaclass(guard.expected)
                 self._sources.setdefault(id(guard.expected), ("at", guard.source))
             case Kind.TYPE:
                 self._sources.setdefault(id(guard.expected), ("type at", guard.source))
+
+    def _note_metaclass(self, cls: Any) -> None:
+        if isinstance(cls, type) and type(cls) is not type:
+            self._metaclasses.setdefault(id(type(cls)), cls)
 
     def _note_space(self, value: Any) -> None:
         if is_homeless(value):
@@ -291,6 +298,8 @@ class Namer:
         if id(obj) in self._inside:
             whole, part = self._inside[id(obj)]
             return ["inside", self.reference(whole), part, self._digest(obj)]
+        if id(obj) in self._metaclasses:
+            return ["class of", self.reference(self._metaclasses[id(obj)]), self._digest(obj)]
         if id(obj) in self._sources:
             how, source = self._sources[id(obj)]
             return [how, self._spell(source), self._digest(obj)]

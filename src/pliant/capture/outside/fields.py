@@ -112,7 +112,7 @@ class Fields(Origins):
         stored = self._stored_in_class(cls, name, owner)
         if not self.is_made(cls):  # stores into those are done at once
             self._lookups[cls, name] = (value if stored is None else stored,)
-        if not self.is_made(cls) and any(map(can_change, cls.__mro__)):
+        if not self.is_made(cls) and any(map(_may_be_another, cls.__mro__)):
             known = NumberOf(type(value)) if is_fixed_number(value) else value  # read under a guard of its own
             self.guard(held(cls, cls.__qualname__), Kind.TYPE_LOOKUP, (name, known))
         if stored is not None:
@@ -149,6 +149,11 @@ class Fields(Origins):
     def forget_lookups(self) -> None:
         """A class was changed."""
         self._lookups.clear()
+
+
+def _may_be_another(cls: type) -> bool:
+    """Whether it can change. What stands for the program's objects while they are traced does not."""
+    return can_change(cls) and not str(cls.__dict__.get("__module__")).startswith("pliant.capture.")
 
 
 def _is_of_held_function(cell: Source) -> bool:
