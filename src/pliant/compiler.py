@@ -40,6 +40,7 @@ from pliant.interruptions import pass_on
 from pliant.runtime.kernels_or_operators import kernels_or_operators, tell_operators
 from pliant.targets.registry import provide, target_of
 from pliant.targets.target import Target
+from pliant.torch_adapter import python_kernels_of_aten
 from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
             return aot_eager(captured)
         case "lower":
             return build(captured, interpret_loops)
-    if (missing := _missing_target(captured)) is not None:
+    if (missing := _own_kernels() or _missing_target(captured)) is not None:
         tell_operators(captured.name, missing)
         return eager(captured)
     compile_bodies(captured.module, _compiled_body)
@@ -75,6 +76,18 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         undo=lambda: captured.shape_env.take_again(taken),
     )
     return telling_by_lines(run) if captured.written_inputs() else run
+
+
+def _own_kernels() -> NoKernels | None:
+    """Why what a program made of PyTorch's operators is not replaced: its kernels may stand below what ours are made of."""
+    if not (kernels := python_kernels_of_aten()):
+        return None
+    return NoKernels(
+        f"the program has kernels of its own for {', '.join(kernels[:3])}",
+        kind="own-kernels",
+        why="code of ours computes what PyTorch's own kernels do",
+        do="register operators of your own, and call these",
+    )
 
 
 def _missing_target(captured: CapturedGraph) -> NoKernels | None:

@@ -7,6 +7,7 @@ import gc
 import pathlib
 import time
 import types
+import warnings
 import weakref
 
 import pytest
@@ -19,7 +20,7 @@ from pliant.cache.lines import Lines
 from pliant.debug import events
 from pliant.dispatch.compiled_function import dispatcher_of
 from pliant.entries import keeper
-from pliant.errors import CacheWarning
+from pliant.errors import CacheWarning, FallbackWarning
 from pliant.gc_pause import GcPause
 
 
@@ -355,10 +356,25 @@ def test_a_mark_is_noticed():
 def test_kernels_of_the_programs_own_for_aten(monkeypatch, kernel, refused):
     """PyTorch registers some for transforms itself, which are nobody's."""
     monkeypatch.setattr(torch.library, "_impls", {"aten/cos/Meta", kernel})
-    pliant.compile(programs.scaled)(X)
-    written()
+    with pliant.config.patch(strict=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)  # they are what runs
+        pliant.compile(programs.scaled)(X)
+        written()
     assert pliant.stats()["entries"].get("not kept", 0) == int(refused) == sum(pliant.stats()["entry_reasons"].values())
     assert ("own-kernels" in {e.fields.get("reason") for e in events.events("entry")}) is refused
+
+
+def test_kernels_of_the_programs_own_for_aten_run():
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("sin", lambda x: torch.cos(x), "CPU")
+        library.impl("square", lambda x: x * 7, "CPU")  # which PyTorch makes of others
+        fn = lambda x: torch.sin(x) + torch.square(x)  # noqa: E731
+        with pliant.config.patch(strict=False), pytest.warns(FallbackWarning, match="kernels of its own"):
+            torch.testing.assert_close(pliant.compile(fn)(X), torch.cos(X) + X * 7)
+    finally:
+        library._destroy()
+    assert [e.fields["reason"] for e in events.events("fallback")] == ["own-kernels"]
 
 
 @pytest.mark.parametrize(("fn", "reason"), [(programs.hashes, "process-bound"), (programs.lazily, "runs-later")])
