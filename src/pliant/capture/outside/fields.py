@@ -11,6 +11,7 @@ import gc
 import types
 from typing import Any
 
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.outside import structural_classes
 from pliant.capture.outside.origins import Origins
@@ -18,7 +19,7 @@ from pliant.capture.trace import DELETED, SetAttribute
 from pliant.capture.value_kinds import is_fixed_number
 from pliant.guards.kinds import MISSING, Kind, NumberOf
 from pliant.guards.sources import CellSource, Source, held
-from pliant.guards.standard import can_change
+from pliant.guards.standard import can_change, standard_class
 
 
 class Fields(Origins):
@@ -125,7 +126,11 @@ class Fields(Origins):
     def python_function(self, cls: type, name: str) -> types.FunctionType | None:
         """What `type_lookup` finds, if it is written in Python."""
         found = self.type_lookup(cls, name)
-        return found if type(found) is types.FunctionType else None
+        if type(found) is types.FunctionType:
+            return found
+        if isinstance(found, _METHODS_IN_C) and found.__name__ != name and found is not _standard(cls, name):
+            raise GraphBreak("unknown-object", f"the {name} of {cls.__qualname__} is another method in C: {found.__name__}")
+        return None
 
     def fix_class(self, cls: type) -> None:
         """The class itself matters, not only what it holds."""
@@ -149,6 +154,14 @@ class Fields(Origins):
     def forget_lookups(self) -> None:
         """A class was changed."""
         self._lookups.clear()
+
+
+_METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
+def _standard(cls: type, name: str) -> Any:
+    """What a class of PyTorch or the standard library has under the name: what C code does with its objects."""
+    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__ and standard_class(base)), MISSING)
 
 
 def _may_be_another(cls: type) -> bool:
