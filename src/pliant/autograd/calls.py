@@ -70,6 +70,12 @@ def with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
     return call
 
 
+@remade
+def as_it_is(module: Any) -> Call:
+    """What the program has between its graphs: hooks on their results."""
+    return lambda inputs: module.forward(*inputs)
+
+
 class _Ending(torch.autograd.Function):
     """A result whose history leads to no input: it requires gradients all the same. Asking for these does nothing, or,
     where that history was written over (`why` says so) or was freed, is an error. `freeing`: of all results of the call.

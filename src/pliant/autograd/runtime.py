@@ -19,7 +19,7 @@ from torch import fx
 
 from pliant.autograd.aliasing import LastingWrite, UnsupportedAliasing
 from pliant.autograd.around import Call, asking_writes
-from pliant.autograd.calls import Ending, chain, inference, with_constants
+from pliant.autograd.calls import Ending, as_it_is, chain, inference, with_constants
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.outputs import MadeOutputs
@@ -102,7 +102,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
     for number, segment in enumerate(split(captured, cuts)):
         ends = [places[n] for n in segment.takes], [places[n] for n in segment.gives]
         if segment.hooks:
-            steps.append((_as_it_is(fx.GraphModule(captured.module, segment.graph)), *ends))
+            steps.append((as_it_is(fx.GraphModule(captured.module, segment.graph)), *ends))
             continue
         program = as_captured(captured, segment, number, known)
         assumes = bool(program.module.graph.find_nodes(op="call_function", target=assume))
@@ -184,11 +184,6 @@ def _may_fail(joint: JointGraph) -> bool:
     """Whether the forward may be an error: eager cannot do the call again once an input has another history."""
     calls = [node for node in joint.graph.nodes if node.op == "call_function" and node.meta["stage"] == "forward"]
     return any(operator_may_fail(node.target) for node in calls)
-
-
-def _as_it_is(module: fx.GraphModule) -> Call:
-    forward = module.forward
-    return lambda inputs: forward(*inputs)
 
 
 def _chained(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Where each is: a program loads the modules of what it has.
 MAKERS = {
-    "chain": "autograd.calls", "inference": "autograd.calls", "joined": "autograd.calls", "with_constants": "autograd.calls",
+    "as_it_is": "autograd.calls", "chain": "autograd.calls", "inference": "autograd.calls", "joined": "autograd.calls", "with_constants": "autograd.calls",
     "asking_writes": "autograd.around", "counting_writes": "autograd.around", "outside_autocast": "autograd.around", "uncounted": "autograd.around",
     "of_given": "autograd.trained", "trained": "autograd.trained",
     "recorded_on": "runtime.cuda.graphs", "made_apart": "runtime.cuda.large_results", "numbers_in_memory": "wrappers.wrapper",
