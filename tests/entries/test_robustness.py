@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.entries import programs
+from tests.entries import faults, programs
 
 import pliant
 from pliant import background
@@ -130,6 +130,16 @@ def test_a_clock_that_goes_back(folder, monkeypatch):
     os.utime(entry.folder / "key.json", (time.time() + 1e6, time.time() + 1e6))
     opened._evict()
     assert not list(opened.entries())
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["finding", "keeping"])
+def test_a_disk_that_fails(tmp_path, keeps):
+    """`python -m tests.entries.faults` fails at each call."""
+    faults.called(tmp_path / "base")
+    for number in (7, 10, 13, 25, 31):
+        for lasting in (False, True):
+            root = tmp_path / f"{number}-{lasting}"
+            assert not faults.trouble(tmp_path / "base", root, keeps, number, lasting)[0], (number, lasting)
 
 
 def test_what_killed_writers_left_goes(folder):

@@ -13,6 +13,7 @@ only be read entries are taken; new ones go to the private one, as they do when 
 
 import atexit
 import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -87,9 +88,9 @@ class Store:
         if key.maker is not None:
             return [folder]
         found: list[tuple[float, Path]] = []
-        with contextlib.suppress(FileNotFoundError):  # evicted since, with all beside it
+        with contextlib.suppress(OSError):  # evicted since, with all beside it, or the disk is not to be reached
             for file in folder.parent.glob(f"{key.content}*/key.json"):
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     found.append((file.stat().st_mtime, file))
         return [file.parent for _, file in sorted(found, reverse=True)] or [folder]
 
@@ -105,8 +106,11 @@ class Store:
         except FileNotFoundError:
             events.record("cache", what="miss", name=self.namespace, why="no such entry", digest=folder.name)
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             pass_on(error)
+            self._unreadable(folder, error)
+            return None
+        except ValueError as error:
             self._drop_corrupt(folder, repr(error))
             return None
         if not isinstance(description, dict) or hashlib.sha256(content).hexdigest() != description.get("sha256"):
@@ -136,6 +140,13 @@ class Store:
         text = f"the cache entry {folder} is ignored, since others may have written it: {why}"
         events.warn_once(f"distrusted:{folder}", text, CacheWarning, stacklevel=4)
 
+    def _unreadable(self, folder: Path, error: OSError) -> None:
+        """What another host has just removed is no more than a miss; what cannot be read would be in the way of another."""
+        events.record("cache", what="miss", name=self.namespace, why=str(error), digest=folder.name)
+        if error.errno != errno.ESTALE:
+            self._tell_of_disk("read", error)
+            self._remove(folder)
+
     def _drop_corrupt(self, folder: Path, why: str) -> None:
         events.record("cache", what="corrupt", name=self.namespace, why=why, digest=folder.name)
         text = f"the cache entry {folder} is corrupt and is ignored: {why}"
@@ -158,16 +169,21 @@ class Store:
                 pass_on(error)
                 if private:
                     raise
-                self._cannot_write(error)
+                self._tell_of_disk("written", error)
         return self._spare().build(key, suffix, make)
 
     def _may_write(self, key: Key) -> bool:
         """Not where something lies that others could have written: what is corrupt is dropped, that is not."""
-        return self.writable and trust.may_write(self.root, self._folder(key))
+        try:
+            return self.writable and trust.may_write(self.root, self._folder(key))
+        except OSError as error:
+            pass_on(error)
+            self._tell_of_disk("read", error)
+            return False
 
-    def _cannot_write(self, error: OSError) -> None:
-        text = f"the cache folder {self.root} cannot be written ({error.strerror or error}); a temporary one serves for this"
-        events.warn_once(f"cache-write:{self.root}", text, CacheWarning, stacklevel=4)
+    def _tell_of_disk(self, what: str, error: OSError) -> None:
+        text = f"the cache folder {self.root} cannot be {what} ({error.strerror or error}); a temporary one serves for this"
+        events.warn_once(f"cache-disk:{self.root}", text, CacheWarning, stacklevel=5)
 
     def _spare(self) -> "Store":
         return _store(private_root(os.getpid()), self.namespace, self.max_bytes, True)
