@@ -60,6 +60,8 @@ MISSING: dict[str, str] = {
                 for mask in ("1111", "b1ll", "bhll", "111l", "1hl1")
             ],
             "tests/exporting/test_standalone.py::test_a_library_computes_what_the_model_does",
+            "tests/exporting/test_standalone.py::test_eight_threads_under_a_sanitizer[address]",
+            "tests/exporting/test_standalone.py::test_eight_threads_under_a_sanitizer[thread]",
             "tests/exporting/test_torch_form.py::test_bert",
         ],
         _OF_ONE,

@@ -137,6 +137,6 @@ def test_what_is_said_wrongly_is_an_error_that_names_it(name):
 
 
 def test_what_an_open_size_turned_out_to_be_names_the_line():
-    program = pliant.export(lambda x: x * torch.tensor(list(range(x.shape[0]))), (torch.ones(6),), dynamic_shapes=({0: pliant.AUTO},))
+    program = pliant.export(lambda x: x * torch.tensor([n + 1 for n in range(x.shape[0])]), (torch.ones(6),), dynamic_shapes=({0: pliant.AUTO},))
     assert len(program.notes) == 1 and program.notes[0].startswith("x_0 == 6 is needed (x.size(0)), at test_constraints.py:")
     assert "# note: x_0 == 6" in str(program)
