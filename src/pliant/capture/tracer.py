@@ -54,6 +54,7 @@ from pliant.capture.protocols import (
     class_statements,
     given_to_c,
     iteration,
+    membership,
     operators,
     subscripts,
 )
@@ -101,7 +102,7 @@ class Tracer:
     unary = operators.unary
     compare = operators.compare
     identical = operators.identical
-    contains = operators.contains
+    contains = membership.contains
     truth = operators.truth
     negation = operators.negation
     subscript = subscripts.subscript

@@ -149,3 +149,20 @@ def _number(value: Any) -> Any:
 
 def _holds(t: Tracer, condition: Any) -> bool:
     return t.recorder.assume(condition) if is_unbacked(condition) else bool(condition)
+
+
+def _of_as_many_bits(number: Any) -> Any:
+    """A number with the bits of this one, under a guard on how many these are."""
+    if varying(number) is not int:
+        return concrete(number)
+    bits = number.node.require_hint().bit_length()
+    return 2**bits - 1 if concrete(number >= 2**bits >> 1) and concrete(number < 2**bits) else concrete(number)
+
+
+def _as_whole(number: Any) -> Any:
+    """A float that is an integer where this one is."""
+    return float(concrete(number % 1.0 == 0.0)) or 0.5 if varying(number) is float else concrete(number)
+
+
+# Methods whose answer is that of other numbers, too.
+LIKE_OTHERS = {"bit_length": _of_as_many_bits, "is_integer": _as_whole}

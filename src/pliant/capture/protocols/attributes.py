@@ -21,6 +21,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, 
 from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
+from pliant.capture.numbers.number_domains import LIKE_OTHERS
 from pliant.capture.numbers.progressions import PROGRESSIONS
 from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.numbers.varying_text import Text
@@ -115,8 +116,8 @@ def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
     """Of what varies: torch's classes lack much of what Python's have."""
     if name == "__class__":
         return bring_class(t, obj)
-    if name in _LIKE_OTHERS and not is_unbacked(obj):
-        return _native(t, _LIKE_OTHERS[name](obj), name)
+    if name in LIKE_OTHERS and not is_unbacked(obj):
+        return _native(t, LIKE_OTHERS[name](obj), name)
     return _native(t, concrete(obj), name)
 
 
@@ -124,23 +125,6 @@ def _unsettled_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if name == "__class__" and type(obj) in PROGRESSIONS:
         return bring_class(t, obj)
     return get_attr(t, concrete(obj), name)
-
-
-def _of_as_many_bits(number: Any) -> Any:
-    """A number with the bits of this one, under a guard on how many these are."""
-    if varying(number) is not int:
-        return concrete(number)
-    bits = number.node.require_hint().bit_length()
-    return 2**bits - 1 if concrete(number >= 2**bits >> 1) and concrete(number < 2**bits) else concrete(number)
-
-
-def _as_whole(number: Any) -> Any:
-    """A float that is an integer where this one is."""
-    return float(concrete(number % 1.0 == 0.0)) or 0.5 if varying(number) is float else concrete(number)
-
-
-# Methods whose answer is that of other numbers, too.
-_LIKE_OTHERS = {"bit_length": _of_as_many_bits, "is_integer": _as_whole}
 
 
 def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:
