@@ -20,11 +20,16 @@ import torch
 from pliant.capture.graph_breaks import StartAgain
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import (
-    MUTABLE_CONTAINERS,
     NUMBERS,
     PLAIN_TYPES,
     SIZES,
     concrete,
+    is_builtin,
+    is_int,
+    is_list,
+    is_module,
+    is_mutable_container,
+    is_slice,
     is_symbolic,
     plain_class,
 )
@@ -113,13 +118,17 @@ PLAIN_TYPES.update({kind: kind.cls for kind in _KINDS})
 _OF_CLASS = {kind.cls: kind for kind in _KINDS}
 
 
+def is_progression(value: Any) -> bool:
+    return type(value) in PROGRESSIONS
+
+
 # ---- made
 def varying_range(t: Tracer, ends: list[Any]) -> VaryingRange | None:
     """`range(*ends)` if an end varies; None where it is a plain one."""
     if not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
-    if type(step) is not int or not step or not _varies(start, stop):
+    if not is_int(step) or not step or not _varies(start, stop):
         return None
     made = _made(t, range, (start, stop, step))
     return made if type(made) is VaryingRange else None
@@ -127,8 +136,8 @@ def varying_range(t: Tracer, ends: list[Any]) -> VaryingRange | None:
 
 def repeated(t: Tracer, left: Any, right: Any) -> VaryingList | None:
     """`left * right` if that is a list of one number as often as a number that varies says; None elsewhere."""
-    items, times = (left, right) if type(left) is list else (right, left)
-    if type(items) is not list or len(items) != 1 or plain_class(items[0]) not in NUMBERS or not _varies(times) or not _varies(times, items[0]):
+    items, times = (left, right) if is_list(left) else (right, left)
+    if not is_list(items) or len(items) != 1 or plain_class(items[0]) not in NUMBERS or not _varies(times) or not _varies(times, items[0]):
         return None
     if (settle := _settling(t)) is None or not concrete(times > 0):
         return None
@@ -163,7 +172,7 @@ def _made(t: Tracer, cls: type, ends: Args) -> Any:
 # ---- asked for items
 def item(t: Tracer, numbers: Progression, key: Any) -> Any:
     """numbers[key]; NotImplemented where the plain value is to say it."""
-    if type(key) is slice:
+    if is_slice(key):
         return _part(t, numbers, key)
     if plain_class(key) is not int or is_unbacked(key):
         return NotImplemented
@@ -204,7 +213,7 @@ def contains(numbers: Progression, one: Any) -> bool | None:
 # ---- given to functions
 def answer(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """What a call gives, if no item need be looked at; else NotImplemented."""
-    if not args or type(args[0]) not in PROGRESSIONS or type(function) not in _LOOKED_UP:
+    if not args or not is_progression(args[0]) or type(function) not in _LOOKED_UP:
         return NotImplemented
     rule = _ANSWERS.get(function)
     if rule is None and _makes_array(function):
@@ -214,10 +223,9 @@ def answer(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def passes(function: Any) -> bool:
     """Whether a call hands its arguments on to the program as they are, or keeps them."""
-    cls = type(function)
-    if cls is types.BuiltinFunctionType and type(function.__self__) in MUTABLE_CONTAINERS:
+    if is_builtin(function) and is_mutable_container(function.__self__):
         return True
-    return cls in _PASSING or isinstance(function, torch.nn.Module) or function is setattr
+    return type(function) in _PASSING or is_module(function) or function is setattr
 
 
 def tensor_of(t: Tracer, numbers: Progression, **device: Any) -> Any:

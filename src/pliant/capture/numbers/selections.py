@@ -26,7 +26,7 @@ from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
-from pliant.capture.value_kinds import ByKind, is_int, is_same_constant
+from pliant.capture.value_kinds import ByKind, is_fixed_number, is_int, is_same_constant
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
@@ -233,7 +233,7 @@ class _Taking:
         if is_fake(one) and is_fake(other) and _are_alike(one, other, self.condition):
             return self.tensor(one, other)
         for tensor, number in ((one, other), (other, one)):
-            if is_fake(tensor) and type(number) in (int, float):
+            if is_fake(tensor) and is_fixed_number(number):
                 return self.tensor_or_number(tensor, one, other)
         if not is_same_constant(one, other):
             raise Refused("they give what `torch.where` cannot take one of")
@@ -241,7 +241,7 @@ class _Taking:
 
     def tensor_or_number(self, tensor: FakeTensor, one: Any, other: Any) -> TensorOrNumber:
         plain = tensor.subclass_ is None and not tensor.requires_grad and tensor.dtype_ in PRECISE
-        if not plain or tensor.device_ != self.condition.device_ or any(type(n) is not int or n != 1 for n in tensor.size_):
+        if not plain or tensor.device_ != self.condition.device_ or any(not is_int(n) or n != 1 for n in tensor.size_):
             raise Refused("they give a tensor and a number")
         why = BreakReason("data-dependent", "a branch on the value of a tensor gives a tensor or a number", self.where)
         made: FakeTensor = self.t.call(torch.where, (self.condition, one, other), {})

@@ -10,14 +10,14 @@ from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import not_stop_iteration
-from pliant.capture.numbers.progressions import PROGRESSIONS
+from pliant.capture.numbers.progressions import is_progression
 from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import class_in_numpy, is_iterable, is_str, misused, plain_class
+from pliant.capture.value_kinds import class_in_numpy, is_iterable, is_list, is_str, misused, plain_class
 from pliant.guards.kinds import MISSING
 
 ROWS = Handlers()
@@ -53,7 +53,7 @@ _CONVERSIONS: dict[str, Any] = {"str": str, "repr": repr, "ascii": ascii}
 
 def _tuple_of(t: Tracer, items: Any) -> Any:
     """Of a list under construction, which behind a break comes from outside."""
-    return t.call(tuple, (items,), {}) if type(items) in PROGRESSIONS else tuple(t.world.adopt(items))
+    return t.call(tuple, (items,), {}) if is_progression(items) else tuple(t.world.adopt(items))
 
 
 def _target(t: Tracer, op: Op) -> Any:
@@ -88,7 +88,7 @@ def list_extend(t: Tracer, op: Op, value: Any) -> None:
     if not is_iterable(value):
         raise misused(value, "Value after * must be an iterable, not {}")
     stack, place = t.frames[-1].stack, -op.arg  # type: ignore[operator]
-    if type(value) in PROGRESSIONS and type(stack[place]) is list and not stack[place]:
+    if is_progression(value) and is_list(stack[place]) and not stack[place]:
         stack[place] = t.call(list, (value,), {})  # nothing else has the list under construction
         return
     t.native(_target(t, op).extend, t.iterable(_taken(t, value)))

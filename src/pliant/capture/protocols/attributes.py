@@ -22,7 +22,7 @@ from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.number_domains import LIKE_OTHERS
-from pliant.capture.numbers.progressions import PROGRESSIONS
+from pliant.capture.numbers.progressions import is_progression
 from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
@@ -122,7 +122,7 @@ def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
 
 
 def _unsettled_attribute(t: Tracer, obj: Any, name: str) -> Any:
-    if name == "__class__" and type(obj) in PROGRESSIONS:
+    if name == "__class__" and is_progression(obj):
         return bring_class(t, obj)
     return get_attr(t, concrete(obj), name)
 

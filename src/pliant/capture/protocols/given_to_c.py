@@ -32,6 +32,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     concrete,
     derives,
+    is_function,
     is_hashed_by_identity,
     is_method,
     is_mutable_container,
@@ -101,7 +102,7 @@ def _internalize_items(places: Callable[[Any], Any], t: Tracer, value: Any, with
     """Of a list or a dict, in place: it may hold itself."""
     inner = within | {id(value)}
     for place, item in places(value):
-        if is_mutable_container(item) or issubclass(type(item), tuple):
+        if is_mutable_container(item) or isinstance(item, tuple):
             value[place] = internalize(t, item, inner)
     return value
 
@@ -242,7 +243,7 @@ MADE_OF_NUMBERS = UNSETTLED | {Text}
 def as_taken(function: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments as a function gets them that may look into what is made of numbers which vary."""
     given = {*map(type, (*args, *kwargs.values()))}
-    handled = type(function) is types.FunctionType and find(function) is not None
+    handled = is_function(function) and find(function) is not None
     fixed: frozenset[type] = UNSETTLED
     if Text in given and not _passes_text(function):
         fixed = frozenset(PLAIN_TYPES)

@@ -45,7 +45,7 @@ from pliant.graph.fake_tensor import FakeTensor
 @ending
 def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
     """`item in container`, or `not in`"""
-    if type(container) in progressions.PROGRESSIONS and (found := progressions.contains(container, item)) is not None:
+    if progressions.is_progression(container) and (found := progressions.contains(container, item)) is not None:
         return found is wanted
     container = concrete(t.world.resolve(container))
     method = python_method(t, container, "__contains__")
