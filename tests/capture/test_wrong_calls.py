@@ -210,3 +210,32 @@ def test_numbers_of_tensors_and_arrays_that_have_not_one_element(convert, shape)
     pliant.reset()
     x = torch.ones(shape)
     assert pliant.compile(function, backend="eager")(x) == function(x)
+
+
+def complaints_of_stores(x, n):
+    """Numbers and texts that vary have no place for attributes, as all of their classes."""
+    said = []
+    for value in (n, n * 1.5, n > 2, f"{n} rows", x.shape[0]):
+        try:
+            value.missing = 1
+        except AttributeError as error:
+            said.append(str(error))
+        try:
+            del value.missing
+        except AttributeError as error:
+            said.append(str(error))
+        try:
+            value.real = 1
+        except AttributeError as error:
+            said.append(str(error))
+    return x + n, said
+
+
+def test_attributes_of_numbers_that_vary():
+    pliant.reset()
+    compiled = pliant.compile(complaints_of_stores, fullgraph=True)
+    for n in (3, 4, 5, 6):
+        x = torch.ones(n)
+        found, wanted = compiled(x, n), complaints_of_stores(x, n)
+        assert torch.equal(found[0], wanted[0]) and found[1] == wanted[1] and len(found[1]) == 15
+    assert pliant.stats()["graphs"] == 2

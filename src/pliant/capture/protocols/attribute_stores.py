@@ -17,13 +17,15 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.numbers.unsettled import UNSETTLED
+from pliant.capture.numbers.varying_text import Text
 from pliant.capture.protocols.attributes import get_attr
 from pliant.capture.protocols.descriptors import c_descriptor, inside, is_data_descriptor
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, is_module, is_tensor, misused
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete, is_module, is_tensor, misused, plain_class
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import is_immutable
@@ -50,6 +52,12 @@ def _change_in_c(t: Tracer, by: Any, obj: Any, name: str, value: Any) -> None:
         t.native(by.__delattr__, obj, name)
     else:
         t.native(by.__setattr__, obj, name, value)
+
+
+def _change_number(t: Tracer, obj: Any, name: str, value: Any) -> None:
+    """Of what varies: its class has no place for attributes, and says so of any value."""
+    cls: Any = plain_class(obj)
+    _change_in_c(t, cls, cls(), name, value)
 
 
 def _change_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
@@ -183,6 +191,8 @@ _CHANGES: ByKind[Callable[..., Any]] = ByKind(
     _change_object,
     {
         FakeTensor: _change_tensor,
+        **dict.fromkeys((*SYMBOLIC_TYPES, Text), _change_number),
+        **dict.fromkeys(UNSETTLED, lambda t, obj, name, value: _change_object(t, concrete(obj), name, value)),
         types.FunctionType: _change_function,
         threading.local: lambda t, obj, name, value: (
             find_store(t, obj, name, value) if value is DELETED else t.world.slot_set(obj, name, value, "plain")
