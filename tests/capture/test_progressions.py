@@ -181,6 +181,19 @@ def test_errors_of_items_that_are_not_there():
         assert str(compiled(x)) == str(program(x))
 
 
+def test_lists_times_numbers_that_count_nothing():
+    def program(x, n):
+        try:
+            return x + n, [1] * (n * 1.5)
+        except TypeError as error:
+            return x - n, str(error)
+
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for n in (3, 4, 5):
+        found, wanted = compiled(torch.ones(2), n), program(torch.ones(2), n)
+        assert torch.equal(found[0], wanted[0]) and found[1] == wanted[1]
+
+
 def test_a_list_behind_a_break_is_the_programs_own():
     def program(x):
         numbers = list(range(x.shape[0]))

@@ -30,7 +30,16 @@ from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, SIZES, concrete, is_int, is_symbolic, varying
+from pliant.capture.value_kinds import (
+    DICT_TYPES,
+    MUTABLE_CONTAINERS,
+    SIZES,
+    concrete,
+    has_method,
+    is_int,
+    is_symbolic,
+    varying,
+)
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.standard import LRU_CACHE, can_change
@@ -160,7 +169,8 @@ def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_bytes(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return _construct_plain(t, cls, tuple(_as_c_reads_it(t, t.plain(value)) for value in args), kwargs)
+    taken = [t.sequence(value) if has_method(type(value), "__next__") else value for value in args]
+    return _construct_plain(t, cls, tuple(_as_c_reads_it(t, t.plain(value)) for value in taken), kwargs)
 
 
 def _construct_numpy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -137,7 +137,9 @@ def varying_range(t: Tracer, ends: list[Any]) -> VaryingRange | None:
 def repeated(t: Tracer, left: Any, right: Any) -> VaryingList | None:
     """`left * right` if that is a list of one number as often as a number that varies says; None elsewhere."""
     items, times = (left, right) if is_list(left) else (right, left)
-    if not is_list(items) or len(items) != 1 or plain_class(items[0]) not in NUMBERS or not _varies(times) or not _varies(times, items[0]):
+    if not is_list(items) or len(items) != 1 or plain_class(items[0]) not in NUMBERS or plain_class(times) is not int:
+        return None
+    if not _varies(times) or not _varies(times, items[0]):
         return None
     if (settle := _settling(t)) is None or not concrete(times > 0):
         return None

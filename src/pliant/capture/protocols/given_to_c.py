@@ -231,7 +231,11 @@ def _safe_outside(value: Any) -> bool:
 _HOLDS_OTHERS: ByKind[bool] = ByKind(
     False,
     families=dict.fromkeys(
-        (*MUTABLE_CONTAINERS, memoryview, *DICT_VIEWS, types.MappingProxyType, types.SimpleNamespace, types.CellType), True
+        (
+            *MUTABLE_CONTAINERS, memoryview, *DICT_VIEWS, types.MappingProxyType, types.SimpleNamespace, types.CellType,
+            BaseException,
+        ),
+        True,
     ),
 )
 
