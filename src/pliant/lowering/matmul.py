@@ -67,13 +67,22 @@ def _addmm(low: Lowering, out: torch.Tensor, bias: Tensor, a: Tensor, b: Tensor,
     if not apart or not _is_plain(bias, **scales):
         return _ADDMM(low, out, bias, a, b, **scales)
     left, right, rows, columns = _factors(low, out, a, b)
-    if columns is None or bias.shape[0] is ONE:
+    longer = None if columns is None else _with_zeros(low, out, bias, columns)
+    if longer is None:
         return _biased(low, out, _mm(low, out, a, b), bias)
-    longer = low.pointwise(out.dtype, bias.shape, bias.at, 1)
-    longer.zeros = {0: (columns - bias.shape[0]).as_int() or 0}
-    given = (low.with_zeros(low.realize(longer)), left, right)
-    (result,) = low.extern(aten.addmm.default, given, {}, [out], aten.addmm.out, rows, columns)
+    (result,) = low.extern(aten.addmm.default, (longer, left, right), {}, [out], aten.addmm.out, rows, columns)
     return result
+
+
+def _with_zeros(low: Lowering, out: torch.Tensor, bias: Tensor, columns: Expr) -> View | None:
+    """The bias with zeros behind it for so many columns; None if it is not known how many, or it is one for all of them."""
+    spare = (columns - bias.shape[0]).as_int()
+    if not spare or bias.shape[0] is ONE:
+        return None
+    copy = low.pointwise(out.dtype, bias.shape, bias.at, 1)
+    copy.zeros = {0: spare}
+    longer = low.with_zeros(low.realize(copy))
+    return longer if longer.shape[0] is columns else None
 
 
 def _is_plain(bias: Tensor, *, beta: Any = 1, alpha: Any = 1) -> bool:
