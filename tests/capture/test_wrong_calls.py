@@ -239,3 +239,15 @@ def test_attributes_of_numbers_that_vary():
         found, wanted = compiled(x, n), complaints_of_stores(x, n)
         assert torch.equal(found[0], wanted[0]) and found[1] == wanted[1] and len(found[1]) == 15
     assert pliant.stats()["graphs"] == 2
+
+
+def test_a_base_for_a_number_that_varies():
+    def program(x, n):
+        try:
+            return x + int(n, 10)
+        except TypeError as error:
+            return x + n, str(error)
+
+    compiled = pliant.compile(program, fullgraph=True)
+    for n in (3, 4, 5):
+        assert compiled(torch.ones(2), n)[1] == program(torch.ones(2), n)[1]

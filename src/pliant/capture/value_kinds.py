@@ -340,6 +340,16 @@ def concrete(value: Any) -> Any:
         raise needs_value(error) from None
 
 
+def answers_as_plain(cls: type, names: str) -> None:
+    """Give a class of what varies these special methods of its plain value, for C code that knows of no other."""
+    for name in names.split():
+        setattr(cls, f"__{name}__", _of_plain(f"__{name}__"))
+
+
+def _of_plain(name: str) -> Callable[..., Any]:
+    return lambda self, *others: getattr(self.plain(), name)(*map(concrete, others))
+
+
 def reader(value: Any, base: type) -> str | None:
     """The name of the class in C whose `__getitem__` reads an item of the value; None where that is the value's own class."""
     return None if type(value) is base else base.__name__

@@ -307,6 +307,8 @@ def _convert(function: Any, symbolic: Any, specials: tuple[str, ...], t: Tracer,
             raise GraphBreak("bad-call", f"{function.__name__} of what has not one element")
         args = (element(t, args[0]),)
     if args and is_symbolic(args[0]):
+        if len(args) > 1 or kwargs:
+            return t.native(function, concrete(args[0]), *args[1:], **kwargs)  # which complains
         (number,) = within_domain(t, function.__name__, args[0])
         return symbolic(t, number) if is_symbolic(number) else t.native(function, number)
     if args:

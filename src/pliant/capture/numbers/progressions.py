@@ -23,6 +23,7 @@ from pliant.capture.value_kinds import (
     NUMBERS,
     PLAIN_TYPES,
     SIZES,
+    answers_as_plain,
     concrete,
     is_builtin,
     is_int,
@@ -76,17 +77,7 @@ class Progression:
         self.settle()
 
 
-def _asked(name: str) -> Callable[..., Any]:
-    """A special method of the plain value, for C code that knows of no other."""
-
-    def method(self: Progression, *others: Any) -> Any:
-        return getattr(self.plain(), name)(*map(concrete, others))
-
-    return method
-
-
-for _name in "eq ne lt le gt ge hash len str repr format contains getitem iter".split():
-    setattr(Progression, f"__{_name}__", _asked(f"__{_name}__"))
+answers_as_plain(Progression, "eq ne lt le gt ge hash len str repr format contains getitem iter")
 
 
 class VaryingRange(Progression):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_str, is_text, varying
+from pliant.capture.value_kinds import PLAIN_TYPES, answers_as_plain, concrete, is_str, is_text, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 
@@ -162,17 +162,7 @@ class Text:
         return join("", (other, self)) if is_text(other) else NotImplemented
 
 
-def _asked(name: str) -> Callable[..., Any]:
-    """A special method of the plain text."""
-
-    def method(self: Text, *others: Any) -> Any:
-        return getattr(self.plain(), name)(*map(concrete, others))
-
-    return method
-
-
-for _name in "eq ne lt le gt ge hash len str repr format contains getitem iter mod rmod mul rmul".split():
-    setattr(Text, f"__{_name}__", _asked(f"__{_name}__"))
+answers_as_plain(Text, "eq ne lt le gt ge hash len str repr format contains getitem iter mod rmod mul rmul")
 PLAIN_TYPES[Text] = str
 
 
