@@ -142,6 +142,8 @@ def one(name: str, training: bool, compiler: str, opt: str | None) -> dict[str, 
             times[kind].append(milliseconds(call))
     medians = {kind: statistics.median(seen[1:]) for kind, seen in times.items()}
     memory = peak(calls["compiled"]) / peak(calls["eager"])
+    if pliant.stats()["fallbacks"]:
+        raise RuntimeError(f"ran eagerly: {next(iter(pliant.stats()['fallback_reasons']))}")
     return {**medians, "first": first, "memory": memory, "error": error}
 
 

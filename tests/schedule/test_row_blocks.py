@@ -45,6 +45,22 @@ def given_in_part(x, w, b):
     return (x @ w.t())[:, 5:]
 
 
+def in_heads(x, w, b):
+    return (x @ w.t()).view(-1, 5, 50).transpose(0, 1).contiguous() + 1
+
+
+def in_part_of_heads(x, w, b):
+    return (x @ w.t())[:, :240].view(-1, 3, 80).permute(1, 2, 0).contiguous() * 2
+
+
+def one_column(x, w, b):
+    return (x @ w.t())[:, 3] + 1
+
+
+def one_column_for_all(x, w, b):
+    return (x @ w.t())[:, 3:4] + torch.zeros(1, 7, dtype=x.dtype)
+
+
 def read_twice(x, w, b):
     logits = x @ w.t()
     return logits * 2, logits.float().exp().sum(1)
@@ -101,7 +117,8 @@ def products(program):
 
 BLOCKED = {
     rows: 4, biased: 4, of_a_batch: 4, of_columns: 4, and_a_loss: 4, biased_and_a_loss: 1,
-    rounded_and_exact: 1, given_in_part: 1, read_twice: 1, sum_of_rows: 1, read_by_a_product: 2,
+    rounded_and_exact: 1, given_in_part: 1, in_heads: 1, in_part_of_heads: 4, one_column: 1, one_column_for_all: 1,
+    read_twice: 1, sum_of_rows: 1, read_by_a_product: 2,
 }  # fmt: skip
 
 

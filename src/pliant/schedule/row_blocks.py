@@ -85,6 +85,8 @@ def _by_rows(product: Extern, loop: Pointwise, out: Buffer) -> _Copied | None:
     if loop.accumulate or loop.indirect or loop.part or step is None or numel(loop.out.shape) is out.shape[0] * step:
         return None
     axes, place = merge_axes(loop.axes, [loop.index, *index_expressions(loop.value)], frozenset())
+    if len(axes) != 2:
+        return None
     value, index = substitute_scalar(loop.value, place), substitute(loop.index, place)
     places = {x.index for x in loads(value) if x.buffer is out}
     for row, column in itertools.permutations(axes):
