@@ -113,6 +113,8 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     if not args:
         raise GraphBreak("bad-call", f"{function.__qualname__} without an object")
     receiver = t.world.resolve(args[0])
+    if receiver is None:  # whose `__get__` means no object at all
+        return call_method(t, None, function.__name__, t.native(getattr, None, function.__name__), args[1:], kwargs)
     bound = t.native(function.__get__, receiver, type(receiver))
     return call_method(t, receiver, function.__name__, bound, args[1:], kwargs)
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.table import Rows
 from pliant.capture.protocols import operators, polyfills
 from pliant.capture.protocols.iteration import iterate, next_value
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple
-from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_iterable, is_str, is_tuple, plain_class
+from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_str, is_tuple, plain_class
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
@@ -44,15 +43,20 @@ def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kw
     """A function whose polyfill loops over the items of the argument at this place."""
     if kwargs:
         inspect.signature(polyfill).bind(*args, **kwargs)  # which complains
-    if function is functools.reduce and len(args) > 1 and not is_iterable(args[1]):
-        raise Raised(TypeError("reduce() arg 2 must support iteration"))
     return TailCall(polyfill, (*args[:place], t.taken(args[place]), *args[place + 1 :]), kwargs)
 
 
 ROWS.each((any,), _looping, polyfills.any_true, 0)
 ROWS.each((all,), _looping, polyfills.all_true, 0)
 ROWS.each((math.prod,), _looping, polyfills.multiplied, 0)
-ROWS.each((functools.reduce,), _looping, polyfills.reduced, 1)
+
+
+@handles(functools.reduce)
+def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """What has no items is for the polyfill to complain about."""
+    if kwargs or len(args) not in (2, 3):
+        return t.native(functools.reduce, *args, **kwargs)  # which complains
+    return TailCall(polyfills.reduced, args)
 
 
 @takes(sum)

@@ -43,6 +43,7 @@ from pliant.capture.value_kinds import (
     is_method,
     is_mutable_container,
     is_number,
+    is_numpy_scalar,
     is_str,
     is_symbolic,
     is_text,
@@ -200,6 +201,8 @@ def in_turn(
             if result is not NotImplemented:
                 return result
         raise GraphBreak("tensor-error", f"{symbol} of an array, which does not know the other operand")
+    if is_numpy_scalar(left):  # which may become a number, or the object an array, before the object is asked
+        raise GraphBreak("unknown-call", f"{symbol} of a NumPy scalar and an object with methods of its own")
     for obj, name, other in ((left, names[0], right), (right, names[1], left)):
         method = getattr(type(obj), name, None)
         if method is not None and not is_function(method):

@@ -276,7 +276,13 @@ def multiplied(items: Any, /, *, start: Any = 1) -> Any:
 def reduced(function: Method, items: Any, /, *initial: Any) -> Any:
     """functools.reduce(function, items, *initial)"""
     total: tuple[Any, ...] = initial
-    for item in items:
+    try:
+        steps = iter(items)
+    except TypeError:
+        steps = None
+    if steps is None:
+        raise TypeError("reduce() arg 2 must support iteration")
+    for item in steps:
         total = (function(total[0], item),) if total else (item,)
     if not total:
         raise TypeError("reduce() of empty iterable with no initial value")

@@ -123,6 +123,8 @@ def _builtin(b: Statements, obj: types.BuiltinFunctionType) -> str:
 
 
 def _bound(b: Statements, obj: Any, descriptor: Any) -> str:
+    if obj.__self__ is None:  # whose `__get__` means no object at all
+        return b.bind(obj, f"(None).{obj.__name__}", hint=obj.__name__)
     return b.bind(obj, f"{b.hold(descriptor)}.__get__({b.value(obj.__self__)})", hint=obj.__name__)
 
 
