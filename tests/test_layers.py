@@ -9,7 +9,7 @@ import architecture
 # From left to right. Modules of one row may import each other freely if they share a package, else only leftwards.
 # A name stands for itself and what is below it; the longest match decides.
 LAYERS: list[tuple[str, ...]] = [
-    ("background", "records", "tables"),
+    ("background", "records", "tables", "unpatched"),
     ("errors", "gc_pause", "autograd_torch_adapter", "operators_torch_adapter"),
     ("interruptions",),
     ("config", "source", "torch_adapter", "cpython", "peer"),

@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 from pliant.gc_pause import GcPause
+from pliant.unpatched import BUILTINS as BUILTINS  # before a program can put others in their place
 
 __version__ = "0.1.0"
 

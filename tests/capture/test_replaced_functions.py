@@ -1,5 +1,9 @@
 """What the program put in the place of PyTorch's functions, and objects that say what they are by one attribute."""
 
+import builtins
+import subprocess
+import sys
+import textwrap
 import warnings
 
 import pytest
@@ -42,3 +46,37 @@ def test_filters_of_warnings_may_change_between_calls():
         for action, factor in (("ignore", 2), ("error", 3), ("ignore", 2)):
             warnings.simplefilter(action)
             torch.testing.assert_close(compiled(X), X * factor)
+
+
+def adds_ten(original):
+    def patched(*args, **given):
+        found = original(*args, **given)
+        return found + 10 if isinstance(found, torch.Tensor) else found
+
+    return patched
+
+
+def folded(x):
+    return sum([x, 1, x]), max([x.sum(), x.mean()], key=lambda v: v is None), abs(x)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "abs"])
+def test_a_builtin_that_calls_the_one_whose_place_it_takes(monkeypatch, name):
+    monkeypatch.setattr(f"builtins.{name}", adds_ten(getattr(builtins, name)))
+    torch.testing.assert_close(pliant.compile(folded)(X), folded(X))
+
+
+def test_a_builtin_that_was_replaced_before_the_first_capture():
+    program = """
+        import builtins, pliant, torch
+        before = builtins.sum
+        def patched(items):
+            found = before(items)
+            return found + 10 if isinstance(found, torch.Tensor) else found
+        builtins.sum = patched
+        def added(x):
+            return sum([x, x])
+        x = torch.ones(2)
+        torch.testing.assert_close(pliant.compile(added, backend="eager", fullgraph=True)(x), added(x))
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)

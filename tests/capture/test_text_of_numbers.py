@@ -2,12 +2,14 @@
 
 import collections
 import contextlib
+import functools
 import io
 import json
 import logging
 import pprint
 import re
 import sys
+import types
 import warnings
 
 import pytest
@@ -267,3 +269,33 @@ def test_fields_of_patterns_are_filled_as_python_fills_them(pattern):
     for n in (3, 4, 5):
         (computed, *told), (expected, *eager) = compiled(torch.ones(n)), program(torch.ones(n))
         assert torch.equal(computed, expected) and told == eager
+
+
+class Logged:
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def __repr__(self):
+        self.log.append(self.name)
+        return f"<{self.name}>"
+
+    def __call__(self, *args):
+        return self
+
+
+def test_texts_of_objects_in_c_ask_what_they_hold_in_the_order_of_c():
+    def told(x, n):
+        log = []
+        function, first, second, third = (Logged(name, log) for name in "fabc")
+        texts = [
+            repr(functools.partial(function, first, n, key=second)),
+            repr(collections.defaultdict(function, a=first, b=n)),
+            repr(types.MethodType(function, third)),
+            repr(types.SimpleNamespace(a=first, n=n)),
+            repr(collections.OrderedDict(a=first, n=n)),
+        ]
+        return x * n, texts, log
+
+    compiled = pliant.compile(told, fullgraph=True)
+    for n in (2, 3, 4):
+        assert compiled(torch.ones(1), n)[1:] == told(torch.ones(1), n)[1:]

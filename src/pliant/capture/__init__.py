@@ -5,7 +5,8 @@ The engine:           attempt (one capture, its restarts), whole (one without br
                       would have). It knows no library.
 What things mean:     protocols/ (Python's, by kind of value), callables (the table: handlers/, and autodiff/), numbers/ (that vary,
                       in arrays and tensors).
-Values:               value_kinds (kinds that are told apart), structures (what is in containers); signatures (what annotations name).
+Values:               value_kinds (kinds that are told apart), varying_values (those that vary from call to call), structures (what is
+                      in containers); signatures (what annotations name).
 The world outside:    outside/ (reads under guards, buffered writes).
 The graph:            recording/ (calls of PyTorch as nodes).
 Its end:              trace (what a capture found), collect, entry, reconstruct/; graph_breaks (kinds and advice).

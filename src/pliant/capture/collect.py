@@ -13,7 +13,7 @@ from typing import Any
 from pliant.capture.bytecode.cfg import ITERATOR, layouts, looks_at_locals
 from pliant.capture.bytecode.decode import Program, decode
 from pliant.capture.iterators.carried import can_be_carried
-from pliant.capture.iterators.generators import TracedGenerator
+from pliant.capture.iterators.generators import TracedGenerator, is_traced_generator
 from pliant.capture.iterators.suspended import Carry
 from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.rebuilder import Rebuilder
@@ -125,7 +125,7 @@ def _carry(value: Any, times_reached: Callable[[Any], int], is_next: bool = Fals
 
 
 def _carry_generator(value: Any, times_reached: Callable[[Any], int]) -> Any:
-    started = type(value) is TracedGenerator and value.started and not value.finished
+    started = is_traced_generator(value) and value.started and not value.finished
     if not started or times_reached(value) != 1:
         return value
     frame = value.frame

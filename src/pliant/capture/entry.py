@@ -15,7 +15,7 @@ import itertools
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 
@@ -33,15 +33,7 @@ from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.generators import name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.structures import is_node
-from pliant.capture.trace import (
-    NULL,
-    TRACEBACK,
-    Break,
-    DrawnState,
-    FrameState,
-    Return,
-    Trace,
-)
+from pliant.capture.trace import NULL, TRACEBACK, Break, DrawnState, FrameState, Return, Trace
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, is_exception, is_int, is_list, is_symbolic, plain_class
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import (
@@ -63,16 +55,7 @@ from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.generator_states import gpus_in, random_bytes
 from pliant.guards import alike
-from pliant.guards.codegen import (
-    ARGUMENT,
-    AROUND,
-    HELD,
-    RELATION,
-    SHAPE,
-    STATE,
-    GuardWriter,
-    rank,
-)
+from pliant.guards.codegen import ARGUMENT, AROUND, HELD, RELATION, SHAPE, STATE, GuardWriter, rank
 from pliant.guards.generated import define_entry, holding, holds
 from pliant.guards.held_section import HeldSection
 from pliant.guards.kinds import Guard, Kind
@@ -329,14 +312,11 @@ class _Body:
         early = [line for line in stores if not self.values.is_late(line)]
         late = [line for line in stores if self.values.is_late(line)]
         match self.trace.end:
-            case Return(value, None):
-                end = [f"return {self.values.value(value)}"]
-            case Return(value, suspended):
-                end = [f"return {self.values.items((value, suspended))}"]
             case Break() as stop:
                 end = self._break(stop)
-            case never:
-                assert_never(never)
+            case Return(value, suspended):
+                made = self.values.value(value) if suspended is None else self.values.items((value, suspended))
+                end = [f"return {made}"]
         return [*self.values.lines, *early, *self.values.late, *late, *end]
 
     # ---- breaks

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import ByKind, is_same_constant, is_symbolic, is_tuple, tuple_of
+from pliant.capture.value_kinds import ByKind, exactly, is_same_constant, is_symbolic, is_tuple, tuple_of
 
 _PARTS: ByKind[Callable[[Any], Iterable[Any]] | None] = ByKind(
     None,
@@ -37,9 +37,7 @@ def is_several(value: Any) -> bool:
     return isinstance(value, (tuple, list))
 
 
-def is_list_or_tuple(value: Any) -> bool:
-    """Whether it is one of these themselves, whose items can be read without methods of the program."""
-    return type(value) in (list, tuple)
+is_list_or_tuple = exactly(list, tuple)  # whose items can be read without methods of the program
 
 
 def several(value: Any) -> tuple[Any, ...]:

@@ -63,10 +63,7 @@ from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.trace import BreakReason, Draw
-from pliant.capture.value_kinds import (
-    PLAIN_TYPES,
-    concrete,
-)
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Answer

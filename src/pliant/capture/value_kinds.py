@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import collections
+import functools
 import re
 import sys
 import threading
@@ -17,13 +18,17 @@ from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 import torch
 
-from pliant.capture.graph_breaks import Raised, needs_value
-from pliant.errors import DataDependentError
+from pliant.capture.graph_breaks import Raised
+from pliant.capture.varying_values import NUMBERS as NUMBERS
+from pliant.capture.varying_values import PLAIN_TYPES as PLAIN_TYPES
+from pliant.capture.varying_values import concrete as concrete
+from pliant.capture.varying_values import is_text as is_text
+from pliant.capture.varying_values import plain_class as plain_class
+from pliant.capture.varying_values import varying as varying
 from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import NUMPY
 
 # Plain values, from the fewest to the most.
-NUMBERS: frozenset[type] = frozenset((int, float, bool))
 LITERALS: frozenset[type] = NUMBERS | {str, bytes, type(None)}
 COMPARED_IN_C: frozenset[type] = LITERALS | {complex, torch.dtype, torch.device}
 CONSTANTS: frozenset[type] = COMPARED_IN_C | {type(...), type(NotImplemented), torch.layout, torch.memory_format, torch.qscheme}
@@ -57,8 +62,6 @@ _DICTS: tuple[dict[Any, Any], ...] = ({}, collections.OrderedDict())
 DICT_VIEWS: dict[type, str] = {
     type(getattr(made, name)()): name for made in _DICTS for name in ("keys", "values", "items")
 }
-# What values of the trace stand for; `varying_text` and `progressions` add rows.
-PLAIN_TYPES: dict[type, Any] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 def times_held(lock: Any) -> int:
@@ -126,21 +129,6 @@ _TOLD: ByKind[Callable[[Any], bool]] = ByKind(
 def is_hashed_by_identity(value: Any) -> bool:
     cls: Any = type(value)
     return cls.__hash__ is object.__hash__
-
-
-def plain_class(value: Any) -> type:
-    """The class that the program sees of a number that may vary; of other values their type."""
-    return PLAIN_TYPES.get(type(value), type(value))  # type: ignore[no-any-return]
-
-
-def varying(value: Any) -> type | None:
-    """The class that the program sees of what varies from call to call (int, float, bool, str, range, list, tuple); None of
-    all other values."""
-    return PLAIN_TYPES.get(type(value))
-
-
-def is_text(value: Any) -> bool:
-    return issubclass(plain_class(value), str)
 
 
 def function_of(member: Any) -> types.FunctionType | None:
@@ -251,9 +239,28 @@ def is_module(value: Any) -> TypeGuard[torch.nn.Module]:
     return isinstance(value, torch.nn.Module)
 
 
-# ---- builtin classes, whose subclasses may have methods of their own: these ask for the class itself
-def is_constant(value: Any) -> bool:
-    return type(value) in CONSTANTS
+# ---- classes themselves: their subclasses may have methods of their own
+def exactly(*classes: type) -> Callable[[Any], bool]:
+    """The question whether a value is of one of these classes, not of a class derived from them."""
+    known = frozenset(classes)
+    return lambda value: type(value) in known
+
+
+is_constant = exactly(*CONSTANTS)
+is_int = exactly(int)  # of one value: no truth, none that varies
+is_fixed_number = exactly(int, float)
+is_symbolic = exactly(*SYMBOLIC_TYPES)  # a number, or a truth, that varies from call to call
+is_str = exactly(str)
+is_text_or_bytes = exactly(str, bytes)
+is_tuple = exactly(tuple)
+is_size = exactly(torch.Size)
+is_list = exactly(list)
+is_slice = exactly(slice)
+is_plain_dict = exactly(dict)
+is_dict = exactly(*DICT_TYPES)
+is_mutable_container = exactly(*MUTABLE_CONTAINERS)
+is_cell = exactly(types.CellType)
+is_plain_tensor = exactly(torch.Tensor)
 
 
 def is_same_constant(one: Any, other: Any) -> bool:
@@ -263,91 +270,25 @@ def is_same_constant(one: Any, other: Any) -> bool:
     return bool(one) or repr(one) == repr(other)
 
 
-def is_int(value: Any) -> bool:
-    """Whether it is an int of one value: no truth, none that varies."""
-    return type(value) is int
-
-
-def is_fixed_number(value: Any) -> bool:
-    """Whether it is an int or a float of one value, no truth."""
-    return type(value) in (int, float)
-
-
-def is_str(value: Any) -> bool:
-    return type(value) is str
-
-
-def is_tuple(value: Any) -> bool:
-    return type(value) is tuple
-
-
-def is_list(value: Any) -> bool:
-    return type(value) is list
-
-
-def is_dict(value: Any) -> bool:
-    """A dict, or one of the dicts of `collections`."""
-    return type(value) in DICT_TYPES
-
-
-def is_slice(value: Any) -> bool:
-    return type(value) is slice
-
-
-def is_mutable_container(value: Any) -> bool:
-    return type(value) in MUTABLE_CONTAINERS
-
-
 # ---- numbers
-def is_symbolic(value: Any) -> bool:
-    """Whether it is a number, or a truth, that varies from call to call."""
-    return type(value) in SYMBOLIC_TYPES
-
-
 def is_number(value: Any) -> bool:
     """Of Python's, be it one that varies."""
-    return type(value) in SYMBOLIC_TYPES or isinstance(value, (int, float))
+    return issubclass(plain_class(value), (int, float))
 
 
-def is_numpy_array(value: Any) -> bool:
-    """Of NumPy, which need not be loaded."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+def _of_numpy(*names: str) -> Callable[[Any], bool]:
+    """The question whether a value is of one of these classes of NumPy, which need not be loaded."""
+    return lambda value: "numpy" in sys.modules and isinstance(value, _classes_of_numpy(names))
 
 
-def is_numpy_number(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.generic)
+@functools.cache
+def _classes_of_numpy(names: tuple[str, ...]) -> tuple[type, ...]:
+    return tuple([getattr(sys.modules["numpy"], name) for name in names])
 
 
-def is_numpy_scalar(value: Any) -> bool:
-    """A number of NumPy's, or the description of such numbers."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, (numpy.generic, numpy.dtype))
-
-
-def concrete(value: Any) -> Any:
-    """A symbolic number, or what is made of such, specialized to its value (adds a guard); a break where only running the
-    graph tells it."""
-    plain: Any = varying(value)
-    if plain is None:
-        return value
-    if plain not in NUMBERS:
-        return value.plain()
-    try:
-        return plain(value.node.shape_env.evaluate(value.node.expr))
-    except DataDependentError as error:
-        raise needs_value(error) from None
-
-
-def answers_as_plain(cls: type, names: str) -> None:
-    """Give a class of what varies these special methods of its plain value, for C code that knows of no other."""
-    for name in names.split():
-        setattr(cls, f"__{name}__", _of_plain(f"__{name}__"))
-
-
-def _of_plain(name: str) -> Callable[..., Any]:
-    return lambda self, *others: getattr(self.plain(), name)(*map(concrete, others))
+is_numpy_array = _of_numpy("ndarray")
+is_numpy_number = _of_numpy("generic")
+is_numpy_scalar = _of_numpy("generic", "dtype")  # a number of NumPy's, or the description of such numbers
 
 
 def reader(value: Any, base: type) -> str | None:

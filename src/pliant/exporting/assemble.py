@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
-from pliant.capture.numbers.varying_text import Text
 from pliant.capture.trace import CallEffect, Effect, Extend, ReplaceContents, Return, SetItem, Trace
+from pliant.capture.varying_values import Text
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
 from pliant.exporting.dims import leaves_of

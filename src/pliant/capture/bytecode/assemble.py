@@ -11,13 +11,7 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
-from pliant.capture.bytecode.instructions import (
-    ExceptionEntry,
-    Instruction,
-    Item,
-    Label,
-    Mark,
-)
+from pliant.capture.bytecode.instructions import ExceptionEntry, Instruction, Item, Label, Mark
 from pliant.capture.bytecode.tables import encode_exception_table, encode_locations
 from pliant.capture.bytecode.versions import cache_entries, jump_name, never_falls_through
 from pliant.records import dataclass
@@ -62,11 +56,10 @@ def _numbered(items: Sequence[Item]) -> tuple[list[_Slot], dict[Label, int]]:
     slots: list[_Slot] = []
     marks: dict[Label, int] = {}
     for item in items:
-        match item:
-            case Mark(label):
-                marks[label] = len(slots)
-            case Instruction(name, arg):
-                slots.append(_Slot(item, name, arg, cache_entries(name)))
+        if isinstance(item, Mark):
+            marks[item.label] = len(slots)
+        else:
+            slots.append(_Slot(item, item.name, item.arg, cache_entries(item.name)))
     for number, slot in enumerate(slots):
         if slot.instruction.target is not None:
             slot.name = jump_name(slot.name, backward=marks[slot.instruction.target] <= number)

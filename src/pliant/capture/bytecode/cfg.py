@@ -8,7 +8,7 @@ Holds:  every path to an operation brings the same stack depth (CPython's compil
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.bytecode.ops import OPS, effect, jump_effect
@@ -60,16 +60,15 @@ def loop_variables(program: Program, index: int) -> Iterator[str]:
 
 def moved(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:
     """The stack after `op` (when it does not jump); what it pushes anew is `fresh()`."""
-    match op.name, op.arg:
-        case "COPY", int(depth):
-            return *stack, stack[-depth]
-        case "SWAP", int(depth):
-            changed = list(stack)
-            changed[-depth], changed[-1] = changed[-1], changed[-depth]
-            return tuple(changed)
-        case _:
-            pops, pushes = effect(op)
-            return *stack[: len(stack) - pops], *(fresh() for _ in range(pushes))
+    depth: Any = op.arg
+    if op.name == "COPY":
+        return *stack, stack[-depth]
+    if op.name == "SWAP":
+        changed = list(stack)
+        changed[-depth], changed[-1] = changed[-1], changed[-depth]
+        return tuple(changed)
+    pops, pushes = effect(op)
+    return *stack[: len(stack) - pops], *(fresh() for _ in range(pushes))
 
 
 def jumped(op: Op, stack: Sequence[T], fresh: Callable[[], T]) -> tuple[T, ...]:

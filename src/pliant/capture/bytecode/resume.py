@@ -25,10 +25,7 @@ from pliant.capture.bytecode.cfg import Layout, layouts, live_locals, reads_firs
 from pliant.capture.bytecode.decode import Program, decode, per_program
 from pliant.capture.bytecode.instructions import Instruction, Item, Label, Mark, Position
 from pliant.capture.bytecode.ops import operand_count
-from pliant.capture.bytecode.versions import (
-    SLOT_OPCODES,
-    checked,
-)
+from pliant.capture.bytecode.versions import SLOT_OPCODES, checked
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 

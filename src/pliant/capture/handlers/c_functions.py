@@ -34,7 +34,6 @@ from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
-from pliant.capture.numbers.varying_text import Text, join
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import identical, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
@@ -56,10 +55,12 @@ from pliant.capture.value_kinds import (
     is_numpy_scalar,
     is_str,
 )
+from pliant.capture.varying_values import Text, join
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
 from pliant.guards.standard import LRU_CACHE
 from pliant.torch_adapter import TensorBase
+from pliant.unpatched import BUILTINS
 
 # ---- C functions and methods
 _PURE_MODULES = frozenset(
@@ -71,9 +72,8 @@ _PURE_MODULES = frozenset(
 _POSIX = sys.modules.get("posix")
 # On paths as text; which of them are written in C differs by version.
 _ON_PATHS = {getattr(_POSIX, name, os.fspath) for name in ("_path_splitroot_ex", "_path_normpath")}
-_PURE_BUILTINS = _ON_PATHS | frozenset(
-    (bin, hex, oct, chr, ord, divmod, pow, os.fspath, str.maketrans, bytes.maketrans)
-)
+_PURE_BUILTINS = _ON_PATHS | frozenset(map(vars(BUILTINS).get, "bin hex oct chr ord divmod pow".split()))
+_PURE_BUILTINS |= {os.fspath, str.maketrans, bytes.maketrans}
 _PURE_SELF_TYPES = (*COMPARED_IN_C, tuple, frozenset, range, slice, torch.Size, types.MappingProxyType)
 # Questions to the process whose answers seldom change.
 _ANSWERS = frozenset(

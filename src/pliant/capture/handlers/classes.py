@@ -33,10 +33,8 @@ from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import (
     DICT_TYPES,
     MUTABLE_CONTAINERS,
-    SIZES,
     concrete,
     has_method,
-    is_int,
     is_symbolic,
     varying,
 )
@@ -199,19 +197,15 @@ def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     ends = [subscripts.as_index(t, a) for a in args]
-    made = _counted_turns(t, ends) if _is_of_a_loop(t.frames[-1]) else progressions.varying_range(t, ends)
+    made: Any = None
+    if (parts := progressions.parts_of_range(ends)) is not None:
+        made = (_counted_turns if _is_of_a_loop(t.frames[-1]) else progressions.varying_range)(t, *parts)
     return made or t.native(range, *map(concrete, ends))
 
 
-def _counted_turns(t: Tracer, ends: list[Any]) -> carried.CountedTurns | None:
+def _counted_turns(t: Tracer, start: Any, stop: Any, step: int) -> carried.CountedTurns | None:
     """What a loop counts by whose number of turns has had several values; None elsewhere."""
-    frame = t.frames[-1]
-    if not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
-        return None
-    start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
-    symbolic = list(filter(is_symbolic, (start, stop)))
-    if not is_int(step) or not step:
-        return None
+    frame, symbolic = t.frames[-1], list(filter(is_symbolic, (start, stop)))
     try:
         for unknown in filter(is_unbacked, symbolic):
             concrete(unknown)

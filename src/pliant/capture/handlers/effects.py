@@ -14,16 +14,17 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows, spread
-from pliant.capture.numbers.varying_text import join
 from pliant.capture.program_stack import LOOKS, called_from, held_place
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_int, is_symbolic, is_text
+from pliant.capture.varying_values import join
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import MethodSource
+from pliant.unpatched import BUILTINS
 
 ROWS = Rows()
 handles, CLASSES = ROWS.handles, ROWS.classes
@@ -100,7 +101,7 @@ def is_output(t: Tracer, file: Any) -> bool:
     return t.world.is_foreign(file) and (file is sys.stdout or file is sys.stderr)
 
 
-@handles(print)
+@handles(BUILTINS.print)
 def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     between, end = (kwargs.get(name) for name in ("sep", "end"))
     fit = kwargs.keys() <= {"sep", "end", "file", "flush"}
@@ -117,7 +118,7 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     kept = [is_text(a) or is_fake(a) or is_symbolic(a) for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     if file is None:
-        _effect(t, print, texts, kwargs)
+        _effect(t, BUILTINS.print, texts, kwargs)
         return
     texts = tuple(t.call(str, (a,), {}) if is_symbolic(a) else a for a in texts)
     if not all(map(is_text, texts)) or t.world.is_foreign(file):

@@ -15,18 +15,20 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
-from pliant.capture.numbers.varying_text import join, text_of
+from pliant.capture.numbers.varying_text import text_of
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import LITERALS, concrete, is_symbolic, is_text
+from pliant.capture.varying_values import join
 from pliant.graph.fake_tensor import is_fake
+from pliant.unpatched import BUILTINS
 
 # ---- pattern % value
 _FIELD = re.compile(r"%(?:\((?P<key>[^()]*)\))?(?P<flags>[#0\- +]*\d*(?:\.\d+)?)(?P<kind>[diouxXeEfFgGcrsa%])")
-_CONVERSIONS = {"s": str, "r": repr, "a": ascii}
+_CONVERSIONS = {"s": str, "r": repr, "a": BUILTINS.ascii}
 _NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {  # how an object becomes a number, and the methods that it has then
     **dict.fromkeys("diu", (int, ("__int__", "__index__"))),
     **dict.fromkeys("oxXc", (operator.index, ("__index__",))),

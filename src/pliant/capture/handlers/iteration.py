@@ -20,20 +20,21 @@ from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple
 from pliant.capture.value_kinds import NUMBERS, SYMBOLIC_TYPES, concrete, is_str, is_tuple, plain_class
+from pliant.unpatched import BUILTINS
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
 
 
 # ---- iteration
-@handles(iter)
+@handles(BUILTINS.iter)
 def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2:
-        return t.native(iter, t.reentrant(args[0]), args[1])
+        return t.native(BUILTINS.iter, t.reentrant(args[0]), args[1])
     return steps_of(iterate)(t, args[0])
 
 
-@handles(next)
+@handles(BUILTINS.next)
 def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     step = steps_of(next_value)
     return TailCall(polyfills.step_or, args) if len(args) == 2 else step(t, args[0])
@@ -46,8 +47,8 @@ def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kw
     return TailCall(polyfill, (*args[:place], t.taken(args[place]), *args[place + 1 :]), kwargs)
 
 
-ROWS.each((any,), _looping, polyfills.any_true, 0)
-ROWS.each((all,), _looping, polyfills.all_true, 0)
+ROWS.each((BUILTINS.any,), _looping, polyfills.any_true, 0)
+ROWS.each((BUILTINS.all,), _looping, polyfills.all_true, 0)
 ROWS.each((math.prod,), _looping, polyfills.multiplied, 0)
 
 
@@ -59,12 +60,12 @@ def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return TailCall(polyfills.reduced, args)
 
 
-@takes(sum)
+@takes(BUILTINS.sum)
 def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
     items = t.taken(items)
     kinds = {*map(type, items), type(start)} if is_list_or_tuple(items) else set()
     if kinds and kinds <= NUMBERS or isinstance(start, (str, bytes, bytearray)):  # which it complains of
-        return t.native(sum, items, start)
+        return t.native(BUILTINS.sum, items, start)
     if kinds and kinds <= NUMBERS | SYMBOLIC_TYPES:
         return functools.reduce(functools.partial(operators.binary, t, "+"), items, start)
     return TailCall(polyfills.added, (items, start))
@@ -73,32 +74,28 @@ def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
 def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """max or min: of numbers that vary a number that varies."""
     fits = kwargs.keys() <= ({"key", "default"} if len(args) == 1 else {"key"})
-    values = t.taken(args[0]) if len(args) == 1 else args
-    if type(values) not in (tuple, list):
-        if not fits:
-            return t.native(function, (), **kwargs)  # which complains
-        otherwise = {name: value for name, value in kwargs.items() if name == "default"}
-        return TailCall(polyfills.best_in_turn, (function, _BETTER[function], values, kwargs.get("key"), otherwise))
-    if not values or not fits or not kwargs and NUMBERS.issuperset(map(type, values)):
-        return t.native(function, *((values,) if len(args) == 1 else args), **kwargs)  # which may complain
-    if (key := kwargs.get("key")) is not None:
-        return TailCall(polyfills.best_by, (_BETTER[function], values, key))
-    if len(values) > 2:
-        return TailCall(polyfills.reduced, (function, values))
-    best, other = values[0], values[-1]
-    kinds = set(map(plain_class, values))  # one of both is the result
-    if len(kinds) == 1 and not _SYMBOLS.isdisjoint(map(type, values)):
-        return t.native(symbolic, best, other)
-    return TailCall(polyfills.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best
+    values, key = t.taken(args[0]) if len(args) == 1 else args, kwargs.get("key")
+    if is_list_or_tuple(values):
+        if not values or not fits or not kwargs and NUMBERS.issuperset(map(type, values)):
+            return t.native(function, *((values,) if len(args) == 1 else args), **kwargs)  # which may complain
+        if key is None and len(values) < 3:
+            best, other = values[0], values[-1]
+            if plain_class(best) is plain_class(other) and not _SYMBOLS.isdisjoint(map(type, values)):
+                return t.native(symbolic, best, other)  # one of both
+            return TailCall(polyfills.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best
+    elif not fits:
+        return t.native(function, (), **kwargs)  # which complains
+    otherwise = {name: value for name, value in kwargs.items() if name == "default"}
+    return TailCall(polyfills.best_in_turn, (function, _BETTER[function], values, key, otherwise))
 
 
 _SYMBOLS = frozenset((torch.SymInt, torch.SymFloat))
-_BETTER = {max: operator.gt, min: operator.lt}
-ROWS.each((max,), _extreme, torch.sym_max)
-ROWS.each((min,), _extreme, torch.sym_min)
+_BETTER = {BUILTINS.max: operator.gt, BUILTINS.min: operator.lt}
+ROWS.each((BUILTINS.max,), _extreme, torch.sym_max)
+ROWS.each((BUILTINS.min,), _extreme, torch.sym_min)
 
 
-@takes(sorted)
+@takes(BUILTINS.sorted)
 def _sorted(t: Tracer, items: Any, /, **kwargs: Any) -> Any:
     before, orders = t.process_bound, len(t.orders)
     values = [t.internalize(v) for v in t.sequence(items)]
@@ -117,7 +114,7 @@ def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
         keys = [*map(functools.cmp_to_key(t.reentrant(polyfills.order)), keys)]
     else:
         t.refuse_opaque(*keys)
-    places = t.native(sorted, range(len(keys)), key=keys.__getitem__, reverse=concrete(kwargs.get("reverse", False)))
+    places = t.native(BUILTINS.sorted, range(len(keys)), key=keys.__getitem__, reverse=concrete(kwargs.get("reverse", False)))
     return [values[place] for place in places]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.table import Rows
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_builtin, is_dict
+from pliant.capture.value_kinds import is_builtin, is_dict, is_text_or_bytes
 
 ROWS = Rows()
 handles, TABLE = ROWS.handles, ROWS.callables
@@ -49,7 +49,7 @@ def _twin(module: str, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(_count)
 def _count_elements(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of texts by C code. Other items may be symbolic numbers, or a subclass reads and stores them by methods of its own."""
-    in_c = is_dict(args[0]) and type(args[1]) in (str, bytes)
+    in_c = is_dict(args[0]) and is_text_or_bytes(args[1])
     return call_native(t, _count, args, kwargs) if in_c else _twin("collections", "_count_elements", t, args, kwargs)
 
 

@@ -35,6 +35,7 @@ from pliant.capture.value_kinds import (
     derives,
     function_of,
     is_class,
+    is_function,
     is_method,
     is_numpy_scalar,
     is_symbolic,
@@ -53,6 +54,7 @@ from pliant.torch_adapter import (
     hash_of_tensor,
     is_view,
 )
+from pliant.unpatched import BUILTINS
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
@@ -128,7 +130,7 @@ def _of_any(asked: Callable[[Tracer, Any, Any], Any]) -> Handler:
 def _check_class(t: Tracer, value: Any, wanted: Any) -> Any:
     cls = type(value)
     if is_array(value) or attributes.stands_for(value) is not None:
-        return bool(t.native(issubclass, attributes.bring_class(t, value), wanted))
+        return bool(t.native(BUILTINS.issubclass, attributes.bring_class(t, value), wanted))
     if cls is not wanted and (hook := class_check(t, wanted, "__instancecheck__")) is not None:
         return TailCall(polyfills.contained, (hook, wanted, value, True))
     if cls is not FakeTensor and attributes.claims_class(t, cls):
@@ -137,7 +139,7 @@ def _check_class(t: Tracer, value: Any, wanted: Any) -> Any:
         return derives(claimed, wanted)
     own = cls if cls in t.world.class_sources and cls is not wanted else attributes.bring_class(t, value)
     _ask_subclass_hook(t, wanted, own)
-    found = bool(t.native(isinstance, value, wanted))
+    found = bool(t.native(BUILTINS.isinstance, value, wanted))
     _guard_relation(t, own, wanted)
     return found
 
@@ -191,7 +193,7 @@ def _check_subclass(t: Tracer, cls: Any, wanted: Any) -> Any:
     if (hook := class_check(t, wanted, "__subclasscheck__")) is not None:
         return TailCall(polyfills.contained, (hook, wanted, cls, True))
     _ask_subclass_hook(t, wanted, cls)
-    found = t.native(issubclass, cls, wanted)
+    found = t.native(BUILTINS.issubclass, cls, wanted)
     _guard_relation(t, cls, wanted)
     return found
 
@@ -210,7 +212,7 @@ def _number_of(t: Tracer, obj: Any) -> TracedId:
     return TracedId.of(t.world.note_which(obj))
 
 
-@takes(id)
+@takes(BUILTINS.id)
 def _id(t: Tracer, obj: Any) -> Any:
     """What the call was given may be another object in the next call; what the entry holds is always the same."""
     obj = t.world.resolve(obj)
@@ -235,7 +237,7 @@ def _of_code(question: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if (told_by := _TOLD_BY.of(function)) is None:
         raise GraphBreak("unknown-call", f"the {question.__name__} of a {type(function).__name__}")
     t.get_attr(function, told_by)
-    if question is inspect.signature and isinstance(function, types.FunctionType) and t.world.is_foreign(function):
+    if question is inspect.signature and is_function(function) and t.world.is_foreign(function):
         _guard_defaults(t, function)
     return t.native(question, args[0])
 
@@ -254,10 +256,10 @@ _TOLD_BY: ByKind[str | None] = ByKind(None, {types.FunctionType: "__code__"}, {t
 ROWS.each((inspect.signature, inspect.getsource, inspect.getsourcelines, inspect.getsourcefile, inspect.getfile), _of_code)
 
 
-@handles(hash)
+@handles(BUILTINS.hash)
 def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if is_numpy_scalar(args[0]) or is_scalar(args[0]):
-        return t.native(hash, t.hashable(args[0]))
+        return t.native(BUILTINS.hash, t.hashable(args[0]))
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
         return TailCall(method, args)
@@ -267,7 +269,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _hash_in_c(t: Tracer, value: Any) -> Any:
     plain = t.world.type_lookup(type(value), "__hash__") is object.__hash__
     if plain and not isinstance(_id(t, value), TracedId):
-        return t.native(hash, value)
+        return t.native(BUILTINS.hash, value)
     if type(value).__hash__ is None:
         raise Raised(unhashable(value))
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
@@ -278,13 +280,13 @@ _HASHES: ByKind[Callable[..., Any]] = ByKind(
     _hash_in_c,
     families={
         FakeTensor: _number_of,
-        **dict.fromkeys(_BY_VALUE, lambda t, value: t.native(hash, t.hashable(value))),
+        **dict.fromkeys(_BY_VALUE, lambda t, value: t.native(BUILTINS.hash, t.hashable(value))),
     },
 )
 
 
 # ---- attributes by name
-@handles(getattr)
+@handles(BUILTINS.getattr)
 def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
         found = attributes.find_attribute(t, args[0], args[1])
@@ -295,7 +297,7 @@ def _getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return within(polyfills.attribute_or if len(args) == 3 else polyfills.attribute_of, found, *(args[2:] or args))
 
 
-@handles(hasattr)
+@handles(BUILTINS.hasattr)
 def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     try:
         found = attributes.find_attribute(t, args[0], args[1])
@@ -305,7 +307,7 @@ def _hasattr(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return asked is found or asked
 
 
-@takes(vars)
+@takes(BUILTINS.vars)
 def _vars(t: Tracer, *objects: Any) -> Any:
     if not objects:
         return locals_of(t, t.frames[-1])
@@ -315,7 +317,7 @@ def _vars(t: Tracer, *objects: Any) -> Any:
         raise Raised(TypeError("vars() argument must have __dict__ attribute")) from None
 
 
-@handles(dir)
+@handles(BUILTINS.dir)
 def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         return sorted(_locals(t))
@@ -343,7 +345,7 @@ def _names_of_object(t: Tracer, obj: Any) -> list[str]:
     for base in cls.__mro__:
         if can_change(base) and not t.world.is_made(base):
             attributes.guard_names(t, base)
-    return list(t.native(dir, obj))
+    return list(t.native(BUILTINS.dir, obj))
 
 
 _NAMES: ByKind[Callable[..., Any]] = ByKind(
@@ -353,7 +355,7 @@ _NAMES: ByKind[Callable[..., Any]] = ByKind(
 )
 
 
-@takes(globals)
+@takes(BUILTINS.globals)
 def _globals(t: Tracer) -> Any:
     return t.world.hold(t.frames[-1].globals, "globals()")
 
@@ -370,7 +372,7 @@ def _is_view(t: Tracer, tensor: Any) -> Any:
     return answer
 
 
-@takes(locals)
+@takes(BUILTINS.locals)
 def _locals(t: Tracer) -> Any:
     return locals_of(t, t.frames[-1])
 
@@ -396,12 +398,12 @@ ATTRIBUTE_METHODS: dict[str, Handler] = {
 }
 TABLE |= {getattr(object, name): handler for name, handler in ATTRIBUTE_METHODS.items()}
 TABLE |= {
-    isinstance: _of_any(_check_class),
-    issubclass: _of_any(_check_subclass),
-    len: spread(steps_of(operators.length)),
-    setattr: spread(steps_of(attribute_stores.set_attr)),
-    delattr: spread(steps_of(attribute_stores.delete_attr)),
-    callable: spread(
+    BUILTINS.isinstance: _of_any(_check_class),
+    BUILTINS.issubclass: _of_any(_check_subclass),
+    BUILTINS.len: spread(steps_of(operators.length)),
+    BUILTINS.setattr: spread(steps_of(attribute_stores.set_attr)),
+    BUILTINS.delattr: spread(steps_of(attribute_stores.delete_attr)),
+    BUILTINS.callable: spread(
         lambda t, obj: t.world.type_lookup(attributes.bring_class(t, obj), "__call__") is not MISSING
     ),
     hash_of_tensor: spread(_number_of),

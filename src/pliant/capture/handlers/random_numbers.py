@@ -26,7 +26,15 @@ from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import Draw, DrawnState
-from pliant.capture.value_kinds import LITERALS, is_fixed_number, is_list, is_numpy_scalar, is_symbolic, plain_class
+from pliant.capture.value_kinds import (
+    LITERALS,
+    exactly,
+    is_fixed_number,
+    is_list,
+    is_numpy_scalar,
+    is_symbolic,
+    plain_class,
+)
 from pliant.guards.sources import DrawSource, Source, held
 from pliant.records import dataclass
 from pliant.symbolic.expr import Constant, Expr, lit
@@ -88,8 +96,7 @@ _OF_WHAT_VARIES = frozenset(("randint", "randrange", "uniform"))
 _STATES = ("seed", "getstate", "setstate")
 
 
-def is_of_python(generator: Any) -> bool:
-    return type(generator) is random.Random
+is_of_python = exactly(random.Random)
 
 
 def is_generator(value: Any) -> bool:

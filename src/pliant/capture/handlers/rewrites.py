@@ -20,7 +20,7 @@ from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple, is_several
-from pliant.capture.value_kinds import SIZES, concrete, is_int, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import SIZES, concrete, is_int, is_size, is_symbolic, plain_class, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.shape_rules.views import is_split
 from pliant.graph.tensor_spec import same_dim
@@ -41,7 +41,7 @@ def _construct_tensor(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     data = [t.internalize(a) for a in args]
     if len(data) == 1 and (is_list_or_tuple(data[0]) or type(data[0]) is range):
         return t.call(torch.tensor, (data[0],), {"dtype": dtype})
-    return t.call(torch.empty, (data[0] if data and type(data[0]) is torch.Size else (data or [0]),), {"dtype": dtype})
+    return t.call(torch.empty, (data[0] if data and is_size(data[0]) else (data or [0]),), {"dtype": dtype})
 
 
 _KINDS = "Float Double Half BFloat16 Bool Byte Char Short Int Long".split()
@@ -53,7 +53,7 @@ for _cls in (torch.Tensor, *(getattr(torch, f"{kind}Tensor") for kind in _KINDS)
 def _new(t: Tracer, tensor: Any, *data: Any) -> Any:
     """`tensor.new(size)`: to a graph a `torch.Size` is a tuple, and `new` takes the items of a tuple for data."""
     size = t.internalize(data[0]) if len(data) == 1 else None
-    return (torch.Tensor.new_empty, (tensor, size)) if type(size) is torch.Size else None
+    return (torch.Tensor.new_empty, (tensor, size)) if is_size(size) else None
 
 
 # ---- views that C++ would only see by asking whether memory has gaps

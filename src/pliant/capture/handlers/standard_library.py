@@ -43,7 +43,15 @@ from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import LITERALS, ByKind, concrete, is_numpy_scalar, module_of
+from pliant.capture.value_kinds import (
+    LITERALS,
+    ByKind,
+    concrete,
+    is_numpy_scalar,
+    is_plain_dict,
+    is_text_or_bytes,
+    module_of,
+)
 from pliant.guards.sources import ReferentSource
 
 ROWS = Rows()
@@ -238,8 +246,8 @@ ROWS.each((collections.namedtuple, dataclasses.make_dataclass), _make_class)
 def _pickled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """The text of plain values, as caches make keys of them. It tells equal texts that are one object from two."""
     values = [_plain(t, one) for one in (*args, *kwargs.values())]
-    parts = [*leaves(values)] + [key for one in values if type(one) is dict for key in one]
-    texts = [one for one in parts if type(one) in (str, bytes)]
+    parts = [*leaves(values)] + [key for one in values if is_plain_dict(one) for key in one]
+    texts = [one for one in parts if is_text_or_bytes(one)]
     plain = len(args) == 1 and LITERALS.issuperset(map(type, parts)) and not _is_nested(values[0])
     if not plain or len({*texts}) < len(texts):
         raise GraphBreak("unknown-call", "pickle.dumps of more than a few plain values")

@@ -11,7 +11,6 @@ import gc
 import itertools
 import math
 import operator
-import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -24,7 +23,7 @@ from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.number_domains import floor_quotient, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
-from pliant.capture.numbers.varying_text import ARRAY_TEXTS, Text, join, text_of, text_of_tensor
+from pliant.capture.numbers.varying_text import ARRAY_TEXTS, text_of, text_of_tensor
 from pliant.capture.protocols import membership, operators, polyfills, subscripts
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
@@ -47,13 +46,16 @@ from pliant.capture.value_kinds import (
     misused,
     varying,
 )
+from pliant.capture.varying_values import Text, join
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import certain, product
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
+from pliant.unpatched import BUILTINS
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
+repr = BUILTINS.repr
 
 
 # ---- text
@@ -90,7 +92,7 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if not t.world.is_opaque(value):
         value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
     if len(args) == 1 and (named := _NAMED.get(type(value))) is not None:
-        return join("", named(t, value))
+        return TailCall(named, (value,))
     if len(args) == 1 and _holds_numbers_that_vary(value):
         return _container_text(t, value)
     value = t.concrete_tree(value)
@@ -189,40 +191,14 @@ _ENDS: ByKind[Callable[[Any], str | None]] = ByKind(
 )
 
 
-def _ordered_dict_text(t: Tracer, value: Any) -> list[Any]:
-    inside = dict(value) if sys.version_info >= (3, 12) else list(value.items())
-    return ["OrderedDict(", t.call(repr, (inside,), {}) if value else "", ")"]
-
-
-def _partial_text(t: Tracer, value: Any) -> list[Any]:
-    parts = [t.call(repr, (one,), {}) for one in (t.get_attr(value, "func"), *t.get_attr(value, "args"))]
-    return ["functools.partial(", join(", ", parts + _keywords(t, t.get_attr(value, "keywords"))), ")"]
-
-
-def _keywords(t: Tracer, values: dict[str, Any]) -> list[Any]:
-    return [join("", (f"{k}=", t.call(repr, (v,), {}))) for k, v in values.items()]
-
-
-def _method_text(t: Tracer, value: Any) -> list[Any]:
-    function = t.get_attr(value, "__func__")
-    name = getattr(function, "__qualname__", None)
-    if not is_str(name):
-        raise GraphBreak("unknown-object", "text of a method of a function without a name")
-    return [f"<bound method {name} of ", t.call(repr, (t.get_attr(value, "__self__"),), {}), ">"]
-
-
 # What is written in C and shows what it holds behind its name.
-_NAMED: dict[type, Callable[[Any, Any], list[Any]]] = {
-    collections.OrderedDict: _ordered_dict_text,
-    collections.defaultdict: lambda t, value: [
-        "defaultdict(", t.call(repr, (value.default_factory,), {}), ", ", t.call(repr, (dict(value),), {}), ")"
-    ],
-    collections.Counter: lambda t, value: [t.call(collections.Counter.__repr__, (value,), {})],  # written in Python
-    functools.partial: _partial_text,
-    types.SimpleNamespace: lambda t, value: [
-        "namespace(", join(", ", _keywords(t, t.internalize(t.get_attr(value, "__dict__")))), ")"
-    ],
-    types.MethodType: _method_text,
+_NAMED: dict[type, Callable[[Any], str]] = {
+    collections.OrderedDict: polyfills.text_of_ordered_dict,
+    collections.defaultdict: polyfills.text_of_default_dict,
+    collections.Counter: collections.Counter.__repr__,  # written in Python
+    functools.partial: polyfills.text_of_partial,
+    types.SimpleNamespace: polyfills.text_of_namespace,
+    types.MethodType: polyfills.text_of_method,
 }
 
 
@@ -258,13 +234,13 @@ ROWS.each((str,), _to_text, "__str__")
 ROWS.each((repr,), _to_text, "__repr__")
 
 
-@takes(ascii)
+@takes(BUILTINS.ascii)
 def _ascii(t: Tracer, value: Any) -> str:
     text: str = concrete(t.call(repr, (value,), {}))
     return text.encode("ascii", "backslashreplace").decode()
 
 
-@takes(format)
+@takes(BUILTINS.format)
 def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
     if (marked := in_message(t, value, spec)) is not None:
         return marked
@@ -275,7 +251,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
             return _tensor_text(t, value.tensor, "formatting an array", ARRAY_TEXTS[format], spec)
         value = value.tensor
     if is_numpy_scalar(value):
-        return t.native(format, value, concrete(spec))
+        return t.native(BUILTINS.format, value, concrete(spec))
     if is_fake(value):
         if value.size_ or value.__class__ is not torch.Tensor or not t.mode.allow_unbacked:
             return _tensor_text(t, value, "formatting a tensor", format, spec)
@@ -292,7 +268,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
     if not spec and not is_number(value) and not is_text(value):
         return TailCall(str, (value,))
     t.refuse_opaque(value)
-    return t.native(format, concrete(value), concrete(spec))
+    return t.native(BUILTINS.format, concrete(value), concrete(spec))
 
 
 # ---- numbers
@@ -383,7 +359,7 @@ ROWS.each((math.degrees,), _times, 180.0 / math.pi)
 ROWS.each((math.radians,), _times, math.pi / 180.0)
 
 
-@handles(round)
+@handles(BUILTINS.round)
 def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     value, *digits = (*args, *(kwargs[name] for name in ("number", "ndigits") if name in kwargs))
     if not hasattr(class_in_numpy(value) or float, "__round__"):
@@ -394,20 +370,20 @@ def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if digits in ([], [None]) and (whole := rounded_number(value)) is not None:
         value = whole
     if is_symbolic(value) and digits in ([], [None]):
-        return t.native(round, *within_domain(t, "round", value))
+        return t.native(BUILTINS.round, *within_domain(t, "round", value))
     if varying(value) is float and is_int(digits[0]):
-        return t.native(round, value, digits[0])
-    return t.native(round, concrete(value), *(concrete(subscripts.as_index(t, one)) for one in digits))
+        return t.native(BUILTINS.round, value, digits[0])
+    return t.native(BUILTINS.round, concrete(value), *(concrete(subscripts.as_index(t, one)) for one in digits))
 
 
-@takes(pow)
+@takes(BUILTINS.pow)
 def _pow(t: Tracer, base: Any, exp: Any, mod: Any = None) -> Any:
     if mod is None:
         return operators.binary(t, "**", base, exp)
     method = operators.python_method(t, base, "__pow__")
     if method is not None:
         return t.call(method, (base, exp, mod), {})
-    return t.native(pow, *map(concrete, (base, exp, mod)))
+    return t.native(BUILTINS.pow, *map(concrete, (base, exp, mod)))
 
 
 @handles(math.pow)
@@ -438,7 +414,7 @@ def _is_any_number(value: Any) -> bool:
     return is_number(value) or is_numpy_scalar(value) or is_array(value)
 
 
-@handles(divmod)
+@handles(BUILTINS.divmod)
 def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     left, right = args
     direct, reflected = "__divmod__", "__rdivmod__"
@@ -453,12 +429,12 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if has_symbols(args) and all(map(_is_any_number, args)):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
     t.refuse_opaque(*args)
-    return t.native(divmod, *args)
+    return t.native(BUILTINS.divmod, *args)
 
 
 def _abs(t: Tracer, value: Any) -> Any:
     method = operators.python_method(t, value, "__abs__")
-    return TailCall(method, (value,)) if method is not None else t.native(abs, value)
+    return TailCall(method, (value,)) if method is not None else t.native(BUILTINS.abs, value)
 
 
 # ---- the operator module goes through our protocols
@@ -467,7 +443,7 @@ TABLE |= {function: spread(operators.binary, symbol + "=") for symbol, (_, _, fu
 TABLE |= {function: spread(operators.compare, symbol) for symbol, (_, _, function) in operators.COMPARE.items()}
 TABLE |= {function: spread(operators.unary, name) for name, (_, function) in operators.UNARY.items()}
 TABLE |= {
-    abs: spread(_abs),
+    BUILTINS.abs: spread(_abs),
     operator.getitem: spread(subscripts.subscript),
     operator.setitem: spread(subscripts.store_subscript),
     operator.delitem: spread(subscripts.delete_subscript),

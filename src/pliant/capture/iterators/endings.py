@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import ByKind
+from pliant.capture.value_kinds import ByKind, is_function
 
 
 def runs_code_at_end(value: Any) -> bool:
@@ -30,7 +30,7 @@ def _has_finalizer(value: Any) -> bool:
     cls = type(value)
     if cls.__module__.startswith("pliant."):  # the traced form of a generator
         return False
-    return any(type(vars(base).get("__del__")) is types.FunctionType for base in cls.__mro__)
+    return any(is_function(vars(base).get("__del__")) for base in cls.__mro__)
 
 
 def let_go(value: Any) -> GraphBreak:

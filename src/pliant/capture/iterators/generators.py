@@ -25,7 +25,7 @@ from pliant.capture.iterators.suspended import Place, StateSource, Suspended, en
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, concrete, is_class
+from pliant.capture.value_kinds import ByKind, concrete, exactly, is_class
 from pliant.graph.given_warnings import paused
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
@@ -239,7 +239,7 @@ def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
     pending, seen = [value], {id(value)}
     while pending:
         obj = pending.pop()
-        if type(obj) is TracedGenerator:
+        if is_traced_generator(obj):
             if not obj.finished or obj.is_broken:  # the operation that breaks may start it
                 return True
         elif gc.is_tracked(obj) and _may_hold(obj) and not is_foreign(obj):
@@ -258,6 +258,7 @@ def not_stop_iteration(error: BaseException) -> BaseException:
     return failure
 
 
+is_traced_generator = exactly(TracedGenerator)
 TracedGenerator.__name__ = TracedGenerator.__qualname__ = "generator"  # messages name what the program has
 
 
@@ -323,15 +324,9 @@ OURS: frozenset[type] = frozenset((TracedGenerator, *TRACED, TracedId))
 _NEAREST = 64  # how many objects are looked at for what ends with them
 
 _HOLD_NONE: tuple[type, ...] = (
-    type,
-    types.FunctionType,
-    types.ModuleType,
-    types.TracebackType,
-    torch.Tensor,
-    Source,
+    type, types.FunctionType, types.ModuleType, types.TracebackType, torch.Tensor, Source, *OURS,
     Place,  # its globals are everything
-    *OURS,
-)
+)  # fmt: skip
 
 
 @dataclass(eq=False)

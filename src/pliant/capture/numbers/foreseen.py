@@ -22,7 +22,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.numbers.node_values import NodeValues
 from pliant.capture.signatures import Frame, Tracer
-from pliant.capture.value_kinds import is_tensor, varying
+from pliant.capture.value_kinds import is_plain_tensor, is_tensor, varying
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import written
@@ -143,7 +143,7 @@ class _Run(NodeValues):
     def _input(self, fake: Any) -> torch.Tensor:
         inputs = self.t.inputs
         example = inputs.example_of(fake) if is_fake(fake) else None
-        if example is None or type(example) is not torch.Tensor:
+        if example is None or not is_plain_tensor(example):
             raise Unknown
         if example.dtype not in _WHOLE:
             return self._setting(fake, example)

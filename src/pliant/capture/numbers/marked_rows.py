@@ -22,7 +22,7 @@ from torch import fx
 from pliant.capture.bytecode.cfg import forward, live_locals
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.frame import HANDLERS, Frame, Handler
-from pliant.capture.numbers.selections import STOPS, Before, Refused, name_of_call, nodes_behind
+from pliant.capture.numbers.selections import STOPS, Before, Refused, has_gradient, name_of_call, nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import argument, is_list_or_tuple, is_node, several
@@ -33,6 +33,7 @@ from pliant.graph.unbacked import is_unbacked, written
 from pliant.graph.writes import is_written
 from pliant.symbolic.expr import Expr
 from pliant.torch_adapter import C_OPERATORS
+from pliant.unpatched import BUILTINS
 
 _MOST_PLACES = 32
 # What a turn may do, and the functions that it calls: it changes nothing but locals. Calls and subscripts are looked at.
@@ -43,7 +44,9 @@ _OPS = frozenset(
     POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP
     CONVERT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC BUILD_STRING RETURN_VALUE""".split()
 )
-_PURE = frozenset((float, int, bool, str, abs, min, max, len, isinstance, hasattr, getattr))
+_PURE = frozenset(
+    (float, int, bool, str, *map(vars(BUILTINS).get, "abs min max len isinstance hasattr getattr".split()))
+)
 # Whether reading an item changes nothing.
 _STAYS: ByKind[bool] = ByKind(
     False,
@@ -190,9 +193,9 @@ class _Loop:
                 self._check_added(node)
             elif not _computes(node):
                 raise Refused(f"`{name_of_call(node)}` in a turn without rows may do something")
-            elif _has_gradient(node) and name_of_call(node) not in _MOVING and not self.turn.has_rows(node):
+            elif has_gradient(node) and name_of_call(node) not in _MOVING and not self.turn.has_rows(node):
                 raise Refused(f"the gradient of `{name_of_call(node)}` in a turn without rows may be no zero")
-            sources |= {one for one in node.all_input_nodes if one not in inside and _has_gradient(one)}
+            sources |= {one for one in node.all_input_nodes if one not in inside and has_gradient(one)}
         self.sources.append(sources - set(self.targets))
 
     def _check_added(self, node: fx.Node) -> None:
@@ -207,7 +210,7 @@ class _Loop:
         self.targets.setdefault(target, False)
 
     def _check_gradients(self, hits: FakeTensor) -> None:
-        if not any(_has_gradient(target) for target in self.targets):
+        if not any(has_gradient(target) for target in self.targets):
             return
         if any(sources != self.sources[0] for sources in self.sources):
             raise Refused("a turn gives gradients to tensors to which others give none")
@@ -259,10 +262,6 @@ class _Turn:
             self.none_if_unset.add(written(size))
             self.answers |= {written(one): True for one in (size, size > 0, size >= 1, size != 0)}
             self.answers |= {written(one): False for one in (size == 0, size <= 0, size < 1)}
-
-
-def _has_gradient(node: fx.Node) -> bool:
-    return any(tensor.requires_grad for tensor in tensors_of(several(node.meta.get("val"))))
 
 
 def _computes(node: fx.Node) -> bool:

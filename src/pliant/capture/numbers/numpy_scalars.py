@@ -34,7 +34,9 @@ from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource, ScalarTensorSource, Source
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, numpy_on_tensors
+from pliant.unpatched import BUILTINS
 
+abs, max, min, round, sum = map(vars(BUILTINS).get, ("abs", "max", "min", "round", "sum"))
 _FOLLOWED = frozenset(("int64", "int32", "int16", "int8", "uint8", "float64", "float32", "float16"))
 
 

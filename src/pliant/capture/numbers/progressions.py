@@ -13,7 +13,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -21,10 +21,9 @@ from pliant.capture.graph_breaks import StartAgain
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import (
     NUMBERS,
-    PLAIN_TYPES,
     SIZES,
-    answers_as_plain,
     concrete,
+    exactly,
     is_builtin,
     is_int,
     is_list,
@@ -34,95 +33,28 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     plain_class,
 )
+from pliant.capture.varying_values import PROGRESSIONS, Progression, VaryingList, VaryingRange, VaryingTuple
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
+from pliant.unpatched import BUILTINS
 
-
-class Progression:
-    """`ends`: start, stop and step; `count`: how many items it has, at least one; `settle`: have the capture start again,
-    with a plain value in its place."""
-
-    __slots__ = ("count", "ends", "made", "settle")
-    cls: ClassVar[type]
-
-    def __init__(self, ends: Args, count: Any, settle: Callable[[], NoReturn]) -> None:
-        self.ends, self.count, self.settle = ends, count, settle
-        self.made: Any = None
-
-    @property
-    def step(self) -> int:
-        return self.ends[2]  # type: ignore[no-any-return]
-
-    @property
-    def kind(self) -> type:
-        """The class of an item."""
-        return plain_class(self.ends[0])
-
-    def at(self, place: Any) -> Any:
-        return self.ends[0] + place * self.step if self.step else self.ends[0]
-
-    def end(self, largest: bool) -> Any:
-        return self.at(self.count - 1) if largest is (self.step > 0) else self.ends[0]
-
-    def plain(self) -> Any:
-        """The same one each time: the program may ask whether it is."""
-        if self.made is None:
-            self.made = self.cls(range(*map(concrete, self.ends)))
-        return self.made
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self.settle()
-
-
-answers_as_plain(Progression, "eq ne lt le gt ge hash len str repr format contains getitem iter")
-
-
-class VaryingRange(Progression):
-    __slots__ = ()
-    cls = range
-
-    def plain(self) -> Any:
-        if self.made is None:
-            self.made = range(*map(concrete, self.ends))
-        return self.made
-
-
-class VaryingTuple(Progression):
-    __slots__ = ()
-    cls = tuple
-
-
-class VaryingList(Progression):
-    __slots__ = ()
-    cls = list
-
-    def plain(self) -> NoReturn:
-        self.settle()
-
-
-_KINDS: tuple[type[Progression], ...] = (VaryingRange, VaryingTuple, VaryingList)
-PROGRESSIONS: frozenset[type] = frozenset(_KINDS)
-PLAIN_TYPES.update({kind: kind.cls for kind in _KINDS})
-_OF_CLASS = {kind.cls: kind for kind in _KINDS}
-
-
-def is_progression(value: Any) -> bool:
-    return type(value) in PROGRESSIONS
+_OF_CLASS: dict[type, type[Progression]] = {kind.cls: kind for kind in (VaryingRange, VaryingTuple, VaryingList)}
+is_progression = exactly(*PROGRESSIONS)
 
 
 # ---- made
-def varying_range(t: Tracer, ends: list[Any]) -> VaryingRange | None:
-    """`range(*ends)` if an end varies; None where it is a plain one."""
+def parts_of_range(ends: list[Any]) -> tuple[Any, Any, int] | None:
+    """Start, stop and step of `range(*ends)`, of sizes; None of others."""
     if not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
-    if not is_int(step) or not step or not _varies(start, stop):
-        return None
-    made = _made(t, range, (start, stop, step))
-    return made if type(made) is VaryingRange else None
+    return (start, stop, step) if is_int(step) and step else None
+
+
+def varying_range(t: Tracer, start: Any, stop: Any, step: int) -> VaryingRange | None:
+    """Such a range if an end varies; None where it is a plain one."""
+    made: Any = _made(t, range, (start, stop, step)) if _varies(start, stop) else NotImplemented
+    return None if made is NotImplemented else made
 
 
 def repeated(t: Tracer, left: Any, right: Any) -> VaryingList | None:
@@ -218,7 +150,7 @@ def passes(function: Any) -> bool:
     """Whether a call hands its arguments on to the program as they are, or keeps them."""
     if is_builtin(function) and is_mutable_container(function.__self__):
         return True
-    return type(function) in _PASSING or is_module(function) or function is setattr
+    return type(function) in _PASSING or is_module(function) or function is BUILTINS.setattr
 
 
 def tensor_of(t: Tracer, numbers: Progression, **device: Any) -> Any:
@@ -243,7 +175,11 @@ def _as(cls: type, t: Tracer, numbers: Progression) -> Any:
 
 def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     numbers, start = args[0], (*args[1:], *kwargs.values(), 0)[0]
-    if len(args) + len(kwargs) > 2 or not SIZES.issuperset(map(type, (start, numbers.ends[0]))) or not kwargs.keys() <= {"start"}:
+    if (
+        len(args) + len(kwargs) > 2
+        or not SIZES.issuperset(map(type, (start, numbers.ends[0])))
+        or not kwargs.keys() <= {"start"}
+    ):
         return NotImplemented
     count = numbers.count
     return start + numbers.ends[0] * count + numbers.step * (count * (count - 1) // 2)
@@ -292,15 +228,17 @@ _DTYPES: dict[type, torch.dtype | None] = {bool: torch.bool, int: torch.int64, f
 _PASSING = (types.FunctionType, types.MethodType)
 _LOOKED_UP = (types.BuiltinFunctionType, types.FunctionType, type, type(torch.LongTensor))
 _ANSWERS: dict[Any, Callable[..., Any]] = {
-    len: _alone(lambda t, numbers: numbers.count),
+    BUILTINS.len: _alone(lambda t, numbers: numbers.count),
     bool: _alone(lambda t, numbers: True),
-    sum: _sum,
-    max: _alone(lambda t, numbers: numbers.end(True)),
-    min: _alone(lambda t, numbers: numbers.end(False)),
+    BUILTINS.sum: _sum,
+    BUILTINS.max: _alone(lambda t, numbers: numbers.end(True)),
+    BUILTINS.min: _alone(lambda t, numbers: numbers.end(False)),
     list: _alone(lambda t, numbers: _as(list, t, numbers)),
-    tuple: _alone(lambda t, numbers: numbers if type(numbers) is VaryingTuple else _as(tuple, t, numbers)),
-    sorted: _alone(_sorted),
+    tuple: _alone(lambda t, numbers: numbers if numbers.cls is tuple else _as(tuple, t, numbers)),
+    BUILTINS.sorted: _alone(_sorted),
     operator.length_hint: _alone(lambda t, numbers: numbers.count),
     **dict.fromkeys((torch.tensor, torch.as_tensor, torch.asarray), _tensor),
-    **{cls: _tensor_of_class(cls) for cls in (torch.LongTensor, torch.IntTensor, torch.FloatTensor, torch.DoubleTensor)},
+    **{
+        cls: _tensor_of_class(cls) for cls in (torch.LongTensor, torch.IntTensor, torch.FloatTensor, torch.DoubleTensor)
+    },
 }

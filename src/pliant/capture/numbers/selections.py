@@ -20,19 +20,21 @@ from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak, Raised, Stopped
-from pliant.capture.numbers.unsettled import PRECISE, TensorOrNumber
+from pliant.capture.numbers.unsettled import PRECISE
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
 from pliant.capture.value_kinds import ByKind, is_fixed_number, is_int, is_same_constant
+from pliant.capture.varying_values import TensorOrNumber
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.torch_adapter import VARIABLE_FUNCTIONS
+from pliant.unpatched import BUILTINS
 
 # What a side may do: it touches the frame's locals and stack alone. Calls are looked at one by one.
 _OPS = frozenset(
@@ -41,7 +43,9 @@ _OPS = frozenset(
     POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE RETURN_VALUE""".split()
 )
 _LONGEST = 80  # operations of a side
-_PURE = frozenset((torch.finfo, torch.iinfo, float, int, bool, abs, min, max, len, isinstance))
+_PURE = frozenset(
+    (torch.finfo, torch.iinfo, float, int, bool, *map(vars(BUILTINS).get, "abs min max len isinstance".split()))
+)
 # Calls that are recorded. They cost next to nothing, and their gradients are zero where zero comes in, whatever the numbers.
 _SELECTING = frozenset(
     """neg clamp clamp_min clamp_max clip nan_to_num where masked_fill relu to type_as float half double bfloat16 zeros_like
@@ -197,15 +201,13 @@ _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
 
 def _check_nodes(last: fx.Node) -> None:
     """Look at what was recorded behind the node."""
-    node = last.next
-    while node.op != "root":
+    for node in nodes_behind(last):
         value = node.meta.get("val")
         name = name_of_call(node)
         if node.op not in ("call_function", "call_method") or not is_fake(value):
             raise Refused("a side does more than compute tensors")
         if name not in _SELECTING:
             raise Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
-        node = node.next
 
 
 def name_of_call(node: fx.Node) -> str:
@@ -311,7 +313,7 @@ def _lead_to_the_same(one: fx.Node, other: fx.Node, last: fx.Node) -> bool:
         for sources in found:
             if latest in sources:
                 sources.remove(latest)
-                sources.update(filter(_has_gradient, latest.all_input_nodes))
+                sources.update(filter(has_gradient, latest.all_input_nodes))
     return True
 
 
@@ -338,7 +340,7 @@ def _sources(start: fx.Node, recorded: set[fx.Node]) -> set[fx.Node]:
         if node in seen:
             continue
         seen.add(node)
-        behind = list(filter(_has_gradient, node.all_input_nodes))
+        behind = list(filter(has_gradient, node.all_input_nodes))
         if node not in recorded or not behind:
             found.add(node)
         else:
@@ -351,5 +353,5 @@ def _values(node: fx.Node) -> list[FakeTensor]:
     return tensors_of(several(value))
 
 
-def _has_gradient(node: fx.Node) -> bool:
+def has_gradient(node: fx.Node) -> bool:
     return any(tensor.requires_grad for tensor in _values(node))

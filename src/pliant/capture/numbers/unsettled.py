@@ -1,5 +1,4 @@
-"""Values of the trace that are made plain where the program asks what they do not answer: progressions, and what a branch on
-data gives as a tensor or as a number (`min(tensor, 2.0)`).
+"""Operators on what a branch on data gives as a tensor or as a number (`min(tensor, 2.0)`).
 
 In:     the tensor of one element that `torch.where` took of both; how to start again with a break at the branch.
 Out:    the same tensor where it is added to, subtracted from, multiplied with or divides a larger one: then nobody can tell
@@ -9,36 +8,13 @@ Holds:  of one type, without a history, in single or double precision: a number 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
-from pliant.capture.numbers.progressions import PROGRESSIONS
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.capture.varying_values import TensorOrNumber, concrete
+from pliant.graph.fake_tensor import is_fake
 
-
-class TensorOrNumber:
-    """`settle`: have the capture start again, and break where only running the graph tells which it is."""
-
-    __slots__ = ("settle", "tensor")
-
-    def __init__(self, tensor: FakeTensor, settle: Callable[[], NoReturn]) -> None:
-        self.tensor, self.settle = tensor, settle
-
-    def plain(self) -> NoReturn:
-        self.settle()
-
-    def __bool__(self) -> bool:
-        return bool(self.plain())
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self.settle()
-
-
-UNSETTLED: frozenset[type] = PROGRESSIONS | {TensorOrNumber}
-PLAIN_TYPES[TensorOrNumber] = object
 PRECISE = (torch.float32, torch.float64)
 _ALIKE = frozenset(("+", "-", "*", "+=", "-=", "*="))
 

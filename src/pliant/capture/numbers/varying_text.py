@@ -9,57 +9,20 @@ Holds:  it only flows (to output, results, attributes, messages). Whoever asks w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import PLAIN_TYPES, answers_as_plain, concrete, is_str, is_text, varying
+from pliant.capture.value_kinds import is_str
+from pliant.capture.varying_values import Part, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
 
 # Formats that every number of a type has, whatever its value.
 _FORMAT = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")
 _EXAMPLES = {torch.SymInt: 2, torch.SymFloat: 2.5, torch.SymBool: True}
-
-
-class Part:
-    """What stands in a text that varies: `of(number)` is what it shows, once the number is known."""
-
-    __slots__ = ()
-    number: Any
-    is_never_empty: ClassVar[bool] = True
-
-    def of(self, number: Any) -> str:
-        raise NotImplementedError
-
-    def plain(self) -> str:
-        return self.of(concrete(self.number))
-
-    def marked(self, mark: Callable[[Any, str], str]) -> str:
-        """As it stands in a message whose numbers only running the graph tells: `mark` stands for one of them."""
-        return mark(self.number, "")
-
-    def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
-        """The expression of the text, in an entry where `value` names the number."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Literal(Part):
-    """A text that does not vary; it is not empty."""
-
-    number: str
-
-    def of(self, text: str) -> str:
-        return text
-
-    def marked(self, mark: Callable[[Any, str], str]) -> str:
-        return self.number
-
-    def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
-        return repr(self.number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,31 +104,6 @@ class Given(Part):
         return value(self.number)
 
 
-class Text:
-    """A text that is made of texts, of numbers that vary, and of texts that do."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: Iterable[Part]) -> None:
-        self.parts = tuple(parts)
-
-    def plain(self) -> str:
-        return "".join([part.plain() for part in self.parts])
-
-    def __bool__(self) -> bool:
-        return any(part.is_never_empty for part in self.parts) or bool(self.plain())
-
-    def __add__(self, other: Any) -> Any:
-        return join("", (self, other)) if is_text(other) else self.plain() + other
-
-    def __radd__(self, other: Any) -> Any:
-        return join("", (other, self)) if is_text(other) else NotImplemented
-
-
-answers_as_plain(Text, "eq ne lt le gt ge hash len str repr format contains getitem iter mod rmod mul rmul")
-PLAIN_TYPES[Text] = str
-
-
 def text_given(text: str, guard: Callable[[], None]) -> tuple[Text, Unread]:
     """A text from outside that varies, and what in it has a place there."""
     unread = Unread(text, guard)
@@ -186,14 +124,3 @@ def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:
     except (TypeError, ValueError):
         return None
     return Text((one,))
-
-
-def join(separator: Any, items: Sequence[Any]) -> Any:
-    """separator.join(items)"""
-    if not any(varying(one) is str for one in (separator, *items)):
-        return separator.join(items)
-    parts: list[Part] = []
-    for place, item in enumerate(items):
-        for one in (separator, item) if place else (item,):
-            parts += one.parts if varying(one) is str else (Literal(one),) if one else ()
-    return Text(parts)

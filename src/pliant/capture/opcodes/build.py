@@ -11,14 +11,15 @@ from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import not_stop_iteration
 from pliant.capture.numbers.progressions import is_progression
-from pliant.capture.numbers.varying_text import join
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import class_in_numpy, is_iterable, is_list, is_str, misused, plain_class
+from pliant.capture.varying_values import join
 from pliant.guards.kinds import MISSING
+from pliant.unpatched import BUILTINS
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes
@@ -42,9 +43,9 @@ ROWS.on_operands(
         "SET_ADD": lambda t, op, value: _add(t, op, t.hashable(value), "add"),
         "MAKE_FUNCTION": lambda t, op, *parts: _function(t, parts[-1], dict(zip(op.arg or (), parts))),
         "CONVERT_VALUE": lambda t, op, value: t.call(_CONVERSIONS[op.arg], (value,), {}, linked=True),
-        "FORMAT_WITH_SPEC": lambda t, op, value, spec: t.call(format, (value, spec), {}, linked=True),
+        "FORMAT_WITH_SPEC": lambda t, op, value, spec: t.call(BUILTINS.format, (value, spec), {}, linked=True),
         "FORMAT_SIMPLE": lambda t, op, value: (
-            value if is_str(value) else t.call(format, (value, ""), {}, linked=True)
+            value if is_str(value) else t.call(BUILTINS.format, (value, ""), {}, linked=True)
         ),
     }
 )

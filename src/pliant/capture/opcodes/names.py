@@ -16,12 +16,11 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
 from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, NULL
+from pliant.capture.value_kinds import is_cell
 from pliant.guards.kinds import MISSING
 
 ROWS = Handlers()
 opcode = ROWS.opcode
-
-_BUILTINS = builtins.__dict__
 
 
 @opcode("POP_TOP", "END_FOR")
@@ -98,7 +97,7 @@ def store_fast(frame: Frame, op: Op) -> None:
     name: Any = op.arg
     if value is NULL:
         frame.locals.pop(name, None)
-    elif type(value) is types.CellType and name in frame.code.co_cellvars:
+    elif is_cell(value) and name in frame.code.co_cellvars:
         frame.cells[name] = value  # an inlined comprehension gives the outer cell back
     else:
         frame.locals[name] = value
@@ -121,7 +120,7 @@ def load_global_name(frame: Frame, name: str) -> Any:
     """A global, else a builtin, else MISSING."""
     world, namespace = frame.tracer.world, frame.globals
     if frame.is_polyfill:  # nobody changes these names: no guard, and nothing to find in another process
-        return namespace.get(name, _BUILTINS.get(name, MISSING))
+        return namespace.get(name, builtins_of(namespace).get(name, MISSING))
     value = world.dict_get(namespace if world.is_foreign(namespace) else known_globals(frame), name)
     if value is not MISSING:
         return world.resolve(value)

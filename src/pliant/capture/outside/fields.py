@@ -16,7 +16,7 @@ from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.outside import structural_classes
 from pliant.capture.outside.origins import Origins
 from pliant.capture.trace import DELETED, SetAttribute
-from pliant.capture.value_kinds import is_fixed_number
+from pliant.capture.value_kinds import is_fixed_number, is_function
 from pliant.guards.kinds import MISSING, Kind, NumberOf
 from pliant.guards.sources import CellSource, Source, held
 from pliant.guards.standard import can_change, standard_class
@@ -126,7 +126,7 @@ class Fields(Origins):
     def python_function(self, cls: type, name: str) -> types.FunctionType | None:
         """What `type_lookup` finds, if it is written in Python."""
         found = self.type_lookup(cls, name)
-        if type(found) is types.FunctionType:
+        if is_function(found):
             return found
         if isinstance(found, _METHODS_IN_C) and found.__name__ != name and found is not _standard(cls, name):
             raise GraphBreak("unknown-object", f"the {name} of {cls.__qualname__} is another method in C: {found.__name__}")

@@ -27,7 +27,7 @@ from pliant.capture.outside.input_memory import InputMemory
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.signatures import World
 from pliant.capture.structures import is_list_or_tuple, several
-from pliant.capture.value_kinds import ByKind, is_fixed_number, is_parameter, is_symbolic
+from pliant.capture.value_kinds import ByKind, is_fixed_number, is_parameter, is_plain_tensor, is_symbolic
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
@@ -200,7 +200,7 @@ class Inputs(InputMemory):
     def _read_lazily(self, value: torch.Tensor, source: Source) -> FakeTensor:
         """The graph gets the tensor as its memory has it, and makes the view of it."""
         kept = value.requires_grad and torch.is_grad_enabled() and not value.is_leaf
-        if type(value) is not torch.Tensor or value.requires_grad and not kept:
+        if not is_plain_tensor(value) or value.requires_grad and not kept:
             raise GraphBreak("unsupported-tensor", "a conjugated or negated leaf, or one with a history where none is recorded")
         self.world.guard(source, Kind.TYPE, torch.Tensor)
         for name in ("is_conj", "is_neg"):

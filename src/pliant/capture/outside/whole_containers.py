@@ -25,14 +25,7 @@ from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_nan, reader
 from pliant.cpython import table_of
 from pliant.guards.facts import Itself
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import (
-    AttributeSource,
-    ItemSource,
-    ReferentSource,
-    Source,
-    TableSource,
-    held,
-)
+from pliant.guards.sources import AttributeSource, ItemSource, ReferentSource, Source, TableSource, held
 from pliant.guards.standard import IDENTITY_TYPES
 
 

@@ -20,7 +20,6 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import Carried
-from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.outside.snapshots import frozen, unowned_copy
@@ -34,9 +33,11 @@ from pliant.capture.value_kinds import (
     is_hashed_by_identity,
     is_list,
     is_mutable_container,
+    is_plain_dict,
     is_tuple,
     reader,
 )
+from pliant.capture.varying_values import UNSETTLED
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
@@ -108,23 +109,19 @@ class World(ToldByValue):
     # ---- dicts (of objects, of modules, plain) without copying them
     def instance_dict(self, obj: Any) -> dict[str, Any]:
         """The `__dict__` of a foreign object, known as a foreign dict; {} if it has none."""
-        found = _raw_dict(obj)
-        if found is None:
+        found = _table_of(obj)
+        if not is_plain_dict(found):
             return {}
         if id(found) not in self._owner_of_dict:
             source = self.place_of(obj)
             self._owner_of_dict[id(found)] = (obj, source, found)
             self.set_origin(found, AttributeSource(source, "__dict__"))
-        return found
+        return found  # type: ignore[no-any-return]
 
     @staticmethod
     def has_dict(obj: Any) -> bool:
         """Whether it has a `__dict__` of its own. A `__getattr__` of the program's is not asked."""
-        try:
-            object.__getattribute__(obj, "__dict__")
-        except (AttributeError, TypeError):
-            return False
-        return True
+        return _table_of(obj) is not None
 
     def is_foreign_dict(self, obj: Any, name: str, mapping: Any) -> bool:
         """Whether `mapping`, the value of obj.__dict__[name], is a dict from outside; makes its origin known."""
@@ -453,9 +450,8 @@ def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
         mapping[key] = value
 
 
-def _raw_dict(obj: Any) -> dict[str, Any] | None:
+def _table_of(obj: Any) -> Any:
     try:
-        found = object.__getattribute__(obj, "__dict__")
+        return object.__getattribute__(obj, "__dict__")
     except (AttributeError, TypeError):
         return None
-    return found if type(found) is dict else None

@@ -17,8 +17,6 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.numbers.unsettled import UNSETTLED
-from pliant.capture.numbers.varying_text import Text
 from pliant.capture.protocols.attributes import get_attr
 from pliant.capture.protocols.descriptors import c_descriptor, inside, is_data_descriptor
 from pliant.capture.protocols.module_attributes import namespace_of
@@ -26,6 +24,7 @@ from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete, is_module, is_tensor, misused, plain_class
+from pliant.capture.varying_values import UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import is_immutable

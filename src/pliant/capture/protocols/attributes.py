@@ -23,8 +23,6 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.number_domains import LIKE_OTHERS
 from pliant.capture.numbers.progressions import is_progression
-from pliant.capture.numbers.unsettled import UNSETTLED
-from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.descriptors import (
@@ -40,13 +38,7 @@ from pliant.capture.protocols.descriptors import (
 from pliant.capture.protocols.frames import frame_above, traced_attribute
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, is_tail_call, steps_of
-from pliant.capture.protocols.tensor_members import (
-    OF_AUTOGRAD,
-    grad_of_input,
-    of_autograd,
-    own_attribute,
-    own_member,
-)
+from pliant.capture.protocols.tensor_members import OF_AUTOGRAD, grad_of_input, of_autograd, own_attribute, own_member
 from pliant.capture.protocols.thread_locals import local_attribute
 from pliant.capture.recording.stand_ins import is_detached
 from pliant.capture.signatures import Tracer
@@ -61,8 +53,11 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     is_function,
+    is_plain_dict,
+    is_tensor,
     varying,
 )
+from pliant.capture.varying_values import UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import MISSING, Kind
@@ -249,8 +244,8 @@ def _generic_attribute(t: Tracer, obj: Any, name: str, namespace: dict[str, Any]
 def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     world = t.world
     if not world.is_foreign(obj):
-        table = getattr(obj, "__dict__", None)
-        return table.get(name, MISSING) if type(table) is dict else MISSING
+        table: Any = getattr(obj, "__dict__", None)
+        return table.get(name, MISSING) if is_plain_dict(table) else MISSING
     table = world.instance_dict(obj)
     if name in table or world.has_changes(table):
         return world.dict_get(table, name)
@@ -425,7 +420,7 @@ def _member(t: Tracer, cls: type, name: str) -> Any:
     """What the class itself has under the name. Functions and constants are what they are; of others more may be read."""
     t.world.type_lookup(cls, name)
     value = cls.__dict__[name]
-    if type(value) in (int, float, tuple) or isinstance(value, torch.Tensor):
+    if type(value) in (int, float, tuple) or is_tensor(value):
         return plain_class_value(t, cls, value, name, cls)
     return value if isinstance(value, _WHOLE) else t.world.hold(value, f"{cls.__qualname__}.{name}")
 

@@ -52,6 +52,7 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
 from pliant.guards.standard import LRU_CACHE, standard_class
 from pliant.torch_adapter import ParameterMeta, module_call
+from pliant.unpatched import BUILTINS
 
 
 def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = False) -> Any:
@@ -106,7 +107,7 @@ def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linke
 
 
 # Functions that take all items of their one argument before they do anything.
-_TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted)))
+_TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, BUILTINS.sorted)))
 
 
 def _is_drawn(t: Tracer, generator: Any) -> bool:
@@ -461,7 +462,7 @@ _KINDS: ByKind[Callable[..., Any]] = ByKind(
         functools.partial: _call_partial,
         LRU_CACHE: lambda t, function, args, kwargs, linked: call_cached(t, function, args, kwargs),
         **dict.fromkeys(_C_FUNCTIONS, _call_in_c),
-        type(functools.cmp_to_key(max)): lambda t, key, args, kwargs, linked: t.native(key, *args, **kwargs),
+        type(functools.cmp_to_key(lambda one, other: 0)): lambda t, key, args, kwargs, linked: t.native(key, *args, **kwargs),
         **ACCESSORS,
         typing.NewType: lambda t, new_type, args, kwargs, linked: args[0],
         types.GenericAlias: lambda t, alias, args, kwargs, linked: call(t, alias.__origin__, args, kwargs, linked),

@@ -14,7 +14,7 @@ from typing import Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.protocols import attributes
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_class, is_of_program
+from pliant.capture.value_kinds import is_cell, is_class, is_of_program, is_plain_dict
 
 
 def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -31,7 +31,7 @@ def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         made = t.call(meta, (name, tuple(resolved), namespace), keywords)
     else:
         made = new_class(t, meta, meta, (name, tuple(resolved), namespace), keywords)
-    if isinstance(cell, types.CellType) and is_class(made):
+    if is_cell(cell) and is_class(made):
         cell.cell_contents = made
     return made
 
@@ -55,7 +55,7 @@ def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[
 def new_class(t: Tracer, meta: type, make: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A class made by `make(name, bases, namespace)`; hooks of the program that this runs are interpreted."""
     name, bases, namespace = args
-    namespace = dict(t.mapping(namespace)) if type(namespace) is dict else namespace
+    namespace = dict(t.mapping(namespace)) if is_plain_dict(namespace) else namespace
     named = {k: v for k, v in namespace.items() if _program_hook(t, type(v), "__set_name__")}
     for key in named:
         del namespace[key]

@@ -20,7 +20,7 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, class_name, is_function, is_symbolic
+from pliant.capture.value_kinds import ByKind, class_name, exactly, is_function, is_symbolic
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, DictAttributeSource
@@ -29,11 +29,7 @@ from pliant.guards.standard import LRU_CACHE, can_change
 IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def is_in_c(member: Any) -> bool:
-    """Whether it reads a field of objects that are laid out in C."""
-    return isinstance(member, IN_C)
-
-
+is_in_c = exactly(*IN_C)  # whether it reads a field of objects that are laid out in C
 
 def lacks(obj: Any, name: str) -> Raised:
     """The error of an object without the attribute."""

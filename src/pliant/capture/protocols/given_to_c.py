@@ -18,9 +18,7 @@ from pliant.capture.handlers.table import find
 from pliant.capture.iterators.generators import TracedCallable
 from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
-from pliant.capture.numbers.progressions import PROGRESSIONS, passes
-from pliant.capture.numbers.unsettled import UNSETTLED
-from pliant.capture.numbers.varying_text import Text
+from pliant.capture.numbers.progressions import passes
 from pliant.capture.protocols import operators
 from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -39,8 +37,10 @@ from pliant.capture.value_kinds import (
     is_numpy_scalar,
     tuple_of,
 )
+from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.standard import standard_globals
+from pliant.unpatched import BUILTINS
 
 
 def hashable(t: Tracer, key: Any) -> Any:
@@ -257,12 +257,17 @@ def as_taken(function: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
         fixed = frozenset()
     if fixed.isdisjoint(given):
         return args, kwargs
-    named = {name: concrete(a) if type(a) in fixed else a for name, a in kwargs.items()}
-    return tuple([concrete(a) if type(a) in fixed else a for a in args]), named
+
+    def taken(value: Any) -> Any:
+        return concrete(value) if type(value) in fixed else value
+
+    return tuple(map(taken, args)), {name: taken(value) for name, value in kwargs.items()}
 
 
-_ASK_CLASS = (isinstance, type)
-_PASS_TEXT = (str, format, print, isinstance, type, list, tuple, setattr, str.__mod__, warnings.warn)
+_ASK_CLASS = (BUILTINS.isinstance, type)
+_PASS_TEXT = (
+    *map(vars(BUILTINS).get, "format print isinstance setattr".split()), str, type, list, tuple, str.__mod__, warnings.warn,
+)  # fmt: skip
 
 
 def _passes_text(function: Any) -> bool:

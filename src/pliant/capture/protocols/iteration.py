@@ -18,7 +18,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.carried import DequeItems, LooseItems, own_items
-from pliant.capture.iterators.generators import OURS, TracedGenerator, traced_iterator
+from pliant.capture.iterators.generators import OURS, is_traced_generator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.outside.whole_containers import loosely_ordered
@@ -31,6 +31,7 @@ from pliant.capture.structures import is_list_or_tuple
 from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, is_dict, misused
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.unpatched import BUILTINS
 
 
 @ending
@@ -42,7 +43,7 @@ def iterate(t: Tracer, value: Any) -> Any:
 def _items_of_tensor(t: Tracer, value: Any) -> Any:
     if value.dim() == 0:
         raise Raised(TypeError("iteration over a 0-d tensor"))
-    return t.native(iter, value)
+    return t.native(BUILTINS.iter, value)
 
 
 def _items_of_set(t: Tracer, value: Any) -> Any:
@@ -65,7 +66,7 @@ def _object_items(t: Tracer, value: Any) -> Any:
         return _ITERATORS_OUTSIDE.of(value)(t, value)
     if not hasattr(type(value), "__iter__") and python_method(t, value, "__getitem__") is not None:
         return t.call(polyfills.items_by_index, (value,), {})
-    return t.native(iter, value)
+    return t.native(BUILTINS.iter, value)
 
 
 def _items_of_contents(t: Tracer, value: Any) -> Any:
@@ -92,7 +93,7 @@ _ITERATORS_OUTSIDE: ByKind[Callable[[Tracer, Any], Any]] = ByKind(_items_of_cont
 def next_value(t: Tracer, iterator: Any) -> Any:
     """next(iterator); exhaustion is Raised(StopIteration)."""
     iterator = traced_iterator(t, iterator)
-    if type(iterator) is TracedGenerator:
+    if is_traced_generator(iterator):
         return TailCall(iterator.__next__, ())
     method = python_method(t, iterator, "__next__")
     if method is not None:
@@ -101,7 +102,7 @@ def next_value(t: Tracer, iterator: Any) -> Any:
         raise misused(iterator, "'{}' object is not an iterator")
     if t.world.is_opaque(iterator):
         raise GraphBreak("unknown-object", f"an iterator from outside ({type(iterator).__name__}) is advanced")
-    return t.native(next, iterator)
+    return t.native(BUILTINS.next, iterator)
 
 
 def send(t: Tracer, iterator: Any, value: Any) -> Any:
@@ -130,7 +131,7 @@ def advance(t: Tracer, method: types.MethodType, args: tuple[Any, ...], linked: 
 
 def is_driven(t: Tracer, items: Any) -> bool:
     """Whether taking the items runs code of the program."""
-    return type(traced_iterator(t, items)) is TracedGenerator or python_method(t, items, "__iter__") is not None
+    return is_traced_generator(traced_iterator(t, items)) or python_method(t, items, "__iter__") is not None
 
 
 def taken(t: Tracer, items: Any) -> Any:

@@ -23,7 +23,6 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor
 from pliant.capture.numbers.number_domains import floor_quotient, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
-from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall, ending
@@ -50,11 +49,13 @@ from pliant.capture.value_kinds import (
     is_told_by_value,
     plain_class,
 )
+from pliant.capture.varying_values import UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource
+from pliant.unpatched import BUILTINS
 
-_PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | unsettled.UNSETTLED
+_PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | UNSETTLED
 BINARY = {  # symbol -> (name of the method, the operation, the same in place)
     symbol: (name.strip("_"), getattr(operator, name), getattr(operator, f"i{name.strip('_')}"))
     for symbol, name in zip(
@@ -103,7 +104,7 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 
 def _operands(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
     """What an operator is applied to: plain lists, and what NumPy's rules make of operands where these decide."""
-    if not unsettled.UNSETTLED.isdisjoint((type(left), type(right))):
+    if not UNSETTLED.isdisjoint((type(left), type(right))):
         left, right = unsettled.operands(symbol, left, right)
     left, right = beside_symbol(t, left, right)
     return beside_tensor(t, symbol, left, right) if is_array(left) or is_array(right) else (left, right)
@@ -384,7 +385,7 @@ def length(t: Tracer, value: Any) -> Any:
     method = python_method(t, value, "__len__")
     if method is not None:
         return TailCall(method, (value,)) if is_array(value) else TailCall(polyfills.length, (method, value))
-    return _length_outside(t, value) if t.world.needs_guards(value) else t.native(len, value)
+    return _length_outside(t, value) if t.world.needs_guards(value) else t.native(BUILTINS.len, value)
 
 
 def _length_outside(t: Tracer, value: Any) -> Any:

@@ -20,13 +20,14 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.structures import consists_of
 from pliant.capture.value_kinds import CONSTANTS, PLAIN_TYPES, is_class
 from pliant.guards.kinds import MISSING
+from pliant.unpatched import BUILTINS
 
 _OPERATIONS = frozenset(
     """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR PUSH_NULL CALL COMPARE_OP IS_OP CONTAINS_OP BUILD_TUPLE
     POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP
     JUMP COPY SWAP POP_TOP TO_BOOL UNARY_NOT RETURN_VALUE COPY_FREE_VARS BINARY_OP""".split()
 )
-_FUNCTIONS = (hash, isinstance, type, len, NotImplemented)
+_FUNCTIONS = (BUILTINS.hash, BUILTINS.isinstance, type, BUILTINS.len, NotImplemented)
 
 
 def computes_plainly(t: Tracer, obj: Any) -> bool:

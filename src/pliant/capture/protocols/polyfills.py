@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import _string  # type: ignore[import-not-found]
 import operator
+import sys
 from collections.abc import Callable, Generator
 from typing import Any
 
 from pliant.capture.signatures import Args, Kwargs
 from pliant.dispatch.own_frames import OWN_FILES
+from pliant.unpatched import BUILTINS
 
 OWN_FILES.add(__file__)
+__builtins__ = vars(BUILTINS)  # type: ignore[assignment]  # of the functions below, also where CPython runs them
 Method = Callable[..., Any]
 
 
@@ -296,20 +299,8 @@ def better_of(is_better: Method, best: Any, value: Any) -> Any:
     return best
 
 
-def best_by(is_better: Method, items: Any, key: Method) -> Any:
-    """max(items, key=key) or min, of one or more"""
-    best, *others = items
-    mark = key(best)
-    for item in others:
-        rank = key(item)
-        if is_better(rank, mark):
-            best = item
-            mark = rank
-    return best
-
-
 def best_in_turn(function: Method, is_better: Method, items: Any, key: Method | None, otherwise: dict[str, Any]) -> Any:
-    """max(items, key=key, **otherwise) or min, of an iterator: nothing is taken behind an item that cannot be compared"""
+    """max(items, key=key, **otherwise) or min: nothing is taken behind an item that cannot be compared"""
     found: tuple[Any, ...] = ()
     for item in items:
         if key is None:
@@ -357,6 +348,34 @@ def text(method: Method, name: str, value: Any) -> str:
     if not isinstance(result, str):
         raise TypeError(f"{name} returned non-string (type {type(result).__name__})")
     return result
+
+
+def text_of_ordered_dict(value: Any) -> str:
+    inside = dict(value) if sys.version_info >= (3, 12) else list(value.items())
+    return f"OrderedDict({inside!r})" if value else "OrderedDict()"
+
+
+def text_of_default_dict(value: Any) -> str:
+    inside = repr(dict(value))  # asked first
+    return f"defaultdict({value.default_factory!r}, {inside})"
+
+
+def text_of_partial(value: Any) -> str:
+    given = [*map(repr, value.args), *keywords(value.keywords)]  # asked before the function
+    return f"functools.partial({', '.join([repr(value.func), *given])})"
+
+
+def text_of_namespace(value: Any) -> str:
+    return f"namespace({', '.join(keywords(value.__dict__))})"
+
+
+def keywords(values: dict[str, Any]) -> list[str]:
+    return [f"{name}={value!r}" for name, value in values.items()]
+
+
+def text_of_method(value: Any) -> str:
+    name = getattr(value.__func__, "__qualname__", getattr(value.__func__, "__name__", "?"))
+    return f"<bound method {name if isinstance(name, str) else '?'} of {value.__self__!r}>"
 
 
 def formatted(pattern: str, args: Args, kwargs: Kwargs) -> str:
@@ -411,7 +430,7 @@ def looked(function: Method, *args: Any, **kwargs: Any) -> Any:
 
 # The code whose rest may enter functions of the program again.
 _GO_ON = (
-    instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_by, best_in_turn,
+    instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_in_turn,
     any_true, all_true, filled,
 )
 GO_ON = frozenset(function.__code__ for function in _GO_ON)

@@ -18,9 +18,8 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.array_memory import is_array, is_index, key_of
 from pliant.capture.numbers.foreign_elements import refuse_elements
-from pliant.capture.numbers.progressions import PROGRESSIONS, item, tensor_of
+from pliant.capture.numbers.progressions import item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
-from pliant.capture.numbers.unsettled import UNSETTLED, TensorOrNumber
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols.keys_of_sizes import asked_key, made_key, refuse_many
 from pliant.capture.protocols.operators import python_method
@@ -28,6 +27,7 @@ from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, function_of, is_list, is_slice
+from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumber
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource

@@ -34,7 +34,7 @@ def is_tail_call(result: Any) -> TypeGuard[TailCall]:
 
 def ended(t: Tracer, result: Any, linked: bool = False) -> Any:
     """The result of an operation whose steps gave this."""
-    return t.call(result.function, result.args, result.kwargs, linked) if type(result) is TailCall else result
+    return t.call(result.function, result.args, result.kwargs, linked) if is_tail_call(result) else result
 
 
 def within(polyfill: Operation, result: Any, *rest: Any) -> Any:

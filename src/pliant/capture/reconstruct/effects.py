@@ -15,7 +15,7 @@ from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.instances import fills_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED, CallEffect, Effect, Extend, ReplaceContents, SetAttribute, SetItem
-from pliant.capture.value_kinds import LITERALS, ByKind, is_same_constant
+from pliant.capture.value_kinds import LITERALS, ByKind, is_plain_dict, is_same_constant
 from pliant.guards.kinds import MISSING
 
 
@@ -76,7 +76,7 @@ def _item_store(b: Statements, obj: Any, key: Any, value: Any) -> str:
     if value is DELETED:
         return f"{_methods(b, obj)}.pop({target}, {k}, None)"  # perhaps stored by the same trace
     v = b.value(value)
-    return f"{target}[{k}] = {v}" if type(obj) is dict else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
+    return f"{target}[{k}] = {v}" if is_plain_dict(obj) else f"{_methods(b, obj)}.__setitem__({target}, {k}, {v})"
 
 
 def _replaced(b: Statements, effect: ReplaceContents) -> list[str]:

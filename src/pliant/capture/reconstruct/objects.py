@@ -37,15 +37,13 @@ from pliant.capture.iterators.standing_iterators import (
 )
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
-from pliant.capture.numbers.progressions import PROGRESSIONS, Progression
-from pliant.capture.numbers.unsettled import TensorOrNumber
-from pliant.capture.numbers.varying_text import Text
 from pliant.capture.outside import set_orders
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
 from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied, is_live
 from pliant.capture.value_kinds import DICT_VIEWS, HOLDS_FUNCTIONS, LOCKS, SYMBOLIC_TYPES, is_function, times_held
+from pliant.capture.varying_values import PROGRESSIONS, Progression, TensorOrNumber, Text
 
 
 def atom(b: Statements, obj: Any) -> str:
@@ -242,29 +240,13 @@ def array(b: Statements, obj: Any) -> str:
     return b.bind(obj, f"{b.value(obj.tensor)}.numpy(){'[()]' if is_scalar(obj) else ''}", hint="array")
 
 
+_OF_ITERTOOLS = """count groupby repeat chain cycle islice accumulate product permutations combinations starmap takewhile
+dropwhile compress zip_longest"""
 _ITERATORS: tuple[type, ...] = (
     *(one for one in PLAIN_ITERATORS if one not in (*OF_LISTS, *OF_DICTS, OF_ORDERED, OF_SETS)),
-    enumerate,
-    zip,
-    map,
-    filter,
-    itertools.count,
-    itertools.groupby,
-    type(next(itertools.groupby("a"))[1]),
-    itertools.repeat,
-    itertools.chain,
-    itertools.cycle,
-    itertools.islice,
-    itertools.accumulate,
-    itertools.product,
-    itertools.permutations,
-    itertools.combinations,
-    itertools.starmap,
-    itertools.takewhile,
-    itertools.dropwhile,
-    itertools.compress,
-    itertools.zip_longest,
-)
+    enumerate, zip, map, filter, type(next(itertools.groupby("a"))[1]),
+    *(getattr(itertools, name) for name in _OF_ITERTOOLS.split()),
+)  # fmt: skip
 
 
 RECIPES: dict[type, Recipe] = {

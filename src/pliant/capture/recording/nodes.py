@@ -14,12 +14,12 @@ import torch
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
-from pliant.capture.numbers.unsettled import UNSETTLED
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import is_several, leaves
 from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete, is_function, is_numpy_number, is_tensor
+from pliant.capture.varying_values import UNSETTLED
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import assume, bindings_of, written
