@@ -24,6 +24,7 @@ from pliant.capture.recording.regions import (
     Region,
     are_tensors,
     flat,
+    grad_kept,
     record_module,
     refilled,
     tensors_of,
@@ -34,7 +35,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
-from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction, set_grad_enabled
+from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction
 
 ROWS = Rows()
 handles, SPECIAL_MODULES = ROWS.handles, ROWS.modules
@@ -74,15 +75,12 @@ class _Body:
 def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[Any]], tuple[Any, ...]]) -> _Body:
     """The graph of `function(*arrange(parameters))`, its parameters tensors like `slices`."""
     region = Region(t.recorder, differentiated=bool(slices))
-    grad = torch.is_grad_enabled()
     before = versions(region.readable)
     with region.active(), without_effects(t, "a body of control flow"):
         parameters = [region.fresh(one) for one in slices]
         before |= {id(one): one.writes_ for one in parameters}
-        try:
+        with grad_kept():
             result = t.call(function, arrange(parameters), {})
-        finally:
-            set_grad_enabled(grad)
         leaves, spec = flat(t, result)
         if any(one.writes_ != before.get(id(one), 0) for one in tensors_of(region.lifted)):
             raise GraphBreak("tensor-error", "a body of control flow writes what it is given or closes over")

@@ -22,6 +22,7 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import (
     Region,
     are_tensors,
+    grad_kept,
     grad_recorded,
     record_module,
     tensors_in,
@@ -33,7 +34,7 @@ from pliant.capture.structures import as_tuple, in_form_of
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.custom_function import Backward, CustomFunction, FunctionPlan, Pattern
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.torch_adapter import apply_function, set_grad_enabled, without_setup
+from pliant.torch_adapter import apply_function, without_setup
 
 ROWS = Rows()
 handles = ROWS.handles
@@ -147,15 +148,11 @@ class _Call:
     def differentiable(self) -> Any:
         t, cls = self.t, self.cls
         self.region = Region(t.recorder)
-        before = torch.is_grad_enabled()
         with self.region.active():
             for one in tensors_of(self.inputs):
                 self.region.lift(one)
-            set_grad_enabled(False)
-            try:
+            with grad_kept(False):
                 outputs = self._forward()
-            finally:
-                set_grad_enabled(before)
         t.recorder.inputs.check_write(self.context.dirty_tensors)  # eager refuses it when they are written
         self.outputs = as_tuple(outputs)
         if len(tensors_in(self.outputs)) > len(tensors_of(self.outputs)):
@@ -222,14 +219,10 @@ class _Call:
         """The backward on fakes of the gradients that are given."""
         t, region = self.t, Region(self.t.recorder, beside=(self.region,))
         name = f"{self.cls.__name__}.backward"
-        before = torch.is_grad_enabled()
         with region.active(), without_effects(t, name):
-            set_grad_enabled(False)
-            try:
+            with grad_kept(False):
                 given = self._gradients_of_outputs(pattern, region)
                 found = self._call_backward(given)
-            finally:
-                set_grad_enabled(before)
             gradients, tensors = self._gradients_of_inputs(as_tuple(found))
             module = region.close(tensors, f"{self.cls.__name__}_backward")
         reads = region.lifted[len([g for g in given if g is not None]) :]

@@ -15,11 +15,10 @@ from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.recording.regions import Region, record_module, without_effects
+from pliant.capture.recording.regions import Region, grad_kept, record_module, without_effects
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.tensor_hook import TensorHook
-from pliant.torch_adapter import set_grad_enabled
 
 ROWS = Rows()
 handles = ROWS.handles
@@ -35,14 +34,9 @@ def _register_hook(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not _result_is_dropped(t):
         raise GraphBreak("backward-hook", "a hook whose handle is used")
     region = Region(t.recorder)
-    before = torch.is_grad_enabled()
     with region.active(), without_effects(t, "a tensor hook"):
-        set_grad_enabled(False)
-        try:
-            gradient = region.fresh(tensor)
-            found = t.call(function, (gradient,), {})
-        finally:
-            set_grad_enabled(before)
+        with grad_kept(False):
+            found = t.call(function, (region.fresh(tensor),), {})
         if found is None:
             return None
         if not is_fake(found):

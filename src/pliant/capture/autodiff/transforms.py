@@ -18,12 +18,13 @@ from torch.utils import _pytree as pytree
 
 from pliant.capture.autodiff.own_rules import mapped_region
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Rows
+from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.recording.regions import (
     Region,
     Replay,
     are_tensors,
     flat,
+    grad_kept,
     record_module,
     refilled,
     tensors_of,
@@ -35,7 +36,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward, without_samples
 from pliant.guards.sources import held
 from pliant.records import dataclass
-from pliant.torch_adapter import LEGACY_VMAP, TRANSFORMS, DisableTorchFunction, broadcast_to_tree, set_grad_enabled
+from pliant.torch_adapter import LEGACY_VMAP, TRANSFORMS, DisableTorchFunction, broadcast_to_tree
 
 ROWS = Rows()
 handles, SPECIAL_MODULES = ROWS.handles, ROWS.modules
@@ -119,7 +120,6 @@ def _trace(
     replay = replay or Replay(transform="derivative")
     replay.given = tensors_of(leaves)
     region = Region(t.recorder, differentiated=True, replay=replay)
-    before = torch.is_grad_enabled()
     with region.active(), without_effects(t, "a transformed function"):
         given = [
             region.fresh(one if inner is None else inner(i, one)) if is_fake(one) else one
@@ -127,10 +127,8 @@ def _trace(
         ]
         count = len(region.lifted)
         inner_args, inner_kwargs = pytree.tree_unflatten(given, spec)
-        try:
+        with grad_kept():
             result = t.call(options["func"], inner_args, inner_kwargs)
-        finally:
-            set_grad_enabled(before)
         result, auxiliary = _with_auxiliary(result) if options.get("has_aux") else (result, ())
         outputs, out_spec = flat(t, result)
         aux, aux_spec = flat(t, auxiliary)
@@ -212,11 +210,7 @@ def _jacobian(by: str, given: tuple[str, ...]) -> Callable[..., Any]:
     return apply
 
 
-@handles(torch.func.jvp)
-def _jvp(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _push(t, *args, **kwargs)
-
-
+@ROWS.takes(torch.func.jvp)
 def _push(t: Tracer, func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(t.sequence(primals)), {})
     given = flat(t, tuple(t.sequence(tangents)))[0]
@@ -252,14 +246,10 @@ def _at(t: Tracer, apply: Callable[..., Any], func: Any, primals: Sequence[Any],
     return (outputs, linear, aux) if has_aux else (outputs, linear)
 
 
-@handles(torch.func.vjp)
-def _vjp(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _at(t, _pull, args[0], args[1:], bool(kwargs.get("has_aux", False)))
-
-
-@handles(torch.func.linearize)
-def _linearize(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    return _at(t, _push_along, args[0], args[1:])
+ROWS.callables |= {
+    torch.func.vjp: spread(lambda t, func, *primals, has_aux=False: _at(t, _pull, func, primals, bool(has_aux))),
+    torch.func.linearize: spread(lambda t, func, *primals: _at(t, _push_along, func, primals)),
+}
 
 
 @handles(_Linear.__call__)

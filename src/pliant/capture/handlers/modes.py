@@ -25,6 +25,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
+from pliant.records import dataclass
 from pliant.torch_adapter import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
@@ -44,14 +45,14 @@ ROWS = Rows()
 handles, CLASSES = ROWS.handles, ROWS.classes
 
 
+@dataclass(eq=False)
 class InferenceBlock:
     """Stands for what `torch.inference_mode` enters. Behind a break inside the block its place is taken by a real one."""
 
-    def __init__(self, mode: bool) -> None:
-        self.mode = mode
-        self.before = True  # whether gradients were recorded outside
-        self.outer: InferenceBlock | None = None
-        self.open = False
+    mode: bool
+    before: bool = True  # whether gradients were recorded outside
+    outer: InferenceBlock | None = None
+    open: bool = False
 
     def __enter__(self) -> None:
         raise AssertionError("entered by the handler")

@@ -64,11 +64,6 @@ handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
 _COMPUTES_OTHERWISE = frozenset((TransformerEncoder.forward.__code__,))
 
 
-@handles(torch.compiler.cudagraph_mark_step_begin)
-def _step_begins(t: Tracer, args: Args, kwargs: Kwargs) -> None:
-    """It marks a step for another compiler's graphs."""
-
-
 @handles(torch.compiler.is_compiling)
 def _is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     if t.frames[-1].code in _COMPUTES_OTHERWISE:
@@ -320,7 +315,7 @@ def _vars(t: Tracer, *objects: Any) -> Any:
 @handles(BUILTINS.dir)
 def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
-        return sorted(_locals(t))
+        return sorted(locals_of(t, t.frames[-1]))
     obj = t.internalize(args[0])
     t.refuse_opaque(obj)
     return _NAMES.of(obj)(t, obj)
@@ -355,11 +350,6 @@ _NAMES: ByKind[Callable[..., Any]] = ByKind(
 )
 
 
-@takes(BUILTINS.globals)
-def _globals(t: Tracer) -> Any:
-    return t.world.hold(t.frames[-1].globals, "globals()")
-
-
 @takes(is_view)
 def _is_view(t: Tracer, tensor: Any) -> Any:
     """Of a tensor from outside, whose fake is none."""
@@ -370,11 +360,6 @@ def _is_view(t: Tracer, tensor: Any) -> Any:
         answer = is_view(example)
     t.world.guard(MethodSource(t.world.place_of(tensor), "_is_view"), Kind.EQUALS, answer)
     return answer
-
-
-@takes(BUILTINS.locals)
-def _locals(t: Tracer) -> Any:
-    return locals_of(t, t.frames[-1])
 
 
 @handles(super)
@@ -400,6 +385,9 @@ TABLE |= {getattr(object, name): handler for name, handler in ATTRIBUTE_METHODS.
 TABLE |= {
     BUILTINS.isinstance: _of_any(_check_class),
     BUILTINS.issubclass: _of_any(_check_subclass),
+    BUILTINS.globals: spread(lambda t: t.world.hold(t.frames[-1].globals, "globals()")),
+    BUILTINS.locals: spread(lambda t: locals_of(t, t.frames[-1])),
+    torch.compiler.cudagraph_mark_step_begin: _always(None),  # marks a step for another compiler's graphs
     BUILTINS.len: spread(steps_of(operators.length)),
     BUILTINS.setattr: spread(steps_of(attribute_stores.set_attr)),
     BUILTINS.delattr: spread(steps_of(attribute_stores.delete_attr)),

@@ -12,6 +12,7 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +29,7 @@ from pliant.capture.varying_values import Text, join
 from pliant.graph.given_warnings import GivenWarning, paused
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
+from pliant.records import dataclass
 from pliant.symbolic.sym_node import wrap_node
 
 if TYPE_CHECKING:
@@ -160,18 +162,18 @@ def _shows(t: Tracer, shown: Any, message: Any, category: Any, place: tuple[Any,
 
 
 # ---- blocks
+@dataclass(eq=False)
 class Block:
     """`with warnings.catch_warnings():` of the traced program. Behind a break its place is taken by a real one.
 
     `outer`: the block around it; `filters`: what holds inside, which is `first`, what held outside, and `last`.
     """
 
-    def __init__(self) -> None:
-        self.outer: Block | None = None
-        self.filters: Filters | None = None  # until it is entered
-        self.first: Filters = []
-        self.last: Filters = []
-        self.alone = False  # nothing from outside holds any more
+    outer: Block | None = None
+    filters: Filters | None = None  # until it is entered
+    first: Filters = field(default_factory=list)
+    last: Filters = field(default_factory=list)
+    alone: bool = False  # nothing from outside holds any more
 
     def __enter__(self) -> None:
         raise AssertionError("entered by the handler")

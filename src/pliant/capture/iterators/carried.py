@@ -36,6 +36,7 @@ from pliant.capture.signatures import Tracer, World
 from pliant.capture.value_kinds import ByKind, concrete, is_list
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import ItemSource, IteratorSource, LengthSource, Source
+from pliant.records import dataclass
 
 _SEQUENCES = (list, tuple, range, str, bytes)
 
@@ -137,12 +138,12 @@ _DICT_CHANGED = "dictionary changed size during iteration"
 _CHANGED_SIZE = {OF_SETS: "Set changed size during iteration", OF_ORDERED: "OrderedDict mutated during iteration"}
 
 
+@dataclass(eq=False)
 class Numbered(ItsOwnIterator):
     """`enumerate` whose count may be symbolic."""
 
-    def __init__(self, items: Any, count: Any) -> None:
-        self.items = items
-        self.count = count
+    items: Any
+    count: Any
 
     def __next__(self) -> Any:
         item = next(self.items)
@@ -150,14 +151,15 @@ class Numbered(ItsOwnIterator):
         return count, item
 
 
+@dataclass(eq=False)
 class CountedTurns(ItsOwnIterator):
     """`range(start, stop, step)` for a loop whose number of turns varies: a trace takes one, and breaks before the next."""
 
-    turns = 1
-
-    def __init__(self, start: Any, stop: Any, step: int) -> None:
-        self.start, self.stop, self.step = start, stop, step
-        self.steps = 0
+    start: Any
+    stop: Any
+    step: int
+    steps: int = 0
+    turns: int = 1
 
     def __next__(self) -> Any:
         if not concrete(self.start < self.stop if self.step > 0 else self.start > self.stop):
@@ -180,15 +182,15 @@ class DequeItems(ItsOwnIterator):
         return item
 
 
+@dataclass(eq=False)
 class LooseItems(ItsOwnIterator):
     """An iterator over a set from outside whose table no copy can have. What the trace does to the set is not known here."""
 
-    def __init__(self, world: World, container: set[Any], items: list[Any]) -> None:
-        self.world = world
-        self.container = container
-        self.items = items
-        self.taken = 0
-        self.ended = False
+    world: World
+    container: set[Any]
+    items: list[Any]
+    taken: int = 0
+    ended: bool = False
 
     def __next__(self) -> Any:
         if not self.ended and self.world.has_changes(self.container):

@@ -76,14 +76,12 @@ def array_format(tensor: torch.Tensor) -> str:
 ARRAY_TEXTS: dict[Any, Callable[[torch.Tensor], str]] = {str: array_str, repr: array_repr, format: array_format}
 
 
+@dataclass(slots=True, eq=False)
 class Unread:
     """A text that the call is given, of which nobody has asked what it says. `guard` fixes that."""
 
-    __slots__ = ("guard", "text")
-
-    def __init__(self, text: str, guard: Callable[[], None]) -> None:
-        self.text = text
-        self.guard = guard
+    text: str
+    guard: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

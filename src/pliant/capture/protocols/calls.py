@@ -8,6 +8,7 @@ Holds:  C code runs during the trace only if a table says that it is free of sid
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -18,7 +19,7 @@ import sys
 import types
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -333,12 +334,12 @@ def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs,
     if not calls_as_torch_does(t, type(module)):
         return _call_object(t, module, args, kwargs, linked)
     if has_hooks(t, module):
-        with _InModule(t, 1):
+        with _in_module(t, 1):
             return inline(t, module_call, (module, *args), kwargs, linked)
     if module.__dict__.get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
     try:
-        with _InModule(t, 2):
+        with _in_module(t, 2):
             return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
     except Raised as raised:
         if not t.world.is_foreign(raised.error):
@@ -346,19 +347,14 @@ def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs,
         raise
 
 
-class _InModule:
+@contextlib.contextmanager
+def _in_module(t: Tracer, count: int) -> Iterator[None]:
     """Around what a module's call enters: so many frames of PyTorch's own are between, which are not traced."""
-
-    __slots__ = ("count", "t")
-
-    def __init__(self, t: Tracer, count: int) -> None:
-        self.t, self.count = t, count
-
-    def __enter__(self) -> None:
-        self.t.module_calls.append((len(self.t.frames), self.count))
-
-    def __exit__(self, *error: object) -> None:
-        self.t.module_calls.pop()
+    t.module_calls.append((len(t.frames), count))
+    try:
+        yield
+    finally:
+        t.module_calls.pop()
 
 
 def _call_scripted(t: Tracer, module: Any, args: Args, kwargs: Kwargs, linked: bool) -> NoReturn:

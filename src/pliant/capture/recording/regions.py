@@ -109,12 +109,7 @@ class Region:
     def active(self) -> Iterator[Region]:
         recorder = self.recorder
         outer = recorder.graph, recorder.symbols, recorder.constants, recorder.region
-        recorder.graph, recorder.symbols, recorder.constants, recorder.region = (
-            self.graph,
-            self.symbols,
-            self.constants,
-            self,
-        )
+        recorder.graph, recorder.symbols, recorder.constants, recorder.region = self.graph, self.symbols, self.constants, self
         try:
             yield self
         finally:
@@ -151,6 +146,18 @@ def grad_recorded(t: Tracer, wanted: bool) -> Iterator[None]:
         yield
     finally:
         t.call(set_grad_enabled, (before,), {})
+
+
+@contextmanager
+def grad_kept(within: bool | None = None) -> Iterator[None]:
+    """A block behind which gradients are recorded as before it. `within`: whether they are in it, where that is another matter."""
+    before = torch.is_grad_enabled()
+    if within is not None:
+        set_grad_enabled(within)
+    try:
+        yield
+    finally:
+        set_grad_enabled(before)
 
 
 def versions(graphs: Iterable[fx.Graph]) -> dict[int, int]:

@@ -15,7 +15,7 @@ from torch import fx
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.value_kinds import plain_class
 from pliant.graph.unbacked import Binding, math_function, select
-from pliant.symbolic.expr import Constant, Expr, Product, Sum, Symbol
+from pliant.symbolic.expr import Expr, Product, Sum, Symbol
 from pliant.symbolic.nodes import Apply
 from pliant.symbolic.printer import to_python
 from pliant.symbolic.rules import floats
@@ -127,13 +127,10 @@ def _mark_steps(node: fx.Node) -> None:
 def _parts(expr: Expr) -> Iterator[Expr]:
     """The outermost operations on numbers inside an expression: sizes behind many layers have one another's in them."""
     for inside in atoms(expr) if type(expr) in (Sum, Product) else expr.args:
-        match inside:
-            case Symbol() | Constant():
-                pass
-            case Apply() if inside.kind is not bool:
-                yield inside
-            case _:
-                yield from _parts(inside)
+        if isinstance(inside, Apply) and inside.kind is not bool:
+            yield inside
+        else:
+            yield from _parts(inside)  # symbols and constants have none
 
 
 _BITWISE: dict[type[ast.boolop], ast.operator] = {ast.And: ast.BitAnd(), ast.Or: ast.BitOr()}
