@@ -476,3 +476,19 @@ def test_an_argument_is_to_require_gradients(assigned: bool) -> None:
         with events.collect("fallback", "graph_break") as seen:
             torch.testing.assert_close(compiled(x), f(y))
         assert x.requires_grad and all(event.kind == "graph_break" for event in seen)
+
+
+def test_a_break_at_gradients_says_what_to_do():
+    def flagged(x):
+        x.requires_grad_()
+        return torch.autograd.grad((x * x).sum(), x)
+
+    def cut(x):
+        y = (x * x).sum()
+        pliant.graph_break()
+        return torch.autograd.grad(y, x)
+
+    [told] = pliant.explain(flagged)(torch.ones(3)).breaks
+    assert "x.detach().requires_grad_()" in told and "register_fake" not in told
+    told = pliant.explain(cut)(torch.ones(3, requires_grad=True)).breaks[-1]
+    assert "in the same compiled function" in told and "register_fake" not in told

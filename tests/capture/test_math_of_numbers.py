@@ -3,6 +3,7 @@
 import functools
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -146,3 +147,21 @@ def test_what_is_no_number_is_refused_as_in_python(name):
     compiled = pliant.compile(lambda x, value: x * FUNCTIONS[name](value))
     with pytest.raises(TypeError):
         compiled(torch.ones(2), "3")
+
+
+@pytest.mark.parametrize("library", [math, np], ids=lambda library: library.__name__)
+@pytest.mark.parametrize("name", ["isfinite", "isinf", "isnan"])
+def test_whether_numbers_are_finite_is_asked_without_fixing_them(library, name):
+    ask = getattr(library, name)
+
+    def guarded(x, v):
+        return (x * 3, ask(v)) if ask(v) else (x * v, ask(v * 1e300))
+
+    pliant.reset()
+    compiled = pliant.compile(guarded, fullgraph=True)
+    for v in (0.5, 1.5, 2.5, math.nan, 1e9, math.inf, -math.inf, 3.5, -0.0):
+        found, expected = compiled(torch.ones(2), v), guarded(torch.ones(2), v)
+        assert torch.equal(found[0], expected[0]) or math.isnan(v)
+        assert found[1:] == expected[1:] and [*map(type, found)] == [*map(type, expected)]
+    # For the first value, those that vary, those of which the product is infinite, and each that is not finite.
+    assert pliant.stats()["recompiles"] <= 5

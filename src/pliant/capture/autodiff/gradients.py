@@ -71,6 +71,7 @@ def _tensors(t: Tracer, value: Any) -> tuple[Any, ...]:
     return found
 
 
+_NOT_RECORDED = "compute it in the same compiled function, without a graph break between, or differentiate outside"
 _UNCHECKED = (
     "enter torch.autograd.detect_anomaly around a backward() outside the compiled function, or with check_nan=False"
 )
@@ -115,7 +116,7 @@ def _need_own_history(t: Tracer, roots: Sequence[Any], wanted: Sequence[Any]) ->
         return
     asked = [one for one in wanted if t.inputs.example_of(one) is not None]
     if len(asked) > 1 or len(outside) > 1 or (asked and asked[0].grad_fn not in outside):
-        raise GraphBreak("unsupported-operator", "gradients of a tensor that was computed before this function")
+        raise GraphBreak("unsupported-operator", "gradients of a tensor that was computed before this function", _NOT_RECORDED)
 
 
 # ---- backward
@@ -147,7 +148,7 @@ def _backward_of(t: Tracer, roots: Any, given: Any, retain_graph: Any, create_gr
     if region is not None:
         raise GraphBreak("unsupported-operator", "backward() inside a function that is differentiated or transformed")
     if any(node.name() == _OUTSIDE for node in _history(roots)):
-        raise GraphBreak("unsupported-operator", "backward() through what was computed before this function")
+        raise GraphBreak("unsupported-operator", "backward() through what was computed before this function", _NOT_RECORDED)
     leaves = _leaves(roots) if inputs is None else list(_tensors(t, inputs))
     for leaf in leaves:
         if leaf.grad_fn is not None:

@@ -21,7 +21,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.array_memory import is_array
-from pliant.capture.numbers.number_domains import floor_quotient, within_domain
+from pliant.capture.numbers.number_domains import floor_quotient, is_finite, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
 from pliant.capture.numbers.varying_text import ARRAY_TEXTS, text_of, text_of_tensor
 from pliant.capture.protocols import membership, operators, polyfills, subscripts
@@ -399,10 +399,12 @@ def _math_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _class_of_floats(function: Any, of_tensors: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """`math.isnan`: symbols stand for finite numbers, but what only running the graph tells may be any."""
+    """`math.isnan`: guards tell finite numbers from others, but what only running the graph tells may be any."""
     if len(args) == 1 and is_unbacked(args[0]):
         number = t.call(torch.tensor, args, {"dtype": torch.float64})
         return t.call(torch.Tensor.item, (t.call(of_tensors, (number,), {}),), {})
+    if len(args) == 1 and is_finite(args[0]):
+        return function is math.isfinite
     return _of_numbers(t, function, args)
 
 

@@ -122,6 +122,18 @@ def floor_quotient(a: Any, b: Any) -> Any:
     return 1.0 * round((a - a % b) / b)
 
 
+def is_finite(number: Any) -> bool:
+    """Whether a guard says that a symbolic number, which is known now, is neither infinite nor NaN.
+
+    Operations on finite numbers may give others: the guard compares what the expression gives at each call.
+    """
+    if not is_number(number) or is_unbacked(number):
+        return False
+    if varying(number) is float:
+        return all(map(bool, _between(number, _LARGEST)))
+    return varying(number) is int and bool(number >= -_WHOLE) and bool(number <= _WHOLE)
+
+
 def in_range(t: Tracer, numbers: range, item: Any) -> bool:
     """`item in range(...)`: of a size guards say where it lies, not what it is."""
     if varying(item) is not int or is_unbacked(item):

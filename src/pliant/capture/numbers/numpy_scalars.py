@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.numbers.number_domains import exact_float, floor_quotient
+from pliant.capture.numbers.number_domains import exact_float, floor_quotient, is_finite
 from pliant.capture.signatures import Args, Kwargs, Tracer, World
 from pliant.capture.value_kinds import (
     NUMBERS,
@@ -108,7 +108,9 @@ def by_python(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         found = _of_several(t, _OF_SEVERAL[name], t.internalize(args[0]))
     elif name in _OF_NUMBERS and any(is_symbolic(plain_number(a)) for a in args):
         found = _of_numbers(t, _OF_NUMBERS[name], args)
-    return NotImplemented if found is None else _in_graph(t, found, _AS_NUMPY[plain_class(found)])
+    if found is None or type(found) is bool:  # a bool is what guards say of the numbers
+        return NotImplemented if found is None else sys.modules["numpy"].bool_(found)
+    return _in_graph(t, found, _AS_NUMPY[plain_class(found)])
 
 
 def _of_several(t: Tracer, function: Any, numbers: Any) -> Any:
@@ -158,6 +160,10 @@ def _root(t: Tracer, number: Any) -> Any:
     return t.call(math.sqrt, (number,), {})
 
 
+def _if_finite(answer: bool, t: Tracer, number: Any) -> bool | None:
+    return answer if is_finite(number) else None
+
+
 _OF_SEVERAL: dict[str, Any] = {"prod": math.prod, "sum": sum, "max": max, "amax": max, "min": min, "amin": min}
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "maximum": lambda t, a, b: _chosen(max, t, a, b),
@@ -170,6 +176,8 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "rint": lambda t, a: _rounded(round, t, a),
     "sign": _sign,
     "sqrt": _root,
+    "isfinite": lambda t, a: _if_finite(True, t, a),
+    **dict.fromkeys(("isinf", "isnan"), lambda t, a: _if_finite(False, t, a)),
 }
 
 

@@ -296,7 +296,7 @@ class Recorder(Nodes, TorchFunctionMode):
         """
         given = is_fake(tensor) and self.inputs.example_of(tensor) is not None and not tensor.is_parameter_
         if given and tensor.requires_grad is not bool(flag):
-            raise GraphBreak("unsupported-operator", "requires_grad_() of a tensor from outside")
+            raise GraphBreak("unsupported-operator", "requires_grad_() of a tensor from outside", _FLAG_BEFORE)
 
     def _set_attribute(self, func: Any, args: tuple[Any, ...]) -> None:
         name = func.__self__.__name__
@@ -314,6 +314,7 @@ _SIZED = _MAKE | frozenset(
     split chunk unfold pad interpolate""".split()
 )
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
+_FLAG_BEFORE = "call requires_grad_() before the compiled function, or of a tensor that is made in it: x.detach().requires_grad_()"
 _BOUNDS = _INTEGERS | {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
