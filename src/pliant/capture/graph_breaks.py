@@ -104,6 +104,11 @@ KINDS: dict[str, BreakKind] = {
             "pass one tensor, stacked or padded; or compile with fullgraph=True, once for each length",
         ),
         BreakKind(
+            "varying-number",
+            "the function takes numbers only as they are, and code for one would not serve the next",
+            "compute it before the compiled function and pass the result, or with torch; or compile with fullgraph=True, once for each number",
+        ),
+        BreakKind(
             "backward-hook",
             "the hook runs while autograd's engine goes backward, with the tensors and at the time that the engine gives it",
             "register it outside, on a parameter or an output; a tensor hook that only computes is captured",

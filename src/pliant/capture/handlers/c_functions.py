@@ -34,6 +34,7 @@ from pliant.capture.handlers.threads import call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
+from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import identical, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
@@ -359,6 +360,8 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     if module.startswith("torch") or function in all_functions():
         return call_torch(t, function, args, kwargs)
     if function in _PURE_BUILTINS or module in _PURE_MODULES:
+        if module in ("math", "cmath"):
+            refuse_many(t, function, args, kwargs)
         args = tuple(map(t.plain, args))
         t.refuse_opaque(*args)
         if function in _PURE_BUILTINS or module in _ARITHMETIC:

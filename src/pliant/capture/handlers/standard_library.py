@@ -39,6 +39,7 @@ from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import makes_array
+from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
@@ -104,6 +105,7 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return number
     if makes_array(t, function, args, kwargs):  # of sizes that need not be fixed
         return NotImplemented
+    refuse_many(t, function, args, kwargs)
     values = [_plain(t, a) for a in args]
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):

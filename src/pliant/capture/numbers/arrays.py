@@ -19,6 +19,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.array_memory import dtype_of, is_array, to_array, wrap
+from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.numpy_rules import corrected
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
@@ -148,6 +149,7 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if namesake is None:
         return NotImplemented
     if are_scalars(args) and all(plain_number(a) is not a for a in args if is_scalar(a)) and not kwargs:
+        refuse_many(t, function, args, kwargs)
         return t.native(function, *all_fixed(args))  # to the last digit
     name = getattr(function, "__name__", "")
     if any(map(is_fake, args)) and name not in ("array", "asarray"):
@@ -183,6 +185,7 @@ def _made_by_size(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwarg
     try:
         return _call(t, function, real, args, kwargs)
     except (GraphBreak, DataDependentError):
+        refuse_many(t, real, args, kwargs)
         fixed, named = t.concrete_tree((tuple(args), dict(kwargs)))
         return constant_array(t, t.native(real, *fixed, **named))
 
