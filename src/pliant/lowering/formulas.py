@@ -18,7 +18,8 @@ from pliant.ir.scalar import Scalar, apply, cast, const, index_value, where
 from pliant.symbolic.expr import Expr
 
 
-def _lit(x: Scalar, value: Any) -> Scalar:
+def lit(x: Scalar, value: Any) -> Scalar:
+    """A number of the operator, in the type of `x`: a constant, or what an expression gives at each call."""
     if isinstance(value, Expr):
         return cast(index_value(value, torch.int64 if value.kind is int else torch.float64), x.dtype)
     return const(value, x.dtype)
@@ -37,15 +38,15 @@ def mul(a: Scalar, b: Scalar) -> Scalar:
 
 
 def times(a: Scalar, value: float) -> Scalar:
-    return apply("mul", a, _lit(a, value))
+    return apply("mul", a, lit(a, value))
 
 
 def plus(a: Scalar, value: float) -> Scalar:
-    return apply("add", a, _lit(a, value))
+    return apply("add", a, lit(a, value))
 
 
 def reciprocal(x: Scalar) -> Scalar:
-    return apply("div", _lit(x, 1), x)
+    return apply("div", lit(x, 1), x)
 
 
 def square(x: Scalar) -> Scalar:
@@ -55,7 +56,7 @@ def square(x: Scalar) -> Scalar:
 def sign(x: Scalar) -> Scalar:
     if x.dtype is torch.bool:
         return x
-    zero = _lit(x, 0)
+    zero = lit(x, 0)
     result = sub(cast(apply("gt", x, zero), x.dtype), cast(apply("lt", x, zero), x.dtype))
     return result if x.dtype is not torch.uint8 else cast(apply("gt", x, zero), x.dtype)
 
@@ -68,7 +69,7 @@ TESTS: dict[str, Callable[[Scalar], Scalar]] = {
     "isnan": lambda x: apply("isnan", x),
     "isinf": lambda x: apply("isinf", x),
     # |x| < inf is false for NaN too
-    "isfinite": lambda x: apply("lt", apply("abs", x), _lit(x, math.inf)),
+    "isfinite": lambda x: apply("lt", apply("abs", x), lit(x, math.inf)),
 }
 
 
@@ -81,7 +82,7 @@ def power_of(exponent: Any, dtype: torch.dtype) -> Callable[[Scalar], Scalar] | 
     if exponent == 3:
         return lambda x: mul(mul(x, x), x)
     if exponent == 0:
-        return lambda x: _lit(x, 1)
+        return lambda x: lit(x, 1)
     if not dtype.is_floating_point:
         return _integer_power(exponent) if type(exponent) is int and 0 < exponent < 64 else None
     rows: dict[float, Callable[[Scalar], Scalar]] = {
@@ -107,8 +108,8 @@ def lerp(start: Scalar, end: Scalar, weight: Scalar) -> Scalar:
     # eager starts from the nearer end
     difference = sub(end, start)
     near = add(start, mul(weight, difference))
-    far = sub(end, mul(difference, sub(_lit(weight, 1), weight)))
-    return where(apply("lt", apply("abs", weight), _lit(weight, 0.5)), near, far)
+    far = sub(end, mul(difference, sub(lit(weight, 1), weight)))
+    return where(apply("lt", apply("abs", weight), lit(weight, 0.5)), near, far)
 
 
 # -- activations ------------------------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ def lerp(start: Scalar, end: Scalar, weight: Scalar) -> Scalar:
 def relu(x: Scalar) -> Scalar:
     if x.dtype is torch.bool:
         raise Unsupported("relu of booleans")
-    return apply("maximum", x, _lit(x, 0))
+    return apply("maximum", x, lit(x, 0))
 
 
 _SQRT_HALF = math.sqrt(0.5)
@@ -151,7 +152,7 @@ def _gelu_tanh_backward(grad: Scalar, x: Scalar) -> Scalar:
     tanh = apply("tanh", _tanh_inner(x))
     left = times(plus(tanh, 1), 0.5)
     slope = times(plus(times(mul(x, x), 3 * _TANH_CUBIC), 1), _TANH_SCALE)
-    right = mul(mul(times(x, 0.5), sub(_lit(x, 1), mul(tanh, tanh))), slope)
+    right = mul(mul(times(x, 0.5), sub(lit(x, 1), mul(tanh, tanh))), slope)
     return mul(grad, add(left, right))
 
 
@@ -161,7 +162,7 @@ def silu(x: Scalar) -> Scalar:
 
 def silu_backward(grad: Scalar, x: Scalar) -> Scalar:
     s = apply("sigmoid", x)
-    return mul(mul(grad, s), plus(mul(x, sub(_lit(x, 1), s)), 1))
+    return mul(mul(grad, s), plus(mul(x, sub(lit(x, 1), s)), 1))
 
 
 def mish(x: Scalar) -> Scalar:
@@ -170,32 +171,32 @@ def mish(x: Scalar) -> Scalar:
 
 def softplus(x: Scalar, beta: float = 1, threshold: float = 20) -> Scalar:
     scaled = times(x, beta)
-    smooth = apply("div", apply("log1p", apply("exp", scaled)), _lit(x, beta))
-    return where(apply("gt", scaled, _lit(x, threshold)), x, smooth)
+    smooth = apply("div", apply("log1p", apply("exp", scaled)), lit(x, beta))
+    return where(apply("gt", scaled, lit(x, threshold)), x, smooth)
 
 
 def softplus_backward(grad: Scalar, x: Scalar, beta: float, threshold: float) -> Scalar:
     z = apply("exp", times(x, beta))
     smooth = apply("div", mul(grad, z), plus(z, 1))
-    return where(apply("gt", times(x, beta), _lit(x, threshold)), grad, smooth)
+    return where(apply("gt", times(x, beta), lit(x, threshold)), grad, smooth)
 
 
 def log_sigmoid(x: Scalar) -> Scalar:
-    smallest = apply("minimum", x, _lit(x, 0))
+    smallest = apply("minimum", x, lit(x, 0))
     return sub(smallest, apply("log1p", apply("exp", apply("neg", apply("abs", x)))))
 
 
 def log_sigmoid_backward(grad: Scalar, x: Scalar) -> Scalar:
-    negative = apply("lt", x, _lit(x, 0))
+    negative = apply("lt", x, lit(x, 0))
     z = apply("exp", apply("neg", apply("abs", x)))
     ratio = apply("div", z, plus(z, 1))
-    slope = where(negative, sub(_lit(x, 1), ratio), ratio)
+    slope = where(negative, sub(lit(x, 1), ratio), ratio)
     return mul(grad, slope)
 
 
 def elu(x: Scalar, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Scalar:
     negative = times(apply("expm1", times(x, input_scale)), alpha * scale)
-    return where(apply("le", x, _lit(x, 0)), negative, times(x, scale))
+    return where(apply("le", x, lit(x, 0)), negative, times(x, scale))
 
 
 def elu_backward(grad: Scalar, x: Scalar, alpha: float, scale: float, input_scale: float, is_result: bool) -> Scalar:
@@ -203,86 +204,86 @@ def elu_backward(grad: Scalar, x: Scalar, alpha: float, scale: float, input_scal
         slope = times(plus(x, alpha * scale), input_scale)
     else:
         slope = times(apply("exp", times(x, input_scale)), input_scale * alpha * scale)
-    return where(apply("le", x, _lit(x, 0)), mul(grad, slope), times(grad, scale))
+    return where(apply("le", x, lit(x, 0)), mul(grad, slope), times(grad, scale))
 
 
 def leaky_relu(x: Scalar, slope: float = 0.01) -> Scalar:
-    return where(apply("gt", x, _lit(x, 0)), x, times(x, slope))
+    return where(apply("gt", x, lit(x, 0)), x, times(x, slope))
 
 
 def leaky_relu_backward(grad: Scalar, x: Scalar, slope: float, is_result: bool) -> Scalar:
-    return where(apply("gt", x, _lit(x, 0)), grad, times(grad, slope))
+    return where(apply("gt", x, lit(x, 0)), grad, times(grad, slope))
 
 
 def prelu(x: Scalar, slope: Scalar) -> Scalar:
-    return where(apply("gt", x, _lit(x, 0)), x, mul(slope, x))
+    return where(apply("gt", x, lit(x, 0)), x, mul(slope, x))
 
 
 def prelu_backward(grad: Scalar, x: Scalar, slope: Scalar) -> Scalar:
-    return where(apply("gt", x, _lit(x, 0)), grad, mul(slope, grad))
+    return where(apply("gt", x, lit(x, 0)), grad, mul(slope, grad))
 
 
 def prelu_slope_backward(grad: Scalar, x: Scalar) -> Scalar:
-    return where(apply("gt", x, _lit(x, 0)), _lit(x, 0), mul(x, grad))
+    return where(apply("gt", x, lit(x, 0)), lit(x, 0), mul(x, grad))
 
 
 def hardtanh(x: Scalar, low: float = -1, high: float = 1) -> Scalar:
-    return apply("minimum", apply("maximum", x, _lit(x, low)), _lit(x, high))
+    return apply("minimum", apply("maximum", x, lit(x, low)), lit(x, high))
 
 
 def hardtanh_backward(grad: Scalar, x: Scalar, low: float, high: float) -> Scalar:
-    outside = apply("bit_or", apply("le", x, _lit(x, low)), apply("ge", x, _lit(x, high)))
-    return where(outside, _lit(x, 0), grad)
+    outside = apply("bit_or", apply("le", x, lit(x, low)), apply("ge", x, lit(x, high)))
+    return where(outside, lit(x, 0), grad)
 
 
 def _relu6(x: Scalar) -> Scalar:
-    return apply("minimum", apply("maximum", x, _lit(x, 0)), _lit(x, 6))
+    return apply("minimum", apply("maximum", x, lit(x, 0)), lit(x, 6))
 
 
 def hardsigmoid(x: Scalar) -> Scalar:
-    return apply("div", _relu6(plus(x, 3)), _lit(x, 6))
+    return apply("div", _relu6(plus(x, 3)), lit(x, 6))
 
 
 def hardsigmoid_backward(grad: Scalar, x: Scalar) -> Scalar:
-    inside = apply("bit_and", apply("gt", x, _lit(x, -3)), apply("lt", x, _lit(x, 3)))
-    return where(inside, times(grad, 1 / 6), _lit(x, 0))
+    inside = apply("bit_and", apply("gt", x, lit(x, -3)), apply("lt", x, lit(x, 3)))
+    return where(inside, times(grad, 1 / 6), lit(x, 0))
 
 
 def hardswish(x: Scalar) -> Scalar:
-    return apply("div", mul(x, _relu6(plus(x, 3))), _lit(x, 6))
+    return apply("div", mul(x, _relu6(plus(x, 3))), lit(x, 6))
 
 
 def hardswish_backward(grad: Scalar, x: Scalar) -> Scalar:
-    middle = mul(grad, plus(apply("div", x, _lit(x, 3)), 0.5))
-    upper = where(apply("lt", x, _lit(x, 3)), middle, grad)
-    return where(apply("le", x, _lit(x, -3)), _lit(x, 0), upper)
+    middle = mul(grad, plus(apply("div", x, lit(x, 3)), 0.5))
+    upper = where(apply("lt", x, lit(x, 3)), middle, grad)
+    return where(apply("le", x, lit(x, -3)), lit(x, 0), upper)
 
 
 def threshold(x: Scalar, limit: float, value: float) -> Scalar:
-    return where(apply("le", x, _lit(x, limit)), _lit(x, value), x)
+    return where(apply("le", x, lit(x, limit)), lit(x, value), x)
 
 
 def threshold_backward(grad: Scalar, x: Scalar, limit: float) -> Scalar:
-    return where(apply("le", x, _lit(x, limit)), _lit(x, 0), grad)
+    return where(apply("le", x, lit(x, limit)), lit(x, 0), grad)
 
 
 def sigmoid_backward(grad: Scalar, y: Scalar) -> Scalar:
-    return mul(mul(grad, sub(_lit(y, 1), y)), y)
+    return mul(mul(grad, sub(lit(y, 1), y)), y)
 
 
 def tanh_backward(grad: Scalar, y: Scalar) -> Scalar:
-    return mul(grad, sub(_lit(y, 1), mul(y, y)))
+    return mul(grad, sub(lit(y, 1), mul(y, y)))
 
 
 def logit(x: Scalar, eps: float | None = None) -> Scalar:
     if eps is not None:
-        x = apply("minimum", apply("maximum", x, _lit(x, eps)), _lit(x, 1 - eps))
-    return apply("log", apply("div", x, sub(_lit(x, 1), x)))
+        x = apply("minimum", apply("maximum", x, lit(x, eps)), lit(x, 1 - eps))
+    return apply("log", apply("div", x, sub(lit(x, 1), x)))
 
 
 def nan_to_num(x: Scalar, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Scalar:
     info = torch.finfo(x.dtype)
     largest, smallest = posinf if posinf is not None else info.max, neginf if neginf is not None else info.min
-    above = where(apply("eq", x, _lit(x, math.inf)), _lit(x, largest), x)
-    below = where(apply("eq", x, _lit(x, -math.inf)), _lit(x, smallest), above)
-    return where(apply("isnan", x), _lit(x, 0.0 if nan is None else nan), below)
+    above = where(apply("eq", x, lit(x, math.inf)), lit(x, largest), x)
+    below = where(apply("eq", x, lit(x, -math.inf)), lit(x, smallest), above)
+    return where(apply("isnan", x), lit(x, 0.0 if nan is None else nan), below)

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from pliant.errors import Unsupported
-from pliant.ir.scalar import Scalar, apply, const, where
+from pliant.ir.scalar import Scalar, apply, where
 from pliant.lowering.context import Lowering
-from pliant.lowering.formulas import add, elu, mul, plus, reciprocal, square, sub, times
+from pliant.lowering.formulas import add, elu, lit, mul, plus, reciprocal, square, sub, times
 from pliant.lowering.pointwise import by_formula, only_floats
 from pliant.lowering.tensors import Index, Tensor, opmath
 from pliant.lowering.views import dim_of
@@ -27,20 +27,16 @@ from pliant.lowering.views import dim_of
 aten = torch.ops.aten
 
 
-def _lit(x: Scalar, value: float) -> Scalar:
-    return const(value, x.dtype)
-
-
 def polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     """Their sum with powers of `x`, from the constant on."""
-    result = _lit(x, coefficients[-1])
+    result = lit(x, coefficients[-1])
     for c in reversed(coefficients[:-1]):
         result = plus(mul(result, x), c)
     return result
 
 
 def _is(x: Scalar, op: str, value: float) -> Scalar:
-    return apply(op, x, _lit(x, value))
+    return apply(op, x, lit(x, value))
 
 
 # -- gamma functions --------------------------------------------------------------------------------------------------
@@ -61,7 +57,7 @@ def _pairs(x: Scalar) -> tuple[Scalar, Scalar, Scalar]:
 def digamma(x: Scalar) -> Scalar:
     """Of negative numbers by reflection, of those below 6 by recurrence from six higher, there by the asymptotic series."""
     negative = _is(x, "lt", 0)
-    y = where(negative, sub(_lit(x, 1), x), x)
+    y = where(negative, sub(lit(x, 1), x), x)
     low = _is(y, "lt", 6)
     z = where(low, plus(y, 6), y)
     inverse = reciprocal(z)
@@ -74,16 +70,16 @@ def digamma(x: Scalar) -> Scalar:
     r = sub(x, apply("round", x))
     t = square(r)
     reflected = add(sub(positive, reciprocal(r)), mul(r, polynomial(t, _COTANGENT)))
-    pole = where(apply("bit_and", negative, _is(r, "eq", 0)), _lit(x, math.nan), where(negative, reflected, positive))
-    result = where(apply("isinf", x), where(negative, _lit(x, math.nan), x), pole)
-    return where(_is(x, "eq", 0), apply("copysign", _lit(x, math.inf), apply("neg", x)), result)
+    pole = where(apply("bit_and", negative, _is(r, "eq", 0)), lit(x, math.nan), where(negative, reflected, positive))
+    result = where(apply("isinf", x), where(negative, lit(x, math.nan), x), pole)
+    return where(_is(x, "eq", 0), apply("copysign", lit(x, math.inf), apply("neg", x)), result)
 
 
 def trigamma(x: Scalar) -> Scalar:
     """The derivative of `digamma`: six terms of its series, and an asymptotic series for the rest; by reflection below 1/2."""
     low = _is(x, "lt", 0.5)
-    y = where(low, sub(_lit(x, 1), x), x)
-    total = _lit(x, 0)
+    y = where(low, sub(lit(x, 1), x), x)
+    total = lit(x, 0)
     for k in range(6):
         total = add(total, reciprocal(square(plus(y, k) if k else y)))
     z = plus(y, 6)
@@ -91,24 +87,24 @@ def trigamma(x: Scalar) -> Scalar:
     tail = polynomial(w, (1 / 6, -1 / 30, 1 / 42))
     near = add(total, apply("div", add(plus(reciprocal(times(z, 2)), 1), mul(w, tail)), z))
     sine = apply("sin", times(x, math.pi))
-    return where(low, sub(apply("div", _lit(x, math.pi**2), square(sine)), near), near)
+    return where(low, sub(apply("div", lit(x, math.pi**2), square(sine)), near), near)
 
 
 # -- products with logarithms -----------------------------------------------------------------------------------------
 
 
 def xlogy(x: Scalar, y: Scalar) -> Scalar:
-    product = where(_is(x, "eq", 0), _lit(x, 0), mul(x, apply("log", y)))
+    product = where(_is(x, "eq", 0), lit(x, 0), mul(x, apply("log", y)))
     return where(apply("isnan", y), y, product)
 
 
 def xlog1py(x: Scalar, y: Scalar) -> Scalar:
-    product = where(_is(x, "eq", 0), _lit(x, 0), mul(x, apply("log1p", y)))
+    product = where(_is(x, "eq", 0), lit(x, 0), mul(x, apply("log1p", y)))
     return where(apply("isnan", y), y, product)
 
 
 def entr(x: Scalar) -> Scalar:
-    inside = where(_is(x, "eq", 0), _lit(x, 0), _lit(x, -math.inf))
+    inside = where(_is(x, "eq", 0), lit(x, 0), lit(x, -math.inf))
     product = mul(apply("neg", x), apply("log", x))
     return where(apply("isnan", x), x, where(_is(x, "gt", 0), product, inside))
 
@@ -128,7 +124,7 @@ def _log_of_sum(op: str, scale: float) -> Callable[[Scalar, Scalar], Scalar]:
 
 def sinc(x: Scalar) -> Scalar:
     scaled = times(x, math.pi)
-    return where(_is(x, "eq", 0), _lit(x, 1), apply("div", apply("sin", scaled), scaled))
+    return where(_is(x, "eq", 0), lit(x, 1), apply("div", apply("sin", scaled), scaled))
 
 
 def ldexp(x: Scalar, exponent: Scalar) -> Scalar:
@@ -147,24 +143,24 @@ def _within(x: Scalar, limit: float) -> Scalar:
 
 
 def hardshrink(x: Scalar, limit: float = 0.5) -> Scalar:
-    return where(_within(x, limit), _lit(x, 0), x)
+    return where(_within(x, limit), lit(x, 0), x)
 
 
 def softshrink(x: Scalar, limit: float = 0.5) -> Scalar:
-    inside = where(apply("isnan", x), x, _lit(x, 0))
+    inside = where(apply("isnan", x), x, lit(x, 0))
     return where(_is(x, "gt", limit), plus(x, -limit), where(_is(x, "lt", -limit), plus(x, limit), inside))
 
 
 def shrink_backward(grad: Scalar, x: Scalar, limit: float) -> Scalar:
     outside = apply("bit_or", _is(x, "gt", limit), _is(x, "lt", -limit))
-    return where(outside, grad, _lit(x, 0))  # 0 where x is NaN, as on eager's vectors
+    return where(outside, grad, lit(x, 0))  # 0 where x is NaN, as on eager's vectors
 
 
 def logit_backward(grad: Scalar, x: Scalar, eps: float | None = None) -> Scalar:
     least, most = (0.0, 1.0) if eps is None else (eps, 1 - eps)
     inside = apply("bit_and", _is(x, "ge", least), _is(x, "le", most))
-    slope = apply("div", grad, mul(x, sub(_lit(x, 1), x)))
-    return where(inside, slope, _lit(x, math.nan if eps is None else 0.0))
+    slope = apply("div", grad, mul(x, sub(lit(x, 1), x)))
+    return where(inside, slope, lit(x, math.nan if eps is None else 0.0))
 
 
 def _halves(low: Lowering, x: Tensor, dim: int) -> tuple[int, Any]:
@@ -196,7 +192,7 @@ def _glu_backward(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, dim
         inside = apply("lt", low.number(index[d]), low.number(half))
         first = mul(grad.math_at(index), apply("sigmoid", x.math_at(beyond)))
         gate = apply("sigmoid", x.math_at(index))
-        slope = mul(sub(_lit(gate, 1), gate), gate)
+        slope = mul(sub(lit(gate, 1), gate), gate)
         second = mul(mul(slope, grad.math_at(other)), x.math_at(other))
         return where(inside, first, second)
 

@@ -1,0 +1,31 @@
+"""Operators' plain numbers that change from call to call: one kernel for all, in both directions."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+
+OPERATORS = {
+    "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink,
+    "logit": lambda x, v: torch.logit(x.sigmoid(), eps=v / 10),
+}
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_numbers_that_change(name, train):
+    pliant.reset()
+    compiled = pliant.compile(OPERATORS[name])
+    for v in (0.7, 1.3, 0.4, 1.9):
+        x = torch.randn(5, 9, generator=torch.Generator().manual_seed(0)) * 2
+        mine, theirs = (x.clone().requires_grad_(train) for _ in range(2))
+        found, expected = compiled(mine, v), OPERATORS[name](theirs, v)
+        torch.testing.assert_close(found, expected)
+        if train:
+            found.sum().backward()
+            expected.sum().backward()
+            torch.testing.assert_close(mine.grad, theirs.grad)
+    stats = pliant.stats()
+    assert not stats["fallbacks"] and stats["recompiles"] == 1
