@@ -37,6 +37,7 @@ from pliant.dispatch.dispatcher import Compilation, Dispatcher, Keeper, is_captu
 from pliant.dispatch.dynamic_policy import MARKS, DimMark
 from pliant.dispatch.markers import original_of
 from pliant.errors import ConfigError, UserError
+from pliant.guards import kept_casts
 
 if TYPE_CHECKING:
     from pliant.debug.cost import Cost
@@ -196,6 +197,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     @functools.wraps(original)
     def disabled(*args: Any, **kwargs: Any) -> Any:
+        kept_casts.give()
         return original(*args, **kwargs)
 
     markers.mark(disabled, markers.Mark.DISABLED)

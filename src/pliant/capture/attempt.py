@@ -37,6 +37,7 @@ from pliant.capture.graph_breaks import (
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.iterators.suspended import Carry, put, running
+from pliant.capture.outside.settings import cast_of, on_casts
 from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.recording import stand_ins
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
@@ -98,6 +99,7 @@ class _Attempt:
         self.t = tracer
         self.root = root
         self.reason = reason
+        self.kept: list[tuple[Any, Any]] = []  # casts of inputs that autocast keeps where the trace breaks
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Trace:
         before = self.t.settings = Settings()
@@ -236,6 +238,8 @@ class _Attempt:
         if casts.kept and not config.get().capture.breaks_in_autocast:
             one = f"casts that autocast keeps, at a graph break ({reason.detail})"
             raise CastsKept(BreakReason("mutated-global-state", one, reason.location))
+        if casts.kept:
+            self.kept = [(dtype, one.fake) for one in self.t.inputs.inputs if (dtype := cast_of(one))]
 
     def _frames_to_split(self, reason: BreakReason, clean: bool) -> Break:
         """The frames that can be cut: from the outermost in, as long as each is all that an operation runs."""
@@ -275,6 +279,7 @@ class _Attempt:
         effects += [CallEffect(type(lock).release, (lock,), {}) for lock in t.released]
         after = self.after if end.reason else Settings()
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
+        effects += on_casts(t.casts, self.kept)
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
         made = {**t.world.made, **t.world.functions}

@@ -29,6 +29,7 @@ from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_s
 from pliant.errors import GraphBreakError, PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
 from pliant.graph.generator_states import set_random_bytes
+from pliant.guards import kept_casts
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, explain_miss
 from pliant.guards.generated import EntryFunction
@@ -226,6 +227,7 @@ class Dispatcher:
 
     def _eagerly(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Behind a break the arguments come in a list, which eager empties: nobody else needs them."""
+        kept_casts.give()
         if isinstance(self.root, CallableRoot):
             return self.eager(*args, **kwargs)
         return self.eager(args if type(args) is list else list(args))

@@ -2,6 +2,7 @@
 
 As data:              kinds (what), sources and parts (of which value), facts (exact comparison), state and settings (global),
                       standard (objects that mean something by being themselves).
+Cast again:           kept_casts (of parameters that autocast would have kept, where compiled code ends).
 Checked:              codegen (straight-line Python), held_section and watch (state that rarely changes: compared as memory),
                       native_watch, watch_in_c, tensor_words and alike (the native parts), names, generated
                       (the function of an entry).

@@ -16,8 +16,12 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.trace import CallEffect
 from pliant.capture.value_kinds import concrete
+from pliant.graph.contracts import GraphInput
+from pliant.guards import kept_casts
 from pliant.guards.settings import NESTED, SETTINGS, nesting, set_nesting
+from pliant.guards.sources import PlainTensorSource
 from pliant.torch_adapter import CUDNN_SETTINGS
 
 
@@ -28,7 +32,8 @@ class Casts:
 
     def __init__(self) -> None:
         self.kept: set[tuple[str, Any]] = set()
-        if nesting():
+        self.begins_nested, self.are_forgotten = nesting() > 0, False
+        if self.begins_nested:
             self.note()
         self.from_before = frozenset(self.kept)  # PyTorch has those that eager code made, compiled code leaves none
 
@@ -40,6 +45,7 @@ class Casts:
             self.note()
         elif function is torch.clear_autocast_cache or function is torch.autocast_decrement_nesting and not nesting():
             self.kept.clear()
+            self.are_forgotten = True
             self.from_before = frozenset()
 
     @property
@@ -51,6 +57,20 @@ class Casts:
     def meet_others(self) -> bool:
         """Whether casts that were kept before the trace may decide about dtypes: the graph would not know them."""
         return bool(self.from_before) and self.are_mixed
+
+
+def cast_of(one: GraphInput) -> torch.dtype | None:
+    """The dtype to which autocast has cast an input in the block that the trace is in, if it keeps that."""
+    is_leaf = one.kind == "tensor" and one.example.is_leaf and not isinstance(one.source, PlainTensorSource)
+    return kept_casts.dtype_kept(one.fake) if is_leaf else None
+
+
+def on_casts(casts: Casts, kept: list[tuple[torch.dtype, torch.Tensor]]) -> list[CallEffect]:
+    """The calls that forget casts of blocks that the program has left, and that note those of its tensors which the graph
+    made, for eager code behind it."""
+    forget = [CallEffect(torch.clear_autocast_cache, (), {})] if casts.begins_nested and casts.are_forgotten else []
+    kinds = dict.fromkeys((leaf.device.type, dtype) for dtype, leaf in kept)
+    return forget + [CallEffect(kept_casts.note, (*one, *(t for d, t in kept if one == (t.device.type, d))), {}) for one in kinds]
 
 
 def _recorded(function: Callable[..., Any], t: Tracer, args: Args, kwargs: Kwargs) -> Any:
