@@ -198,6 +198,14 @@ def misused(value: Any, text: str, error: type[Exception] = TypeError) -> Raised
     return Raised(error(text.replace("{}", class_name(value))))
 
 
+def shown_callable(function: Any) -> str:
+    """A callable as CPython's errors of calls name it."""
+    name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
+    if name is None:
+        return str(type(function))
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+
 def derives(value: Any, base: type) -> bool:
     """Whether it is a class, the base or one derived from it."""
     return is_class(value) and issubclass(value, base)

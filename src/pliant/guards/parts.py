@@ -1,4 +1,4 @@
-"""Sources as steps that share intermediate values: an object's dictionary, a tensor's sizes.
+"""Sources as steps that share intermediate values: an object's dictionary, a tensor's sizes; how a dictionary is read.
 
 In:     a source as capture made it.
 Out:    `shared(source)`: the same value, reached through parts that other sources use too.
@@ -6,6 +6,10 @@ Holds:  a part reads what the source would read, no more.
 """
 
 from __future__ import annotations
+
+import collections
+from collections.abc import KeysView
+from typing import Any
 
 from pliant.guards.sources import (
     AttributeSource,
@@ -56,6 +60,33 @@ class StoragesSource(Source):
 
     def describe(self) -> str:
         return "the memory of " + ", ".join(source.describe() for source in self.sources)
+
+
+@source_class
+class NamespaceSource(ChainedSource):
+    """parent.__dict__ of an object whose class has a `__getattribute__` of the program's, which is not asked."""
+
+    text = "{function}({parent}, '__dict__')"
+    words = "{parent}.__dict__"
+    function = object.__getattribute__
+
+    @property
+    def is_namespace(self) -> bool:
+        return True
+
+
+def plain_keys(mapping: dict[Any, Any]) -> KeysView[Any]:
+    """The keys that a dict has, whatever methods its class has; they are counted and looked up as such, too."""
+    return (collections.OrderedDict if isinstance(mapping, collections.OrderedDict) else dict).keys(mapping)
+
+
+@source_class
+class KeysSource(ChainedSource):
+    """The keys of a dict whose class has methods of the program's to count, find or walk through them."""
+
+    text = "{function}({parent})"
+    words = "{parent}"
+    function = plain_keys
 
 
 def dict_of(parent: Source) -> Source:

@@ -7,6 +7,7 @@ Holds:  reading has no side effect and costs about 0.1 µs; values compare with 
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,13 @@ def nan_checks() -> bool:
 def tracing() -> str:
     """Which tracer of PyTorch records what the program runs; empty if none does."""
     return "torch.jit.trace" if is_script_tracing() else "torch.fx" if is_fx_tracing() else ""
+
+
+def decimal_settings() -> tuple[Any, ...]:
+    """How decimal numbers are computed with in this thread: they are rounded by the context, which traps errors."""
+    now = decimal.getcontext()
+    traps = sorted(signal.__name__ for signal, is_trapped in now.traps.items() if is_trapped)
+    return (now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *traps)
 
 
 READERS: dict[str, Reader] = {

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.containers import call_container_method
 from pliant.capture.handlers.context_variables import call_context_variable
 from pliant.capture.handlers.effects import initial_seed, is_output, seed_generator, write_output
@@ -35,6 +35,7 @@ from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.given_numbers import refuse_many
+from pliant.capture.outside.bringing import note_decimals
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import identical, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
@@ -53,8 +54,11 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     is_class,
+    is_iterable,
     is_numpy_scalar,
     is_str,
+    misused,
+    varying,
 )
 from pliant.capture.varying_values import Text, join
 from pliant.graph.fake_tensor import FakeTensor
@@ -116,7 +120,15 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     receiver = t.world.resolve(args[0])
     if receiver is None:  # whose `__get__` means no object at all
         return call_method(t, None, function.__name__, t.native(getattr, None, function.__name__), args[1:], kwargs)
-    bound = t.native(function.__get__, receiver, type(receiver))
+    if owner is object and varying(receiver) is not None:
+        receiver = concrete(receiver)
+    try:
+        bound = t.native(function.__get__, receiver, type(receiver))
+    except WrongKind:
+        if type(function) is not types.WrapperDescriptorType:
+            raise
+        wanted = f"descriptor '{function.__name__}' requires a '{owner.__name__}' object but received a '{{}}'"
+        raise misused(receiver, wanted) from None
     return call_method(t, receiver, function.__name__, bound, args[1:], kwargs)
 
 
@@ -166,6 +178,8 @@ def _device_method(t: Tracer, device: torch.device, name: str, bound: Any, args:
 
 def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "join" and len(args) == 1:
+        if not is_iterable(args[0]):
+            raise Raised(TypeError("can only join an iterable"))
         args = (t.sequence(args[0]),)
         if is_str(receiver) and set(map(type, args[0])) <= {Text, str}:
             return join(receiver, args[0])
@@ -388,6 +402,8 @@ def _of_class(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) ->
     if cls not in _PURE_CLASSES and cls.__module__ != "datetime":
         raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")
     note_time_zone(t, function.__name__)
+    if cls is decimal.Decimal:
+        note_decimals(t.world)
     return t.native(function, *map(concrete, args), **kwargs)
 
 

@@ -155,7 +155,8 @@ def _refused(t: Tracer, value: Any, *memo: Any) -> Any:
 
 
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
-_ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, torch.finfo, torch.iinfo)
+_ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range)
+_NOT_COPIED = (types.MappingProxyType, torch.finfo, torch.iinfo)
 _IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _immutable)
 _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
     _object,
@@ -166,7 +167,7 @@ _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
             _ITERATORS, lambda t, value: _object(t, value) if t.world.is_foreign(value) else copy.copy(value)
         ),
         functools.partial: _partial,
-        types.MappingProxyType: _refused,
+        **dict.fromkeys(_NOT_COPIED, _refused),
         FakeTensor: _shallow_tensor,
     },
     _IMMUTABLE,
@@ -184,7 +185,7 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
         tuple: functools.partial(_deep_fixed, True),
         frozenset: functools.partial(_deep_fixed, False),
         functools.partial: _partial,
-        types.MappingProxyType: _refused,
+        **dict.fromkeys(_NOT_COPIED, _refused),
         types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),
         FakeTensor: _deep_tensor,
     },

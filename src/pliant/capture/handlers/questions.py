@@ -39,6 +39,7 @@ from pliant.capture.value_kinds import (
     is_method,
     is_numpy_scalar,
     is_symbolic,
+    varying,
 )
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -115,6 +116,8 @@ def _of_any(asked: Callable[[Tracer, Any, Any], Any]) -> Handler:
     """A question about a class or, by turns, each of a tuple of classes."""
 
     def question(t: Tracer, subject: Any, wanted: Any) -> Any:
+        if isinstance(wanted, types.UnionType) and all(map(is_class, wanted.__args__)):
+            wanted = wanted.__args__
         if isinstance(wanted, tuple):
             return any(ended(t, question(t, subject, one)) for one in wanted)
         return asked(t, subject, wanted)
@@ -318,6 +321,8 @@ def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return sorted(locals_of(t, t.frames[-1]))
     obj = t.internalize(args[0])
     t.refuse_opaque(obj)
+    if (cls := varying(obj)) is not None:
+        return t.native(dir, cls)
     return _NAMES.of(obj)(t, obj)
 
 

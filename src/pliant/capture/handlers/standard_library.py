@@ -41,6 +41,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import makes_array
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
+from pliant.capture.outside.bringing import note_decimals
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import DELETED
@@ -142,6 +143,8 @@ OBJECTS: tuple[type, ...] = (io.StringIO, io.BytesIO, type(hashlib.md5()), type(
 
 
 def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if cls is decimal.Decimal:
+        note_decimals(t.world)
     values = list(map(t.plain, args))
     return _made(t, t.native(cls, *values, **{k: t.plain(v) for k, v in kwargs.items()}))
 

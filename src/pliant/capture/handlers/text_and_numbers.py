@@ -63,6 +63,8 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if not args:
         return ""
     value = args[0]
+    if (len(args) > 1 or kwargs) and varying(value) is not None:
+        return t.native(function, concrete(value), *args[1:], **kwargs)  # which complains
     if is_scalar(value):
         value = shown_number(value) if function is str else fixed(value)
     if is_array(value):
@@ -111,6 +113,8 @@ def text_by_name(t: Tracer, receiver: Any, name: str, args: Args, owner: type) -
         return NotImplemented if any(args) else t.call(shown_by, (receiver,), {})
     if name != "__repr__":
         return NotImplemented
+    if owner is object and type(receiver).__repr__ is not object.__repr__:  # type: ignore[comparison-overlap]
+        raise GraphBreak("unknown-call", "a text that shows an address")
     if type(receiver) is owner:
         return t.call(repr, (receiver,), {})
     if owner.__repr__ in _COPIES and not t.world.is_opaque(receiver):
@@ -290,6 +294,8 @@ def _convert(function: Any, symbolic: Any, specials: tuple[str, ...], t: Tracer,
     if args:
         for special in specials:
             method = operators.python_method(t, args[0], special)
+            if method is None and t.world.needs_guards(args[0]):
+                operators.refuse_none(t, args[0], special)
             if method is not None and len(args) == 1:
                 result = t.call(method, args, {})
                 return (

@@ -16,7 +16,15 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.iteration import hashables, is_driven
 from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import class_in_numpy, is_iterable, is_list, is_str, misused, plain_class
+from pliant.capture.value_kinds import (
+    class_in_numpy,
+    is_iterable,
+    is_list,
+    is_str,
+    misused,
+    plain_class,
+    shown_callable,
+)
 from pliant.capture.varying_values import join
 from pliant.guards.kinds import MISSING
 from pliant.unpatched import BUILTINS
@@ -103,20 +111,18 @@ def set_update(t: Tracer, op: Op, value: Any) -> None:
 
 @takes("DICT_UPDATE", "DICT_MERGE")
 def dict_update(t: Tracer, op: Op, value: Any) -> None:
-    value, target = t.mapping(value), _target(t, op)
-    twice = [k for k in value if k in target] if op.name == "DICT_MERGE" else []
+    target, called = _target(t, op), ""
+    if op.name == "DICT_MERGE":
+        called = shown_callable(t.frames[-1].stack[-op.arg - (2 if NULL_BELOW_CALLABLE else 3)])  # type: ignore[operator]
+    try:
+        given = t.mapping(value)
+    except NoAttribute:
+        text = f"{called} argument after ** must be a mapping, not {{}}" if called else "'{}' object is not a mapping"
+        raise misused(value, text) from None
+    twice = [k for k in given if k in target] if called else []
     if twice:
-        called = _shown(t.frames[-1].stack[-op.arg - (2 if NULL_BELOW_CALLABLE else 3)])  # type: ignore[operator]
         raise Raised(TypeError(f"{called} got multiple values for keyword argument '{twice[0]}'"))
-    target.update(value)
-
-
-def _shown(function: Any) -> str:
-    """A callable as CPython's errors of calls name it."""
-    name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
-    if name is None:
-        return str(type(function))
-    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+    target.update(given)
 
 
 @takes("CALL_INTRINSIC_1")

@@ -9,6 +9,7 @@ from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import NULL
+from pliant.capture.value_kinds import is_iterable, misused, shown_callable
 
 ROWS = Handlers()
 
@@ -29,4 +30,7 @@ def call_function_ex(t: Tracer, op: Op, low: Any, high: Any, items: Any, mapping
     kwargs = dict(t.mapping(mapping)) if op.arg else {}
     if not all(isinstance(name, str) for name in kwargs):
         raise Raised(TypeError("keywords must be strings"))
-    return t.call(high if low is NULL else low, tuple(t.sequence(items)), kwargs, linked=True)
+    function = high if low is NULL else low
+    if not is_iterable(items):
+        raise misused(items, f"{shown_callable(function)} argument after * must be an iterable, not {{}}")
+    return t.call(function, tuple(t.sequence(items)), kwargs, linked=True)

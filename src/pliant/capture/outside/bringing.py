@@ -7,6 +7,7 @@ Holds:  nothing of the program runs; what a guard does not fix is guarded when i
 
 from __future__ import annotations
 
+import decimal
 import functools
 import types
 from collections.abc import Callable
@@ -35,8 +36,17 @@ from pliant.capture.value_kinds import (
     tuple_of,
 )
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import ArrayTensorSource, AttributeSource, ItemSource, LengthSource, MethodSource, Source
+from pliant.guards.sources import (
+    ArrayTensorSource,
+    AttributeSource,
+    ItemSource,
+    LengthSource,
+    MethodSource,
+    Source,
+    question,
+)
 from pliant.guards.standard import IDENTITY_TYPES
+from pliant.guards.state import decimal_settings
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
@@ -186,6 +196,16 @@ def _frozenset(world: World, value: frozenset[Any], source: Source) -> frozenset
     return value
 
 
+def _decimal(world: World, value: decimal.Decimal, source: Source) -> decimal.Decimal:
+    note_decimals(world)
+    return _itself(world, value, source)  # type: ignore[no-any-return]
+
+
+def note_decimals(world: World) -> None:
+    """Decimal numbers are computed with as the thread's context says."""
+    world.guard(question(decimal_settings), Kind.EQUALS, decimal_settings())
+
+
 MADE_AGAIN: dict[type, Callable[[World, Any, Source], Any]] = {
     types.MethodType: _method,
     types.MappingProxyType: _proxy,
@@ -222,6 +242,7 @@ _TRACED: ByKind[Callable[[World, Any, Source], Any]] = ByKind(
     },
     {
         **dict.fromkeys(_ONES, _itself),
+        decimal.Decimal: _decimal,
         torch.Tensor: lambda world, value, source: world.inputs.tensor(value, source),
         tuple: _tuple,
     },

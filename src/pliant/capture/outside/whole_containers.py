@@ -73,7 +73,7 @@ def refuse_own_reads(world: World, value: Any) -> None:
 def _copy_dict(world: World, value: dict[Any, Any], source: Source, cls: Any) -> Any:
     ordered = collections.OrderedDict if cls is collections.OrderedDict else dict
     keys = list(ordered.__iter__(value))
-    world.guard(source, Kind.KEYS, tuple(map(plain_key, keys)))
+    world.guard(world.keys_place(value), Kind.KEYS, tuple(map(plain_key, keys)))
     changes = world.changes_of(value)
     items = {
         _traced_key(world, k): changes[k]

@@ -30,6 +30,7 @@ from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
+    is_function,
     is_hashed_by_identity,
     is_list,
     is_mutable_container,
@@ -40,6 +41,7 @@ from pliant.capture.value_kinds import (
 from pliant.capture.varying_values import UNSETTLED
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.parts import KeysSource, NamespaceSource
 from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
 from pliant.guards.standard import IDENTITY_TYPES
 from pliant.records import dataclass
@@ -115,7 +117,8 @@ class World(ToldByValue):
         if id(found) not in self._owner_of_dict:
             source = self.place_of(obj)
             self._owner_of_dict[id(found)] = (obj, source, found)
-            self.set_origin(found, AttributeSource(source, "__dict__"))
+            asks = is_function(type(obj).__getattribute__)
+            self.set_origin(found, NamespaceSource(source) if asks else AttributeSource(source, "__dict__"))
         return found  # type: ignore[no-any-return]
 
     @staticmethod
@@ -138,7 +141,8 @@ class World(ToldByValue):
     def item_source(self, mapping: dict[Any, Any], key: Any) -> Source:
         owner = self._owner_of_dict.get(id(mapping))
         if owner is not None and isinstance(key, str):
-            return DictAttributeSource(owner[1], key)
+            place = self.place_of(mapping)
+            return ItemSource(place, key) if isinstance(place, NamespaceSource) else DictAttributeSource(owner[1], key)
         source = self.place_of(mapping)
         if source.is_members:
             return ModuleMemberSource(source.parent, source.name, key)  # type: ignore[attr-defined]
@@ -219,12 +223,18 @@ class World(ToldByValue):
         key = self.real_key(key)
         base: Any = base_in_c(mapping)
         present: bool = base.__contains__(mapping, key)
-        self.guard(self.source_of(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
+        self.guard(self.keys_place(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
         return present
+
+    def keys_place(self, mapping: Any) -> Source:
+        """Where guards read the keys of a dict, or the items of a set, from outside."""
+        place, cls = self.place_of(mapping), type(mapping)
+        asks = isinstance(mapping, dict) and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
+        return KeysSource(place) if asks else place
 
     def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
         """The keys of a foreign dict that is not read as a whole, in order."""
-        self.guard(self.source_of(mapping), Kind.KEYS, tuple(map(plain_key, dict.keys(mapping))))
+        self.guard(self.keys_place(mapping), Kind.KEYS, tuple(map(plain_key, dict.keys(mapping))))
         changed = self._changed.get(id(mapping), Changed(mapping))
         stores, moved = changed.stores, changed.moved
         keys = [key for key in dict.keys(mapping) if key not in moved and stores.get(key) is not DELETED]
@@ -448,6 +458,9 @@ def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
         mapping.pop(key, None)
     else:
         mapping[key] = value
+
+
+_OF_KEYS = ("__iter__", "__contains__", "__len__")
 
 
 def _table_of(obj: Any) -> Any:

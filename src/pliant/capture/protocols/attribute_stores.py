@@ -23,7 +23,16 @@ from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete, is_module, is_tensor, misused, plain_class
+from pliant.capture.value_kinds import (
+    SYMBOLIC_TYPES,
+    ByKind,
+    class_in_numpy,
+    concrete,
+    is_module,
+    is_tensor,
+    misused,
+    plain_class,
+)
 from pliant.capture.varying_values import UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
@@ -80,6 +89,8 @@ def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     found = world.type_lookup(cls, name)
     if found is not MISSING and is_data_descriptor(t, found):
         return _THROUGH.of(found)(t, found, obj, name, value)
+    if class_in_numpy(obj) is not None:  # what stands for it has a `__dict__`
+        raise misused(obj, "'{}' object has no attribute " + f"'{name}'", AttributeError)
     if not world.is_foreign(obj):
         _change_in_c(t, object, obj, name, value)
         return None

@@ -469,10 +469,7 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         **dict.fromkeys(_NATIVE_TYPES, _native),
         **dict.fromkeys(MUTABLE_CONTAINERS, _container_attribute),
         types.CellType: _cell_attribute,
-        **dict.fromkeys(
-            SYMBOLIC_TYPES, lambda t, obj, name: (_native if name == "node" else _number_attribute)(t, obj, name)
-        ),
-        Text: _number_attribute,
+        **dict.fromkeys((*SYMBOLIC_TYPES, Text), _number_attribute),
         **dict.fromkeys(UNSETTLED, _unsettled_attribute),
         FakeTensor: _tensor_attribute,
         types.GeneratorType: _generator_attribute,

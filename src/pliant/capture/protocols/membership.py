@@ -21,7 +21,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.number_domains import in_range
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.keys_of_sizes import asked_key, refuse_many
-from pliant.capture.protocols.operators import compare, python_method, truth
+from pliant.capture.protocols.operators import compare, python_method, refuse_none, truth
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import is_list_or_tuple
@@ -78,6 +78,7 @@ _FEW_KEYS = 32
 
 def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
     """Of an object that may be a container of a class of the program's."""
+    refuse_none(t, container, "__contains__", "'{}' object is not a container")
     held_here = t.world.contents(container)
     return _among_items(t, container, item) if held_here is None else _contains(t, held_here, item)
 

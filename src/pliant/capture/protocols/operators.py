@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -47,12 +48,13 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     is_text,
     is_told_by_value,
+    misused,
     plain_class,
 )
 from pliant.capture.varying_values import UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import LengthSource
+from pliant.guards.sources import LengthSource, ReferentSource
 from pliant.unpatched import BUILTINS
 
 _PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | UNSETTLED
@@ -85,21 +87,39 @@ def _is_plain(value: Any) -> bool:
 
 
 def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
-    """The special method of the object's class, if it is written in Python."""
+    """The special method of the object's class, if it is written in Python; a break where it is neither a function nor
+    written in C, but a `staticmethod`, an object that is called, or the like."""
     cls = type(obj)
     if cls is FakeTensor and obj.subclass_ is not None:
         member = own_member(t, obj.subclass_, name)
         return member if is_function(member) else None
     if cls in _PLAIN or cls in MUTABLE_CONTAINERS or cls is tuple or cls in OURS:
         return None
-    return t.world.python_function(cls, name)
+    found = t.world.python_function(cls, name)
+    if found is None and name.startswith("__"):
+        other = t.world.type_lookup(cls, name)
+        if other is not MISSING and other is not None and not isinstance(other, _IN_C):
+            raise GraphBreak("unknown-object", f"the {name} of a {cls.__qualname__} is no function")
+    return found
+
+
+_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, types.ClassMethodDescriptorType)
+
+
+def refuse_none(t: Tracer, obj: Any, name: str, text: str = "'NoneType' object is not callable") -> None:
+    """CPython's error where the object's class has None in the place of the special method."""
+    if t.world.type_lookup(type(obj), name) is None:
+        raise misused(obj, text)
 
 
 def special_method(t: Tracer, obj: Any, name: str) -> Any:
     """The bound special method looked up on the class, or None."""
     if (own := t.world.python_function(type(obj), name)) is not None:
         return types.MethodType(own, obj)
-    return None if t.world.type_lookup(type(obj), name) is MISSING else t.native(getattr, obj, name)
+    found = t.world.type_lookup(type(obj), name)
+    if found is None:
+        raise GraphBreak("unknown-object", f"the {name} of a {type(obj).__qualname__} is None")
+    return None if found is MISSING else t.native(getattr, obj, name)
 
 
 def _operands(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
@@ -138,8 +158,11 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             return quotient
         return t.native(function, *within_domain(t, plain, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
-    if inplace and (method := python_method(t, left, f"__i{name}__")) is not None:
-        methods.insert(0, (method, left, right))
+    if inplace:
+        if (method := python_method(t, left, f"__i{name}__")) is not None:
+            methods.insert(0, (method, left, right))
+        elif methods:
+            refuse_none(t, left, f"__i{name}__")
     if methods:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__r{name}__"))
     return _native_binary(t, function, left, right, inplace)
@@ -259,12 +282,31 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         return identical(t, left, right) is (symbol == "==")
     if symbol in ("==", "!=") and type(left) is type(right) and isinstance(left, _BOUND):
         return _are_bound_alike(t, left, right) is (symbol == "==")
+    if type(left) is type(right) is weakref.ref and symbol in ("==", "!="):
+        return _references_alike(t, symbol, left, right)
     given = left, right
     left, right = t.internalize(t.world.whole(left)), t.internalize(t.world.whole(right))
     for value in (left, right):
         t.world.pin(value)
     t.refuse_opaque(left, right, compared=symbol in ("==", "!="))
     return _named(t, function, (left, right), given)
+
+
+def _tell_references(t: Tracer, left: Any, right: Any) -> None:
+    """Python has one plain reference to an object: one from outside is what the program makes anew of what it leads to."""
+    known = t.world.source_of(left)
+    if (known is None) is not (t.world.source_of(right) is None):
+        raise GraphBreak("unknown-object", "whether two weak references are one")
+    if left is right and known is not None and (place := t.world.source_of(left())) is not None:
+        t.world.guard(ReferentSource(known), Kind.SAME_AS, place)
+
+
+def _references_alike(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
+    """Of weak references: as what they lead to, if that is alive."""
+    objects = [t.call(one, (), {}) for one in (left, right)]
+    if any(one is None for one in objects):
+        return identical(t, left, right) is (symbol == "==")
+    return compare(t, symbol, *objects)
 
 
 _BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
@@ -298,6 +340,8 @@ def _differs(t: Tracer, obj: Any) -> Any:
 def identical(t: Tracer, left: Any, right: Any) -> bool:
     """`left is right`; a container from outside and its adopted copy are one object, and so are a bound method's makers."""
     left, right = t.world.resolve(left), t.world.resolve(right)
+    if type(left) is type(right) is weakref.ref:
+        _tell_references(t, left, right)
     if t.world.guard_which(left, right):
         return True
     kinds = {plain_class(left), plain_class(right)}
@@ -348,11 +392,12 @@ def _object_truth(t: Tracer, value: Any) -> Any:
     for name, polyfilled in (("__bool__", polyfills.truth), ("__len__", polyfills.is_not_empty)):
         if (method := python_method(t, value, name)) is not None:
             return TailCall(polyfilled, (method, value))
+        refuse_none(t, value, name)
     if t.world.is_foreign(value) and not isinstance(value, _ALWAYS_TRUE):
-        if hasattr(type(value), "__len__"):
-            return length(t, value) != 0
         if hasattr(type(value), "__bool__"):
             raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")
+        if hasattr(type(value), "__len__"):
+            return length(t, value) != 0
     return bool(t.native(bool, value))
 
 
