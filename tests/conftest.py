@@ -57,7 +57,7 @@ def modes_of_torch_are_left_as_found():
     assert before in (None, _modes())
 
 
-WATCHED = ("capture", "runtime", "symbolic")  # folders whose tests say where calls run eagerly
+WATCHED = ("capture", "debug", "guards", "runtime", "symbolic")  # folders whose tests say where calls run eagerly
 
 
 @pytest.fixture(autouse=True)

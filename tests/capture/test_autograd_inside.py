@@ -302,7 +302,7 @@ def test_inference_mode_outside():
     assert y.requires_grad
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # a hook that may change what is saved
 def test_saved_tensors_hooks_inside():
     packed = []
 
@@ -410,7 +410,7 @@ def _written_behind(x):
 
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # the write fails in the trace without the hook
 def test_hooks_that_copy_keep_what_was_saved_before_it_is_written(inside, backend):
     x = X.detach().clone().requires_grad_()
     if inside:

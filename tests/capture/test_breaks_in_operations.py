@@ -840,7 +840,7 @@ def outcome(function, x):
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # classes made in a call and generators from outside
 def test_as_eager(program):
     pliant.reset()
     compiled = pliant.compile(program, backend="eager")

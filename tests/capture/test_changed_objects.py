@@ -189,6 +189,53 @@ def test_changes_of_objects_are_seen(name):
         assert differences(*CHANGED[name]) == []
 
 
+class Asked(dict):
+    """A dict that tells of what is asked."""
+
+    asked: list[str] = []
+
+    def __iter__(self):
+        self.asked.append("iter")
+        return iter(["a"])
+
+    def __contains__(self, key):
+        self.asked.append("in")
+        return True
+
+    def __len__(self):
+        self.asked.append("len")
+        return 7
+
+
+OF_DICTS = {
+    "copied": dict,
+    "spread": lambda d: {**d},
+    "absent": lambda d: d.get("z", 5),
+    "keys": lambda d: list(d.keys()),
+    "items": lambda d: list(d.items()),
+    "contains": lambda d: dict.__contains__(d, "q"),
+    "copy": lambda d: d.copy(),
+    "its own": lambda d: ("z" in d, next(iter(d)), len(d)),
+}
+
+
+@pytest.mark.parametrize("name", OF_DICTS)
+def test_checks_do_not_ask_a_dicts_own_methods(name):
+    use = OF_DICTS[name]
+
+    def program(x, d):
+        return use(d), x + 1
+
+    compiled = pliant.compile(program, backend="eager")
+    for more in ({}, {}, {"q": 3}, {"q": 4}, {"b": 1}):
+        given = Asked(a=1, **more)
+        found = []
+        for function in (program, compiled):
+            Asked.asked.clear()
+            found.append((function(torch.ones(1), given)[0], list(Asked.asked)))
+        assert found[0] == found[1]
+
+
 def test_checks_do_not_ask_the_programs_getattribute():
     asked = []
 
@@ -202,7 +249,7 @@ def test_checks_do_not_ask_the_programs_getattribute():
 
     def program(x, one):
         one.value = one.value + 1
-        return one.value, x + 1
+        return one.value, hasattr(one, "other"), x + 1
 
     compiled, one, x = pliant.compile(program, backend="eager"), Own(), torch.ones(2)
     compiled(x, one)
@@ -211,4 +258,4 @@ def test_checks_do_not_ask_the_programs_getattribute():
     compiled(x, one)
     asked.clear()
     assert compiled(x, one)[0] == 5
-    assert asked == ["value", "value"]
+    assert asked == ["value", "value", "other"]

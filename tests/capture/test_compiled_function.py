@@ -80,7 +80,7 @@ def test_recompile_says_what_changed():
     assert found[0].fields["why"] == "dtype of `x` was torch.float32, is torch.float64"
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # the limit is reached
 def test_limit_warns_once_and_runs_eagerly():
     f = compiled(lambda x, name: x + len(name))
     with config.patch(recompile_limit=2), pytest.warns(PliantWarning, match="compiled 2 times") as found:

@@ -95,15 +95,54 @@ def differs(name, made) -> str:
 
 
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.fallbacks_expected
 def test_what_a_value_cannot_do(value):
     assert [differs(name, [VALUES[value]] * 2) for name in ASKED] == [""] * len(ASKED)
 
 
-@pytest.mark.fallbacks_expected
 def test_what_a_number_of_numpy_that_varies_cannot_do():
     made = [functools.partial(np.float32, number) for number in (2, 3, 4)]
     assert [differs(name, made) for name in ASKED] == [""] * len(ASKED)
+
+
+def passed(*args, **names):
+    return args, names
+
+
+OF_VARYING = {
+    "attribute of a symbol": lambda n: hasattr(n, "node"),
+    "names": lambda n: dir(n),
+    "text of object": lambda n: object.__str__(n),
+    "spread": lambda n: passed(*n),
+    "spread as names": lambda n: passed(**n),
+    "in a dict": lambda n: {**n},
+    "method of float": lambda n: float.__add__(n, 1.0),
+    "method of int": lambda n: int.__add__(n, 1),
+    "decoded": lambda n: str(n, "utf8"),
+    "joined": lambda n: ",".join(n),
+    "made a class": lambda n: type("A", n, {}),
+    "name of a class": lambda n: type(n, (), {}).__module__,
+    "product": lambda n: n @ 2,
+    "indices": lambda n: slice(n).indices(5),
+    "identity": lambda n: id(n) == id(n),
+}
+VARYING = {
+    "int": (3, 4, 9), "float": (1.5, 2.5, 7.25), "bool": (True, False, True), "str": ("ab", "cd", "b"),
+    "list": ([1, 2], [3], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", VARYING)
+def test_what_values_that_vary_cannot_do(kind, monkeypatch):
+    for name, function in OF_VARYING.items():
+        monkeypatch.setitem(ASKED, name, function)
+        assert differs(name, [functools.partial(copy.copy, value) for value in VARYING[kind]]) == ""
+
+
+def test_limits_of_types_are_not_copied():
+    for copied in (copy.copy, copy.deepcopy):
+        for made in (torch.finfo, torch.iinfo):
+            with pytest.raises(TypeError, match="cannot pickle"):
+                pliant.compile(copied, backend="eager")(made(torch.float32 if made is torch.finfo else torch.int8))
 
 
 @pytest.mark.parametrize("make", [lambda: [1].append, lambda: Stack().append, lambda: {1: 2}.get, lambda: [1].__len__])

@@ -40,7 +40,7 @@ def test_a_deep_copy_of_a_frozenset_is_another_one():
     assert pliant.compile(f)(X)[1:] == f(X)[1:]
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # memory that inputs share is written
 def test_tensors_that_share_memory_share_that_of_the_copy():
     def f(x):
         whole, part = copy.deepcopy([x, x[1:]])
@@ -69,7 +69,7 @@ def copied_pairs(x):
     return (base, base[1:]), (base, base), (base.t(), base), (base[0], base[1]), (base, base.clone()), (base.data, base)
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # memory that inputs share is written
 def test_arguments_that_share_memory_share_that_of_the_copy():
     def f(x, y):
         one, other = copy.deepcopy((x, y))

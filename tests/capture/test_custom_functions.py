@@ -218,7 +218,7 @@ def test_once_differentiable():
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # eager tells the error
 def test_differentiating_such_a_function_twice_is_an_error(inside):
     def f(x, p):
         result = Once.apply(x * x) * p

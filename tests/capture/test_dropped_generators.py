@@ -472,7 +472,7 @@ PROGRAMS = (
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # generators that await cannot be made again
 def test_closed_where_eager_closes(program):
     def run(x, log):
         program(log)

@@ -270,7 +270,7 @@ def body(x):
 
 
 @pytest.mark.parametrize("compiled_before", [True, False])
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # what surrounds the call sees its operators
 def test_around(compiled_before):
     compiled = pliant.compile(body)
     total = pliant.compile(lambda x: (x**3).sum())
@@ -298,7 +298,7 @@ def test_a_function_wrapped_like_a_compiled_one():
 
 
 @pytest.mark.parametrize("before", [False, True])
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # what surrounds the call sees its operators
 def test_forward_mode_around(before):
     def f(x):
         return (x.sin() * x.sum()).cos()

@@ -14,7 +14,7 @@ LOCAL.value = 3
 
 
 @pytest.mark.parametrize("first", range(0, 100, 10))
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # whatever random programs need
 def test_random_programs_agree_with_eager(first):
     with pliant.config.patch(strict=True):
         for seed in range(first, first + 5):

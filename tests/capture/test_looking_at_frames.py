@@ -204,7 +204,7 @@ def _looked(function, x):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # frames cannot be made again
 def test_frames_are_those_of_eager(way, place):
     if place == "module_hooked" and way in _LINES_IN_PYTORCH:
         pytest.skip("PyTorch's call of hooks takes another line where code is compiled")
@@ -238,7 +238,7 @@ def test_a_break_says_that_frames_are_looked_at():
     assert pliant.stats()["break_reasons"] == {"looks-at-frames": 1}
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # a frame cannot be made again
 def test_a_frame_that_is_kept_is_looked_at_by_eager():
     def f(x):
         frame = inspect.currentframe()

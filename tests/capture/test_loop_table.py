@@ -12,7 +12,7 @@ SAMPLE = list(rows())[5::2003]
 
 @pytest.mark.parametrize("row", SAMPLE, ids=lambda row: row.name)
 @pytest.mark.filterwarnings("ignore::pliant.errors.PliantWarning")
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # more numbers than entries
 def test_a_loop_does_as_in_python(row):
     assert difference(row) is None
 

@@ -58,7 +58,7 @@ def _run(name, parameter, compiles):
 
 
 @pytest.mark.parametrize("name", re.findall(r"^def (\w+)", PROGRAMS, re.M))
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # a generator is returned before it has run
 def test_no_parameter_gets_a_name_that_generated_code_uses_for_itself(name, monkeypatch):
     given, fresh = set(), Names.fresh
     monkeypatch.setattr(Names, "fresh", lambda names, hint: (found := fresh(names, hint), given.add(found))[0])
@@ -74,6 +74,6 @@ def test_no_parameter_gets_a_name_that_generated_code_uses_for_itself(name, monk
 @pytest.mark.parametrize(
     "name, parameter", [("breaks", "given"), ("breaks", "take"), ("fails", "failed"), ("makes", "Cell")]
 )
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # a generator is returned before it has run
 def test_parameter_called_as_a_part_of_generated_code(name, parameter):
     assert _run(name, parameter, compiles=True) == _run(name, "x", compiles=False)

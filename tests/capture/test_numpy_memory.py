@@ -116,7 +116,7 @@ def on_an_array_in_a_block(x):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("program", [on_an_array, on_an_array_in_a_block])
 @pytest.mark.parametrize("made, called", [(False, False), (False, True), (True, False), (True, True)])
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # memory that inputs share is written
 def test_tensors_on_arrays_count_their_own_writes_and_are_of_the_mode_of_their_making(program, made, called, backend):
     def described(one):
         inference = one.is_inference()

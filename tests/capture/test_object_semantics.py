@@ -58,7 +58,7 @@ MANY = [float(i) for i in range(80)]
         lambda x, v, w: v in x[4],
     ],
 )
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # a frozenset with a NaN from outside is refused
 def test_a_nan_among_others(fn):
     """In what the program makes, in short and long lists, dicts, sets and frozensets that it is given."""
     one, other = float("nan"), float("nan")

@@ -51,7 +51,7 @@ def test_a_set_made_of_a_set():
     assert compiled(torch.ones(1))[:2] == (list(set(names)), list(frozenset(names)))
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # a set that lost items is used as a whole
 def test_random_programs_of_sets():
     """The order of a set that is made of another depends on the other's slots, not on its order alone."""
     for seed in range(120):
@@ -197,7 +197,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # a set that changes in its loop
 @pytest.mark.parametrize("brk", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_set_that_lost_items_changes_in_a_loop(change, brk):

@@ -49,7 +49,7 @@ def test_each_call_is_a_fallback_that_is_counted():
     assert "`Named.name` was 'a', is 'ccc'" in next(iter(stats["fallback_reasons"])).replace("self", "Named")
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # the limit is reached
 def test_the_miss_is_explained_once(monkeypatch):
     module = Named()
     compiled, x = used_up(module)
@@ -68,7 +68,7 @@ def test_what_a_stance_says_holds_past_the_limit():
     assert pliant.stats()["fallbacks"] == 1
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # the limit is reached
 def test_more_room_is_used():
     module = Named()
     compiled, x = used_up(module)
@@ -89,7 +89,7 @@ def test_entries_serve_the_calls_they_are_for():
     assert pliant.stats()["fallbacks"] == before
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # the limit is reached
 def test_what_failed_before_is_asked_first():
     module = Named()
     compiled, x = used_up(module)
@@ -102,7 +102,7 @@ def test_what_failed_before_is_asked_first():
         assert entry.probes and not runs
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # the limit is reached
 def test_a_probe_reads_no_further_than_the_check():
     """Behind the type that fails first, an object of another class is not asked for its length."""
     asked = []
@@ -126,7 +126,7 @@ def test_a_probe_reads_no_further_than_the_check():
     assert not asked
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # the limit is reached
 def test_another_order_is_tried_too():
     """What fails may be another fact from call to call."""
     module = Named()

@@ -106,7 +106,7 @@ def test_a_write_of_the_data_is_one_of_the_tensor(order, requires_grad):
     assert captures() == 2
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # nodes of the engine cannot be made again
 def test_which_nodes_of_autograds_graph_are_one_is_asked_outside():
     def ask(a, b):
         return (a + 1).grad_fn.next_functions[0][0] is (b + 1).grad_fn.next_functions[0][0]

@@ -115,7 +115,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # C code would run the `__len__` of the class
 def test_functions_of_pytorch_read_what_a_list_holds_now(name):
     function, given = LISTS[name]
     compiled = pliant.compile(function, backend="eager")
@@ -123,7 +123,7 @@ def test_functions_of_pytorch_read_what_a_list_holds_now(name):
         assert torch.equal(compiled(one), function(one))
 
 
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # C code would run the `__iter__` of the class
 def test_tensors_are_made_of_what_an_iterator_of_its_own_gives():
     class Shifted(list):
         def __iter__(self):
@@ -172,7 +172,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # C code looks into an object from outside
 def test_so_does_other_code_in_c(name):
     function, given = OTHERS[name]
     compiled = pliant.compile(function, backend="eager")
@@ -193,7 +193,6 @@ def copies(u):
 
 
 @pytest.mark.parametrize("cls", [Doubled, DoubledInOrder, OwnKeys])
-@pytest.mark.fallbacks_expected
 def test_copies_of_dicts_ask_for_items_where_python_does(cls):
     def made_here(x):
         return copies(cls(a=x, b=2))

@@ -513,7 +513,7 @@ def described(value):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.fallbacks_expected
+@pytest.mark.fallbacks_expected  # frames cannot be made again
 def test_traceback_is_as_in_eager(name):
     compiled = pliant.compile(PROGRAMS[name], backend="eager")
     for _ in range(2):

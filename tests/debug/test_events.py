@@ -44,6 +44,7 @@ def branches(x, w):
     return y.exp().sum()
 
 
+@pytest.mark.fallbacks_expected  # it records all events, this one too
 def test_every_channel_is_recorded_by_a_program(tmp_path):
     with config.patch(cache_dir=str(tmp_path)), events.collect() as heard, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -122,6 +123,7 @@ def test_channels_select_what_is_logged(capsys):
     )
 
 
+@pytest.mark.fallbacks_expected  # an event is recorded by hand
 def test_nothing_is_logged_by_default(capsys):
     events.record("fallback", name="f", why="w")
     assert capsys.readouterr().err == ""

@@ -29,6 +29,7 @@ def wrong_backend():
     del BACKENDS["wrong"]
 
 
+@pytest.mark.fallbacks_expected  # that is what it is about
 def test_a_wrong_graph_is_replaced_by_eager(wrong_backend):
     def f(x):
         return x.sin() * 2

@@ -179,7 +179,7 @@ class World(ToldByValue):
         key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
-            self.guard(self.source_of(mapping), Kind.NO_KEY, key)
+            self.guard(self.keys_place(mapping), Kind.NO_KEY, key)
             return MISSING
         return self.bring(raw, self.item_source(mapping, key))
 
@@ -321,8 +321,9 @@ class World(ToldByValue):
 
     def _copied(self, value: Any) -> Any:
         """The trace's own copy of a container."""
-        if len(value) > _ADOPT_LIMIT:
-            raise GraphBreak("unknown-object", f"a {type(value).__name__} of {len(value)} entries is used as a whole")
+        base: Any = base_in_c(value) or type(value)
+        if (count := base.__len__(value)) > _ADOPT_LIMIT:
+            raise GraphBreak("unknown-object", f"a {type(value).__name__} of {count} entries is used as a whole")
         check_let_go(dict.values(value) if isinstance(value, dict) else value)
         shadow = copy_in(self, value, self.place_of(value))
         self.set_origin(shadow, self.place_of(value))

@@ -250,7 +250,7 @@ def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     if name in table or world.has_changes(table):
         return world.dict_get(table, name)
     if world.guarded and (table or world.has_dict(obj)):
-        world.guard(dict_of(world.place_of(obj)), Kind.NO_KEY, name)
+        world.guard(world.source_of(table) or dict_of(world.place_of(obj)), Kind.NO_KEY, name)
     return MISSING
 
 

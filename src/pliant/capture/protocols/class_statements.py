@@ -14,7 +14,7 @@ from typing import Any
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.protocols import attributes
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_cell, is_class, is_of_program, is_plain_dict
+from pliant.capture.value_kinds import concrete, is_cell, is_class, is_of_program, is_plain_dict, misused, plain_class
 
 
 def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -55,7 +55,13 @@ def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[
 def new_class(t: Tracer, meta: type, make: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A class made by `make(name, bases, namespace)`; hooks of the program that this runs are interpreted."""
     name, bases, namespace = args
-    namespace = dict(t.mapping(namespace)) if is_plain_dict(namespace) else namespace
+    for place, (value, wanted) in enumerate(((name, str), (bases, tuple), (namespace, dict)), 1):
+        if not issubclass(plain_class(value), wanted):
+            raise misused(value, f"type.__new__() argument {place} must be {wanted.__name__}, not {{}}")
+    name, namespace = concrete(name), dict(t.mapping(namespace)) if is_plain_dict(namespace) else namespace
+    module = t.frames[-1].globals.get("__name__")
+    if is_plain_dict(namespace) and isinstance(module, str):
+        namespace.setdefault("__module__", module)  # of the code that calls
     named = {k: v for k, v in namespace.items() if _program_hook(t, type(v), "__set_name__")}
     for key in named:
         del namespace[key]
