@@ -226,7 +226,8 @@ def call_ufunc_method(t: Tracer, ufunc: Any, name: str, args: Args, kwargs: Kwar
     folds = dict(zip(("reduce", "accumulate"), _FOLDS.get(ufunc.__name__, ())))
     if not folds.get(name):
         raise GraphBreak("unknown-call", f"numpy.{ufunc.__name__}.{name}")
-    return _call(t, functools.partial(_along_first, getattr(ours, folds[name])), real, args, kwargs)
+    fold = corrected(getattr(ours, folds[name]), getattr(sys.modules["numpy"], folds[name]))
+    return _call(t, functools.partial(_along_first, fold), real, args, kwargs)
 
 
 def _along_first(fold: Any, array: Any, axis: Any = 0, dtype: Any = None, **kwargs: Any) -> Any:

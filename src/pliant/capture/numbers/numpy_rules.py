@@ -134,7 +134,21 @@ def _remainder(function: _Named, *args: Any, **kwargs: Any) -> Any:
     return type(found)(torch.where(found.tensor == 0, zeros, found.tensor))
 
 
+def _cumsum(function: _Named, x: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """It starts from the first number, where tensors start from zero: sums of negative zeros are such."""
+    found = function(x, axis, dtype, out)
+    if _kind(x) != "f" or not hasattr(x, "tensor") or not found.tensor.is_floating_point():
+        return found
+    if out is not None:
+        _refuse(function)
+    given = x.tensor.flatten() if axis is None else x.tensor
+    is_other = (given != 0) | ~given.signbit()
+    others = is_other.to(torch.int64).cumsum(0 if axis is None else concrete(axis))
+    return type(found)(torch.where(others == 0, given.to(found.tensor.dtype), found.tensor))
+
+
 _RULES: dict[str, Rule] = {
+    "cumsum": _cumsum,
     **dict.fromkeys(("cbrt", "modf"), _refuse),
     **dict.fromkeys(("searchsorted", "unique", "divmod", "__divmod__", "__rdivmod__"), _refuse_floats),
     "fix": _fix,
