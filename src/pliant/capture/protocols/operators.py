@@ -9,6 +9,7 @@ Source: Python's data model, "Emulating numeric types" and "Emulating container 
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import types
 import weakref
@@ -55,6 +56,7 @@ from pliant.capture.varying_values import UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource, ReferentSource
+from pliant.guards.standard import LRU_CACHE
 from pliant.unpatched import BUILTINS
 
 _PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | UNSETTLED
@@ -98,12 +100,20 @@ def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
     found = t.world.python_function(cls, name)
     if found is None and name.startswith("__"):
         other = t.world.type_lookup(cls, name)
-        if other is not MISSING and other is not None and not isinstance(other, _IN_C):
+        if isinstance(other, _OTHER_WAYS) or other is not MISSING and other is not None and _is_of_a_program(type(other)):
             raise GraphBreak("unknown-object", f"the {name} of a {cls.__qualname__} is no function")
     return found
 
 
-_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType, types.ClassMethodDescriptorType)
+_OTHER_WAYS = (staticmethod, classmethod, property, functools.partial, LRU_CACHE)
+
+
+def _is_of_a_program(cls: type) -> bool:
+    """Whether the class is written in Python; C code has kinds of methods of its own (pybind11's)."""
+    return bool(cls.__flags__ & _HEAP_TYPE)
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def refuse_none(t: Tracer, obj: Any, name: str, text: str = "'NoneType' object is not callable") -> None:
