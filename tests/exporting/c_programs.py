@@ -61,8 +61,8 @@ def bert():
     return transformers.BertModel(config, add_pooling_layer=False)
 
 
-def image(batch, size=32):
-    return (torch.randn(batch, 3, size, size),)
+def image(batch, side=32):
+    return (torch.randn(batch, 3, side, side),)
 
 
 class Controls(nn.Module):

@@ -1,11 +1,14 @@
 """Models as libraries that need neither Python nor PyTorch, called by a C program from 8 threads: results as eager's.
 
-    python -m tests.exporting.standalone [--models small bert] [--calls 10] [--sanitize address] [--arm]
+    python -m tests.exporting.standalone [--models small bert] [--calls 10] [--image 32] [--sanitize address] [--arm]
 
+`--calls`: of each thread. `--image`: the side of the images that residual networks and mobilenet are called with.
 `--arm`: built for ARM by Debian's cross compiler (gcc-aarch64-linux-gnu), called under qemu (qemu-user).
 """
 
 import argparse
+import functools
+import inspect
 import os
 import struct
 import subprocess
@@ -86,7 +89,7 @@ class Everything(nn.Module):
 
 
 ALL = {
-    **MODELS, "mobilenet": (mobilenet, lambda n: image(n, 64), ({0: BATCH},)),
+    **MODELS, "mobilenet": (mobilenet, lambda n, side=64: image(n, side), ({0: BATCH},)),
     "everything": (Everything, lambda n: (*image(n, 16), (torch.arange(n * 5) % 20).view(n, 5)), ({0: BATCH},) * 2),
 }  # fmt: skip
 
@@ -115,17 +118,18 @@ def caller(folder, flags=(), compiler="gcc"):
     """The C program, linked with the library of a folder."""
     command = [compiler, "-O1", "-Wall", *flags, f"-I{folder}", str(CALLER), f"-L{folder}", "-lprogram", f"-Wl,-rpath,{folder}", "-lpthread"]
     subprocess.run([*command, "-o", str(folder / "caller")], check=True)
-    needed = _needed(folder, compiler).replace(str(folder), "")
-    assert "libprogram" in needed and not any(one in needed for one in ("python", "torch", "c10")), needed
+    needed = _needed(folder, compiler)
+    assert "libprogram.so" in needed and not any(part in one for one in needed for part in ("python", "torch", "c10")), needed
 
 
 def _needed(folder, compiler):
-    """Libraries that the program needs, as text. `ldd` runs it, so it is for this machine's alone."""
-    if compiler == "gcc":
-        return subprocess.run(["ldd", str(folder / "caller")], capture_output=True, text=True, check=True).stdout
+    """Names of the libraries that the program needs. `ldd` runs it, so it is for this machine's alone."""
+    if compiler == "gcc":  # lines of a name, where it was found, and an address
+        lines = subprocess.run(["ldd", str(folder / "caller")], capture_output=True, text=True, check=True).stdout.splitlines()
+        return [line.split()[0] for line in lines]
     command = [compiler.replace("gcc", "readelf"), "-d", str(folder / "caller"), str(folder / "libprogram.so")]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    return "".join(line for line in lines if "NEEDED" in line)
+    return [line.rpartition("[")[2].rstrip("]") for line in lines if "NEEDED" in line]
 
 
 def called(folder, args, threads=8, repeats=10, runner=()):
@@ -153,6 +157,7 @@ def main():
     parser.add_argument("--calls", type=int, default=10)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 3, 8])
+    parser.add_argument("--image", type=int)
     parser.add_argument("--sanitize", choices=["address", "thread", "undefined"])
     parser.add_argument("--arm", action="store_true")
     options = parser.parse_args()
@@ -165,6 +170,8 @@ def failures(name, options):
     build = {"opt_flags": ("-O2", "-ftree-vectorize", "-march=native", "-fno-math-errno", *flags)}
     compiler, runner = (ARM_COMPILER, ARM_RUNNER) if options.arm else ("gcc", ())
     make, at, said = ALL[name]
+    if options.image and "side" in inspect.signature(at).parameters:
+        at = functools.partial(at, side=options.image)
     torch.manual_seed(0)
     model, failed = make().eval(), 0
     with tempfile.TemporaryDirectory() as place:
@@ -182,6 +189,8 @@ def failures(name, options):
             failed += left != 0 or not worst < 1e-4
         try:
             called(folder, tuple(one[..., :2] for one in at(2)), runner=runner)
+            print(f"{name}, other arguments: not refused")
+            failed += 1
         except RuntimeError as error:
             print(f"{name}, other arguments: {str(error).splitlines()[0]}")
     return failed
