@@ -39,7 +39,8 @@ print(json.dumps([stats["entries"], stats["calls"], loaded]))
 # Stages that only what compiles needs.
 STAGES = ("capture", "symbolic", "lowering", "schedule", "codegen", "ir", "autograd.joint", "autograd.partition", "graph.fake_tensor",
           "runtime.cuda", "graph.packed_weights")  # fmt: skip
-OF_TRAINING = ("autograd.trained", "autograd.function", "autograd.higher_order")
+OF_TRAINING = ("autograd.trained", "autograd.function", "autograd.higher_order", "autograd.endings", "autograd.history",
+               "autograd.refused", "autograd.wanted", "autograd.kept_inputs")  # fmt: skip
 
 
 def ran(folder, mode, **more):

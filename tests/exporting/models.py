@@ -1,6 +1,7 @@
 """Export models with batch and length dynamic, save them, load them in a new process, run them at five sizes: as eager.
 
     python -m tests.exporting.models --models bert llama
+    python -m tests.exporting.models --zoo hf/whisper timm/swin_transformer
 
 Another registry of models takes the place of the project's own with `--registry FILE.py`: a module with `MODELS`, by name
 objects with `sizes` and `build()`, whose result has `fn` and `inputs(size) -> (args, kwargs)`.
@@ -21,6 +22,8 @@ import pliant
 
 LOADING = """
 import importlib, sys, torch, pliant
+from benchmarks import zoo_models
+zoo_models.import_libraries(())  # what models' modules import
 modules, libraries, paths = sys.argv[1].split(), sys.argv[2].split(), sys.argv[3:]
 for module in modules:
     importlib.import_module(module)
@@ -114,13 +117,36 @@ def models_of(file):
         yield name, one.sizes, make
 
 
+def of_the_zoo(names):
+    from benchmarks import zoo_models
+
+    zoo_models.import_libraries({name.partition("/")[0] for name in names})
+    for name in names:
+        try:
+            case = zoo_models.find_case(name)
+        except zoo_models.NoCase as error:
+            print(f"{name:16} no case: {str(error)[:150]}", flush=True)
+            continue
+
+        def make(case=case):
+            model = case.build().eval()
+            return model, lambda size: ((), case.inputs(model, size))
+
+        yield name.replace("/", "_"), (*case.sizes, *MORE_SIZES), make
+
+
+MORE_SIZES = ((5, 20), (1, 16))  # of the zoo's models, which are looked for with three
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*")
     parser.add_argument("--registry")
+    parser.add_argument("--zoo", nargs="*")
     options = parser.parse_args()
     failed = 0
-    for name, sizes, make in models_of(options.registry) if options.registry else own_models():
+    rows = of_the_zoo(options.zoo) if options.zoo else models_of(options.registry) if options.registry else own_models()
+    for name, sizes, make in rows:
         if options.models and name not in options.models:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -132,8 +158,8 @@ def main():
                 ((_, worst),) = differences([(name, program, fn, fresh)], folder)
                 print(f"{name:16} {len(program.graph.nodes):5} nodes, exported in {seconds:.2f} s, differs by {worst:.1e}", flush=True)
                 failed += worst > 1e-5
-            except (pliant.PliantError, subprocess.CalledProcessError, ImportError) as error:
-                print(f"{name:16} {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
+            except (pliant.PliantError, subprocess.CalledProcessError, ImportError, NotImplementedError) as error:
+                print(f"{name:16} {type(error).__name__}: {' '.join(str(error).split())[:400]}", flush=True)
                 failed += 1
     sys.exit(failed)
 

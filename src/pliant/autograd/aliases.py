@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.autograd.kept_inputs import version
 from pliant.errors import InternalError
 from pliant.records import dataclass
 
@@ -28,6 +27,11 @@ _aten = torch.ops.aten
 IDENTITY_VIEWS: frozenset[Any] = frozenset({_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default})
 # Views that are conjugated or negated when they are read: what computes their elements, which the graph has instead.
 COMPUTED: dict[Any, Any] = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_view.default: _aten.neg.default}
+
+
+def version(tensor: torch.Tensor) -> int:
+    """How often it was written; inference tensors do not count."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 @dataclass(frozen=True, slots=True, eq=False)

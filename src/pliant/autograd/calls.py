@@ -8,20 +8,19 @@ Holds:  the same in the process that compiled the graphs (`runtime.py`, `repeate
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant import torch_adapter
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
-from pliant.autograd.refused import FREED, error_of
-from pliant.autograd.wanted import gets_somewhere
 from pliant.graph.contracts import Runnable
-from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base, without_bases
 from pliant.wrappers.remade import remade
 from pliant.wrappers.wrapper import WROTE
+
+if TYPE_CHECKING:
+    from pliant.autograd.endings import Ending
 
 _set_grad = set_grad_enabled
 
@@ -43,7 +42,7 @@ def inference(
 
     compute = without_grad if needs_guard else run
     if ends is not None:
-        compute = _with_ends(compute, ends) if needs_guard else with_gradients(_with_ends(without_grad, ends))
+        compute = ends.around(compute) if needs_guard else with_gradients(ends.around(without_grad))
     if maker.is_plain and not bump:
         if tensors:
             return lambda inputs: without_bases(compute(inputs))
@@ -74,65 +73,6 @@ def with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
 def as_it_is(module: Any) -> Call:
     """What the program has between its graphs: hooks on their results."""
     return lambda inputs: module.forward(*inputs)
-
-
-class _Ending(torch.autograd.Function):
-    """A result whose history leads to no input: it requires gradients all the same. Asking for these does nothing, or,
-    where that history was written over (`why` says so) or was freed, is an error. `freeing`: of all results of the call.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, why: str, freeing: _Freeing, number: int, result: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
-        ctx.why, ctx.freeing, ctx.number = why, freeing, number
-        ctx.mark_dirty(result)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, tangent: Any) -> Any:
-        if ctx.why and gets_somewhere(ctx.next_functions):
-            raise error_of(ctx.why)
-        ctx.freeing.ask(ctx.number)
-        return (None,) * len(ctx.needs_input_grad)
-
-
-class _Freeing:
-    """What eager frees with the gradients of results. `sharing`: of each, as bits, those whose gradients read a saved tensor
-    that its own do."""
-
-    def __init__(self, sharing: list[int]) -> None:
-        self.sharing, self.used = sharing, 0
-
-    def ask(self, number: int) -> None:
-        if self.used & self.sharing[number]:
-            raise RuntimeError(FREED)
-        if not torch_adapter.engine_keeps_graph():
-            self.used |= 1 << number
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Results that require gradients of which asking for is `refused`, or leads nowhere: position and the inputs that they
-    depend on. `sharing`: of each in turn, as in `JointGraph`."""
-
-    refused: str
-    sources: dict[int, list[int]]
-    sharing: list[int]
-
-
-def _with_ends(run: Runnable, ends: Ending) -> Runnable:
-    ending: Callable[..., torch.Tensor] = _Ending.apply
-    leaf = torch.empty(0, requires_grad=True)  # in place of those that the program made and kept for itself
-
-    def call(inputs: list[Any]) -> list[Any]:
-        given = list(inputs)
-        results = list(run(inputs))
-        freeing = _Freeing(ends.sharing)
-        for number, (position, reached) in enumerate(ends.sources.items()):
-            starts = [given[i] for i in reached] if ends.refused and reached else [leaf]
-            results[position] = ending(ends.refused, freeing, number, without_base(results[position]), *starts)
-        return results
-
-    return call
 
 
 @remade

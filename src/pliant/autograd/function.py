@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from pliant import torch_adapter
+from pliant.autograd.aliases import version
 from pliant.autograd.casts import Products, change, products_of
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.kept_inputs import HALVES, WRITTEN, KeptInputs, check_versions, given_again, unchanged, version
+from pliant.autograd.kept_inputs import HALVES, WRITTEN, KeptInputs, check_versions, given_again, unchanged
 from pliant.autograd.leaf_hooks import spare_hooks_of_leaf
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from pliant.autograd.aliases import version
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 
 HALVES = "_pliant_halves"  # of a function of autograd's graph: what a compiled program has for forward and backward
 WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation:"
-
-
-def version(tensor: torch.Tensor) -> int:
-    """How often it was written; inference tensors do not count."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def unchanged(tensor: torch.Tensor, expected: int) -> torch.Tensor:

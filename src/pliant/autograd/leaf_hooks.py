@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.kept_inputs import version
+from pliant.autograd.aliases import version
 from pliant.autograd.result_hooks import Spared
 
 

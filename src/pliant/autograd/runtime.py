@@ -19,7 +19,8 @@ from torch import fx
 
 from pliant.autograd.aliasing import LastingWrite, UnsupportedAliasing
 from pliant.autograd.around import Call, asking_writes
-from pliant.autograd.calls import Ending, as_it_is, chain, inference, with_constants
+from pliant.autograd.calls import as_it_is, chain, inference, with_constants
+from pliant.autograd.endings import Ending
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.outputs import MadeOutputs

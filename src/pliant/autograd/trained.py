@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant import torch_adapter
+from pliant.autograd.aliases import version
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.function import Compiled, Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.kept_inputs import version
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.result_hooks import spare_hooks
 from pliant.graph.contracts import Runnable

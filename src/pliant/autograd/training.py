@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from pliant import background, config, torch_adapter
+from pliant.autograd.aliases import version
 from pliant.autograd.aliasing import OutputPlan
 from pliant.autograd.around import Call, counting_writes, outside_autocast, uncounted
 from pliant.autograd.function import HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
-from pliant.autograd.kept_inputs import version
 from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.partial import reads, without
 from pliant.autograd.partition.split import Partition

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import marshal
 import os
 import time
+from collections.abc import Sequence
 
 from pliant.cache.key import make_key
 from pliant.cache.store import open_store
@@ -30,7 +32,7 @@ def source_digest() -> str:
 def digest_below(root: str) -> str:
     """Of all Python files below the folder."""
     found = sorted(_files(root))
-    key = make_key(maker=None, files=hashlib.sha256(repr([(name, *_facts(stat)) for name, _, stat in found]).encode()).hexdigest())
+    key = make_key(maker=None, files=_digest_of_facts(found))
     changed, now = max((stat.st_ctime_ns for _, _, stat in found), default=0), time.time_ns()
     settled = changed < now - _LATELY
     known = open_store(_STORE).get(key) if settled else None
@@ -42,8 +44,9 @@ def digest_below(root: str) -> str:
     return digest
 
 
-def _facts(stat: os.stat_result) -> tuple[int, ...]:
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+def _digest_of_facts(files: Sequence[tuple[str, str, os.stat_result]]) -> str:
+    facts = [(name, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, _, s in files]
+    return hashlib.sha256(marshal.dumps(facts, 2)).hexdigest()  # the version that does not tell how often an object is used
 
 
 def _files(root: str) -> list[tuple[str, str, os.stat_result]]:

@@ -44,7 +44,7 @@ MAKERS = {
     "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
 }  # fmt: skip
 RECORDS = {
-    "Around": "autograd.trained", "Backward": "graph.custom_function", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.calls",
+    "Around": "autograd.trained", "Backward": "graph.custom_function", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.endings",
     "FromInput": "autograd.places",
     "FromResult": "autograd.places", "FunctionPlan": "graph.custom_function", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
     "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",

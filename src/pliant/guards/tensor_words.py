@@ -188,12 +188,19 @@ def only_word(
 
 def usable(address: int, most: int) -> int:
     """Words that the allocator says belong to the object, 0 if it does not say."""
+    ask = _allocator()
+    return 0 if ask is None else min(int(ask(address)) // WORD, most)
+
+
+@functools.cache
+def _allocator() -> Callable[[int], int] | None:
+    """The allocator's function that says how many bytes an object has; None where it has none."""
     try:
         ask = ctypes.CDLL(None).malloc_usable_size
     except (OSError, AttributeError):
-        return 0
+        return None
     ask.restype, ask.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
-    return min(int(ask(address)) // WORD, most)
+    return ask
 
 
 @functools.cache
