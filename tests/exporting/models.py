@@ -19,18 +19,21 @@ import torch
 from torch.utils import _pytree as pytree
 
 import pliant
+from pliant.exporting.trees import is_plain, name_of
 
 LOADING = """
 import importlib, sys, torch, pliant
 from benchmarks import zoo_models
+from exporting import models
 zoo_models.import_libraries(())  # what models' modules import
-modules, libraries, paths = sys.argv[1].split(), sys.argv[2].split(), sys.argv[3:]
+modules, libraries, classes, paths = sys.argv[1].split(), sys.argv[2].split(), sys.argv[3].split(), sys.argv[4:]
 for module in modules:
     importlib.import_module(module)
+classes = [getattr(importlib.import_module(module), name) for module, _, name in (one.partition(":") for one in classes)]
 for path in paths:
-    program = pliant.load(path, libraries=libraries)
+    program = pliant.load(path, libraries=libraries, classes=classes)
     calls = torch.load(path + ".calls", weights_only=False)
-    torch.save([torch.utils._pytree.tree_leaves(program(*args, **kwargs)) for args, kwargs in calls], path + ".found")
+    torch.save([list(models.leaves_of(program(*args, **kwargs))) for args, kwargs in calls], path + ".found")
 """
 
 
@@ -60,14 +63,14 @@ def exported(fn, calls, size):
 
 def classes_of(value):
     """Modules that register the classes of a result."""
-    found = {type(value).__module__} if type(value).__module__.partition(".")[0] == "transformers" else set()
+    found = {type(value).__module__} - {"builtins", "torch"}
     children = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return found.union(*map(classes_of, children))
 
 
 def differences(programs, folder):
     """For (name, program, eager function, calls): the largest difference of results in a process that loaded the program."""
-    wanted, modules, libraries = {}, set(), set()
+    wanted, modules, libraries, classes = {}, set(), set(), set()
     for name, program, fn, calls in programs:
         path = Path(folder) / name
         program.save(path)
@@ -76,16 +79,23 @@ def differences(programs, folder):
             wanted[path] = [fn(*args, **kwargs) for args, kwargs in calls]
         modules = modules.union(*map(classes_of, wanted[path]))
         libraries |= {name.partition(".")[0] for name in program.operators()} - {"aten"}
+        classes |= {name_of(cls) for cls in program.form.objects}
         modules |= {type(fn).__module__} if "transformers" in libraries else set()  # which registers its operators
-    command = [sys.executable, "-c", LOADING, " ".join(sorted(modules)), " ".join(sorted(libraries)), *map(str, wanted)]
+    command = [sys.executable, "-c", LOADING, " ".join(sorted(modules)), " ".join(sorted(libraries)), " ".join(sorted(classes)), *map(str, wanted)]
     subprocess.run(command, check=True)
     for path, trees in wanted.items():
         yield path.name, max(map(_difference, trees, torch.load(f"{path}.found")))
 
 
+def leaves_of(tree):
+    """Leaves of a result, and of the attributes of objects in it."""
+    for leaf in pytree.tree_leaves(tree):
+        yield from leaves_of(vars(leaf)) if is_plain(type(leaf)) else [leaf]
+
+
 def _difference(tree, found):
     worst = 0.0
-    for a, b in zip(pytree.tree_leaves(tree), found, strict=True):
+    for a, b in zip(leaves_of(tree), found, strict=True):
         assert type(a) is type(b)
         if isinstance(a, torch.Tensor):
             worst = max(worst, float((a.double() - b.double()).abs().max()) if a.numel() else 0.0)

@@ -79,7 +79,7 @@ def test_files_and_packages_run_in_another_process(tmp_path):
 def test_formats_are_the_first_that_can_say_the_program(tmp_path):
     exported("branches").save(tmp_path / "loops")
     pliant.export(torch.sin, (torch.ones(3),)).save(tmp_path / "plain")
-    assert said_in(tmp_path / "plain")["format"] == form.PLAIN < said_in(tmp_path / "loops")["format"] == form.FORMAT
+    assert said_in(tmp_path / "plain")["format"] == form.PLAIN < said_in(tmp_path / "loops")["format"] == form.CONTROL
 
 
 def test_passes_leave_bodies_as_they_are():

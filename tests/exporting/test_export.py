@@ -1,6 +1,8 @@
 """`pliant.export`: the program, its signature, its calls, its text, its errors."""
 
 import copy
+import logging
+import threading
 
 import pytest
 import torch
@@ -185,17 +187,11 @@ class Replaces(nn.Module):
         return x
 
 
-class Result:
-    def __init__(self, value):
-        self.value = value
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (Counts(), "the model changes `Counts.__dict__` (`number`)"),
         (Replaces(), "the model gives its buffer `last` another kind of value"),
-        (lambda x: Result(x), "the model returns a Result"),
         (lambda x: print(x) or x, "the model calls `print` for its effect"),
     ],
 )
@@ -209,6 +205,39 @@ def test_messages_of_the_model_are_noted_and_left_out(capsys):
     program = pliant.export(lambda x: print("here") or x * 2, (torch.ones(3),))
     program(torch.ones(3))
     assert program.notes == ("`print` is not called",) and capsys.readouterr().out == ""
+
+
+def warns(x):
+    logging.getLogger("model").warning(f"{x.shape[0]} rows")
+    return x * 2
+
+
+def test_messages_that_show_sizes_are_left_out_and_those_that_show_elements_refused():
+    program = pliant.export(warns, (torch.ones(3),), dynamic_shapes=({0: batch},))
+    assert program.notes == ("`Logger.warning` is not called",) and program(torch.ones(5)).shape == (5,)
+    for shown in (lambda x: x, lambda x: f"{x.sum().item()}"):
+        with pytest.raises(ExportError, match=r"the model calls `Logger\.warning` for its effect"):
+            pliant.export(lambda x, shown=shown: logging.getLogger("model").warning("%s", shown(x)) or x, (torch.ones(3),))
+
+
+class Memo(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.known, self.lock = {}, threading.Lock()
+
+    def forward(self, x):
+        if "bias" not in self.known:
+            with self.lock:
+                self.known["bias"] = torch.arange(3.0)
+        return x + self.known["bias"]
+
+
+def test_what_only_a_first_call_does_is_done_before():
+    model = Memo()
+    with pytest.raises(ExportError, match="call the model once before it is exported"):
+        pliant.export(model, (torch.ones(3),))
+    model(torch.ones(3))
+    assert torch.equal(pliant.export(model, (torch.ones(3),))(torch.zeros(3)), torch.arange(3.0))
 
 
 @pytest.mark.parametrize(

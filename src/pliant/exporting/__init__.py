@@ -17,6 +17,7 @@ running.py      a call: by operators, or compiled
 written_back.py the graph that writes mutated inputs
 nested.py       bodies of branches and loops as graphs
 values.py       values of a graph as JSON
+trees.py        trees of arguments and results, objects in them, and as JSON
 control_form.py  branches, loops and recurrent layers as JSON
 form.py         the form of files: names, versions, upgrades
 writing.py      a program to a file

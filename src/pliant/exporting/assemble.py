@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
+from pliant.capture.program_stack import called_from
 from pliant.capture.trace import CallEffect, Effect, Extend, ReplaceContents, Return, SetItem, Trace
 from pliant.capture.varying_values import Text
 from pliant.entries.constants import is_constant
@@ -30,11 +31,12 @@ from pliant.exporting.nested import nest
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
 from pliant.exporting.settled import told
 from pliant.exporting.symbols import Sizes
+from pliant.exporting.trees import as_tree
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.separate import separate
-from pliant.graph.unbacked import assume, check
+from pliant.graph.unbacked import assume, check, is_unbacked
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.printer import to_python
@@ -73,7 +75,7 @@ class _Assembly:
         new_values = self._take_writes()
         before = self._place_inputs()
         self._add_unused()
-        outputs, tree = self._outputs(before)
+        outputs, tree, objects = self._outputs(before)
         self._take_assigned(new_values)
         order = self._in_order()
         places = {node: place for place, node in enumerate(order)}
@@ -85,14 +87,14 @@ class _Assembly:
         name = re.sub(r"\W+", "_", getattr(self.example.fn, "__name__", type(self.example.fn).__name__)).strip("_")
         return Program(
             name or "program", self.graph, self.captured.shape_env, inputs, tuple(moved_output(one, moved) for one in outputs),
-            state, self._form(tree), names, tuple(dict.fromkeys((*notes, *self.said))),
+            state, self._form(tree, objects), names, tuple(dict.fromkeys((*notes, *self.said))),
         )  # fmt: skip
 
     # ---- what the call changes
     def _take_effects(self, effects: Sequence[Effect]) -> None:
         if self.traced.draws or self.traced.lock is not None:
             what = "random numbers of Python's or NumPy's generators" if self.traced.draws else "a lock"
-            raise ExportError(f"the model uses {what}", kind="effect", why="a graph of tensors has none")
+            raise ExportError(f"the model uses {what}", kind="effect", why="a graph of tensors has none", do=_FIRST)
         for effect in effects:
             buffer = self._assigned_buffer(effect)
             if buffer is None and self._is_no_change(effect):
@@ -101,7 +103,7 @@ class _Assembly:
                 self.said.append(told(effect, self.traced))
                 continue
             if buffer is None and isinstance(effect, CallEffect) and effect.tells and not _shows_values(effect):
-                self.said.append(f"`{getattr(effect.function, '__qualname__', effect.function)}` is not called")
+                self.said.append(f"`{_called(effect)}` is not called")
                 continue
             if buffer is None:
                 raise changes(effect, self.traced)
@@ -251,10 +253,11 @@ class _Assembly:
         return tensor.clone() if mutated else tensor
 
     # ---- outputs
-    def _outputs(self, primals: list[fx.Node]) -> tuple[list[Output], pytree.TreeSpec]:
+    def _outputs(self, primals: list[fx.Node]) -> tuple[list[Output], pytree.TreeSpec, tuple[type, ...]]:
         assert isinstance(self.traced.end, Return)
-        leaves, tree = pytree.tree_flatten(self.traced.end.value)
-        return [self._output(leaf, primals) for leaf in leaves], tree
+        value, objects = as_tree(self.traced.end.value, self.traced.origins)
+        leaves, tree = pytree.tree_flatten(value)
+        return [self._output(leaf, primals) for leaf in leaves], tree, objects
 
     def _output(self, leaf: Any, primals: list[fx.Node]) -> Output:
         position = self.traced.outputs.get(id(leaf))
@@ -271,9 +274,10 @@ class _Assembly:
             return Literal(leaf)
         raise ExportError(
             f"the model returns a {type(leaf).__qualname__}", kind="result",
-            why="results are tensors, numbers and constants in tuples, lists, dictionaries, and classes that are "
-            "registered with torch.utils._pytree",
-            do="return its tensors, or register the class",
+            why="results are tensors, numbers and constants in tuples, lists, dictionaries, objects with attributes alone, and "
+            "classes that are registered with torch.utils._pytree",
+            do=f"return its tensors, or register the class: torch.utils._pytree.register_pytree_node({type(leaf).__qualname__}, "
+            "to_parts_and_context, from_parts_and_context, serialized_type_name=...)",
         )  # fmt: skip
 
     def _standing_alone(self, output: Output) -> Output:
@@ -312,10 +316,10 @@ class _Assembly:
                 fact = to_python(self.captured.shape_env.expr_of(condition), names)
                 node.target, node.args = check, (condition, "RuntimeError", f"the program holds only where {fact}\n  {where}".rstrip())
 
-    def _form(self, tree: pytree.TreeSpec) -> CallForm:
+    def _form(self, tree: pytree.TreeSpec, objects: tuple[type, ...]) -> CallForm:
         constants = {i: leaf for i, leaf in enumerate(self.example.leaves) if not isinstance(leaf, torch.Tensor)}
         args, _ = self.example.call
-        return CallForm(self.example.tree, tree, tuple(self.example.arguments)[: len(args)], constants)
+        return CallForm(self.example.tree, tree, tuple(self.example.arguments)[: len(args)], constants, objects)
 
 
 def _adds_nothing(effect: Extend | ReplaceContents) -> bool:
@@ -349,19 +353,34 @@ def _state_of(fn: Callable[..., Any]) -> Iterator[tuple[str, tuple[str, torch.Te
 
 
 def _shows_values(effect: CallEffect) -> bool:
-    leaves = pytree.tree_leaves((effect.args, effect.kwargs))
-    return any(isinstance(leaf, (FakeTensor, *_NUMBERS, Text)) for leaf in leaves)
+    """Whether the message tells what tensors hold. Sizes are told by the call."""
+    return any(map(_is_value, pytree.tree_leaves((effect.args, effect.kwargs))))
+
+
+def _is_value(shown: Any) -> bool:
+    if isinstance(shown, Text):
+        return any(_is_value(part.number) for part in shown.parts)
+    return isinstance(shown, FakeTensor) or is_unbacked(shown)
+
+
+def _called(effect: CallEffect) -> str:
+    """What is called, by its name; of what is called from the program's place, that."""
+    function = effect.args[2] if effect.function is called_from else effect.function
+    return getattr(function, "__qualname__", str(function))
 
 
 def changes(effect: Effect, traced: Trace) -> ExportError:
     """The error of a model that does more than compute tensors."""
-    return ExportError(_told(effect, traced), kind="effect", why="the exported program computes tensors alone")
+    return ExportError(_told(effect, traced), kind="effect", why="the exported program computes tensors alone", do=_FIRST)
+
+
+_FIRST = "call the model once before it is exported, if only its first call does that; or change it, or export a part of it"
 
 
 def _told(effect: Effect, traced: Trace) -> str:
     """What the model would do beside computing tensors."""
     if isinstance(effect, CallEffect):
-        return f"the model calls `{getattr(effect.function, '__qualname__', effect.function)}` for its effect"
+        return f"the model calls `{_called(effect)}` for its effect"
     obj = getattr(effect, "obj", None)
     origin = traced.origins.get(id(obj))
     what = origin[1].describe() if origin is not None else type(obj).__qualname__

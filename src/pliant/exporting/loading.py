@@ -16,11 +16,13 @@ from pliant.exporting.program import Program
 from pliant.exporting.reading import read
 
 
-def load(path: Any, *, kernels: bool = False, libraries: Collection[str] = (), check: bool = True) -> Exported:
+def load(
+    path: Any, *, kernels: bool = False, libraries: Collection[str] = (), classes: Collection[type] = (), check: bool = True
+) -> Exported:
     """The program that `Exported.save` or `aot_compile` wrote. Loading runs nothing of the file, which may come from
     anywhere, unless `kernels` says that it is trusted: then calls run the machine code that `aot_compile` put there.
-    `libraries`: of operators that it may call, beside ATen's. `check`: see that no element is damaged, which reads them
-    all."""
+    `libraries`: of operators that it may call, beside ATen's. `classes`: of results that it may make, beside those that are
+    registered with PyTorch's trees. `check`: see that no element is damaged, which reads them all."""
 
     def finish(program: Program, archive: zipfile.ZipFile) -> Exported:
         exported = Exported.of(program)
@@ -30,4 +32,4 @@ def load(path: Any, *, kernels: bool = False, libraries: Collection[str] = (), c
             attach(exported, path, archive, kernels)
         return exported
 
-    return read(path, libraries, check, finish)
+    return read(path, libraries, classes, check, finish)

@@ -47,12 +47,14 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class CallForm:
     """How the program is called. `arguments`, `result`: the trees of `(args, kwargs)` and of what comes back; `names`: of
-    the positional arguments; `constants`: the leaves that are no tensors, by place."""
+    the positional arguments; `constants`: the leaves that are no tensors, by place; `objects`: classes of the result's objects
+    that their attributes tell."""
 
     arguments: pytree.TreeSpec
     result: pytree.TreeSpec
     names: tuple[str, ...]
     constants: Mapping[int, Any]
+    objects: tuple[type, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

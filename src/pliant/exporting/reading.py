@@ -27,7 +27,8 @@ from pliant.errors import ExportError, FileError, PliantError, Unsupported
 from pliant.exporting.control_form import control_operator, read_control
 from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program, described
-from pliant.exporting.values import READ_ERRORS, Json, Reader, read_tree, text, whole
+from pliant.exporting.trees import read_tree
+from pliant.exporting.values import READ_ERRORS, Json, Reader, text, whole
 from pliant.exporting.writing import numbered, written_program
 from pliant.graph.body_graph import BodyGraph
 from pliant.graph.contracts import AtenGraph
@@ -47,7 +48,8 @@ Found = TypeVar("Found")
 
 
 def read(
-    path: Any, libraries: Collection[str], check: bool, finish: Callable[[Program, zipfile.ZipFile], Found]
+    path: Any, libraries: Collection[str], classes: Collection[type], check: bool,
+    finish: Callable[[Program, zipfile.ZipFile], Found],
 ) -> Found:
     """What `finish` makes of the program that the file holds, and of the file."""
     try:
@@ -55,7 +57,7 @@ def read(
             said = json.loads(_content(archive, PROGRAM, LARGEST_PROGRAM))
             said = upgraded(said)
             state = _state(said["tensors"], _Mapped(Path(path), archive.getinfo(TENSORS), check))
-            return finish(_Program(said, libraries).made(state), archive)
+            return finish(_Program(said, libraries, classes).made(state), archive)
     except PliantError:
         raise
     except FileNotFoundError:
@@ -133,7 +135,7 @@ def read_again(program: Program) -> Program:
     arguments. `ExportError` that names the node which does not hold."""
     said = written_program(program)
     spaces = {node.target.namespace for node in program.graph.nodes if isinstance(node.target, OpOverload)}
-    reader = _Program(said, spaces)
+    reader = _Program(said, spaces, program.form.objects)
     try:
         mutated = {one.target for one in program.inputs if one.mutated}
         return reader.made({name: t.clone() if name in mutated else t for name, t in program.state.items()})
@@ -169,8 +171,8 @@ _PARTS: dict[str, Callable[..., int]] = {
 
 
 class _Program:
-    def __init__(self, said: dict[str, Json], libraries: Collection[str]) -> None:
-        self.said = said
+    def __init__(self, said: dict[str, Json], libraries: Collection[str], classes: Collection[type]) -> None:
+        self.said, self.classes = said, classes
         self.env = ShapeEnv(duck_shape=False, specialize_zero_one=False)
         self.env.takes_fallbacks = True
         self.names: dict[Symbol, str] = {}
@@ -341,7 +343,8 @@ class _Program:
     # ---- the call
     def _form(self, inputs: tuple[Input, ...], outputs: int) -> CallForm:
         said = self.said
-        arguments, result = read_tree(said["arguments"]), read_tree(said["result"])
+        arguments, _ = read_tree(said["arguments"], ())
+        result, objects = read_tree(said["result"], self.classes)
         held = {whole(place): constants.read(value) for place, value in said["constants"]}
         leaves = [one.leaf for one in inputs if one.leaf is not None]
         if sorted([*leaves, *held]) != list(range(arguments.num_leaves)) or result.num_leaves != outputs:
@@ -349,7 +352,7 @@ class _Program:
         order = [one.kind == USER for one in inputs]
         if order != sorted(order) or leaves != sorted(leaves):
             raise ValueError("the inputs are in disorder")
-        return CallForm(arguments, result, tuple(map(text, said["names"])), held)
+        return CallForm(arguments, result, tuple(map(text, said["names"])), held, objects)
 
     def _check_state(self, program: Program) -> None:
         nodes = program.placeholders

@@ -1,22 +1,19 @@
 """Values of a graph as JSON: nodes, sizes, constants, operators.
 
-In:     arguments of nodes, outputs, trees.
+In:     arguments of nodes, outputs.
 Out:    `Writer`: JSON; `Reader`: the values again, or an exception of `READ_ERRORS`.
 Holds:  sizes are Python expressions, finite numbers are JSON's, everything else has a word. Reading looks up operators
-        of ATen (and of libraries that the caller names) and classes that are registered with torch's trees; nothing is
-        imported, and nothing of the file runs.
+        of ATen (and of libraries that the caller names); nothing is imported, and nothing of the file runs.
 """
 
 from __future__ import annotations
 
-import collections
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from pliant.autograd.aliases import ViewStep
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
@@ -40,7 +37,6 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PLAIN = (type(None), bool, int, str)
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"item": operator.getitem, "check": check, "assume": assume}
 _NAMES = {function: name for name, function in _FUNCTIONS.items()}
-_TREES: dict[type, str] = {tuple: "tuple", list: "list", dict: "dict", collections.OrderedDict: "ordered"}
 
 
 # ---- writing
@@ -98,42 +94,6 @@ def _written_step(step: ViewStep) -> Json:
 
 def _step_item(value: Any) -> Json:
     return written_output(value) if isinstance(value, FromResult) else written_value(value)
-
-
-def written_tree(tree: pytree.TreeSpec) -> Json:
-    return _written_tree(pytree.tree_unflatten([_LEAF] * tree.num_leaves, tree))
-
-
-_LEAF = object()
-
-
-def _written_tree(value: Any) -> Json:
-    if value is _LEAF:
-        return "*"
-    word = _TREES.get(type(value))
-    if word in ("dict", "ordered"):
-        return {word: [[constants.spelled(key), _written_tree(one)] for key, one in value.items()]}
-    if word is not None:
-        return {word: [_written_tree(one) for one in value]}
-    if type(value) is getattr(torch.return_types, type(value).__name__, None):
-        return {"returned": type(value).__name__, "items": [_written_tree(one) for one in value]}
-    children, context, name = registered_parts(value)
-    return {"class": name, "context": context, "items": [_written_tree(one) for one in children]}
-
-
-_UNNAMED = "NO_SERIALIZED_TYPE_NAME_FOUND"  # how PyTorch says it
-
-
-def registered_parts(value: Any) -> tuple[list[Any], Json, str]:
-    """Children, context as text or JSON, and the registered name of an object of a class of the program's."""
-    node = pytree.SUPPORTED_NODES.get(type(value))
-    known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type(value))
-    named = known is not None and type(known.serialized_type_name) is str and known.serialized_type_name != _UNNAMED
-    if node is None or known is None or not named:
-        raise unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
-    children, context = node.flatten_fn(value)
-    dumped = known.to_dumpable_context(context) if known.to_dumpable_context else context
-    return list(children), dumped, known.serialized_type_name
 
 
 def unsaved(what: str) -> ExportError:
@@ -241,47 +201,3 @@ def text(json: Json) -> str:
     if type(json) is not str:
         raise ValueError(f"{json!r} is no text")
     return json
-
-
-def read_tree(json: Json) -> pytree.TreeSpec:
-    return pytree.tree_structure(_read_tree(json))
-
-
-def _read_tree(json: Json) -> Any:
-    match json:
-        case "*":
-            return 0
-        case {"tuple": list(items)}:
-            return tuple(map(_read_tree, items))
-        case {"list": list(items)}:
-            return list(map(_read_tree, items))
-        case {"dict": list(items)}:
-            return {constants.read(key): _read_tree(one) for key, one in items}
-        case {"ordered": list(items)}:
-            return collections.OrderedDict((constants.read(key), _read_tree(one)) for key, one in items)
-        case {"returned": str(name), "items": list(items)}:
-            return _returned(name, list(map(_read_tree, items)))
-        case {"class": str(name), "context": context, "items": list(items)}:
-            return _made(name, context, list(map(_read_tree, items)))
-    raise ValueError("no tree of arguments or results")
-
-
-def _returned(name: str, children: Sequence[Any]) -> Any:
-    """What an operator of PyTorch returns in a class of its own: names of several tensors."""
-    cls = getattr(torch.return_types, name, None)
-    if cls not in pytree.SUPPORTED_NODES or len(children) != cls.n_sequence_fields:
-        raise ValueError(f"`{name}` is nothing that operators return")
-    return cls(children)
-
-
-def _made(name: str, context: Json, children: Sequence[Any]) -> Any:
-    cls = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)
-    if cls is None or cls in _BUILT_IN:
-        module = name.rpartition(".")[0]
-        raise LookupError(f"the class `{name}` is not registered in this process: import {module.partition('.')[0]} first")
-    known = pytree.SUPPORTED_SERIALIZED_TYPES[cls]
-    read = known.from_dumpable_context(context) if known.from_dumpable_context else context
-    return pytree.SUPPORTED_NODES[cls].unflatten_fn(list(children), read)
-
-
-_BUILT_IN = frozenset((collections.defaultdict, collections.deque, collections.namedtuple))  # contexts that import

@@ -28,15 +28,15 @@ from pliant.entries import constants
 from pliant.entries.objects import version_of
 from pliant.errors import ExportError
 from pliant.exporting.control_form import control_of, control_operator, values_of, written_control
-from pliant.exporting.form import ALIGNED, FORMAT, OPERATORS, PLAIN, PROGRAM, TENSORS
+from pliant.exporting.form import ALIGNED, CONTROL, FORMAT, OPERATORS, PLAIN, PROGRAM, TENSORS
 from pliant.exporting.program import Program
+from pliant.exporting.trees import written_tree
 from pliant.exporting.values import (
     Json,
     unsaved,
     written_expr,
     written_operator,
     written_output,
-    written_tree,
     written_value,
 )
 from pliant.graph.control_flow import Program as ControlProgram
@@ -139,7 +139,7 @@ def written_program(program: Program) -> dict[str, Json]:
     values = {node: node.meta["val"] for node in program.placeholders}
     nodes = [written_node(node) for node in program.graph.nodes if node.op == "call_function"]
     return {
-        "format": FORMAT if any("control" in node for node in nodes) else PLAIN, "operators": OPERATORS,
+        "format": FORMAT if program.form.objects else CONTROL if any("control" in node for node in nodes) else PLAIN, "operators": OPERATORS,
         "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
         "name": program.name,
         "symbols": [_symbol(program, one) for one in (*env.hints, *_unbacked(program)) if one in env.declared or one.kind is bool],
@@ -154,7 +154,8 @@ def written_program(program: Program) -> dict[str, Json]:
         "results": [written_value(one) for one in program.results],
         "new_values": [written_value(one) for one in program.new_values],
         "outputs": [written_output(one) for one in program.outputs],
-        "arguments": written_tree(program.form.arguments), "result": written_tree(program.form.result),
+        "arguments": written_tree(program.form.arguments, ()),
+        "result": written_tree(program.form.result, program.form.objects),
         "names": list(program.form.names),
         "constants": [[place, _constant(value)] for place, value in program.form.constants.items()],
     }  # fmt: skip
