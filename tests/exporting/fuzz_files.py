@@ -1,6 +1,6 @@
 """Load damaged and made-up files: an error, or the right result, and never a crash.
 
-    python -m tests.exporting.fuzz_files --count 100000 --seed 1 [--loops]
+    python -m tests.exporting.fuzz_files --count 100000 --seed 1 [--loops | --objects]
 
 Bytes of a file are changed, cut or added (the result must be right if there is one), or values in its program (whatever
 loads may then be another program). A process of its own does 2,000 at a time, so that a crash is seen and the rest goes on.
@@ -62,6 +62,20 @@ class Loops(torch.nn.Module):
         return {"all": part, "positive": halved + count, "size": rows, "x": self.layer(pairs[1][None])[0]}
 
 
+class Held:
+    def __init__(self, **parts):
+        self.__dict__.update(parts)
+
+
+class Objects(Model):
+    """Whose result is an object, with another in it, which is `--objects`."""
+
+    def forward(self, x, ids):
+        found = super().forward(x, ids)
+        held = Held(all=found["all"], more={"positive": Held(part=found["positive"])})
+        return Held(all=held.all * 1, positive=held.more["positive"].part * 1, size=found["size"], x=found["x"], held=[held])
+
+
 def arguments(size=5):
     return torch.arange(size * 6, dtype=torch.float32).view(size, 6).sin(), torch.arange(size * 3).view(size, 3) % 10
 
@@ -73,6 +87,7 @@ def program(model=Model):
 
 def result(of):
     found = of(*arguments())
+    found = vars(found) if type(found) is Held else found
     return [found["all"], found["positive"], found["size"], found["x"]]
 
 
@@ -162,7 +177,7 @@ def _too_long(*_):
 def attempt(path, wanted):
     """What became of a file: "error", "right", "other", or why it is wrong."""
     try:
-        loaded = pliant.load(path)
+        loaded = pliant.load(path, classes=(Held,))
     except PliantError:
         return "error"
     except Exception as error:
@@ -186,7 +201,7 @@ class Files:
         made = program(model)
         made.save(self.path)
         self.wanted = result(made)
-        assert same(result(pliant.load(self.path)), self.wanted)
+        assert same(result(pliant.load(self.path, classes=(Held,))), self.wanted)
         self.content = self.path.read_bytes()
         with zipfile.ZipFile(self.path) as archive:
             self.text = archive.read(PROGRAM)
@@ -248,10 +263,11 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first file")
     parser.add_argument("--loops", action="store_true", help="a program with branches, loops and a recurrent layer")
+    parser.add_argument("--objects", action="store_true", help="a program whose result is an object")
     options = parser.parse_args()
     total, number, end = Counter(), options.first, options.first + options.count
     with tempfile.TemporaryDirectory() as folder:
-        files = Files(folder, Loops if options.loops else Model)
+        files = Files(folder, Loops if options.loops else Objects if options.objects else Model)
         while number < end:
             outcomes, passed, status = survived(files, options.seed, number, min(number + 2000, end))
             total.update(outcomes)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import pliant
+from exporting import fuzz_files
 from pliant.errors import ExportError, FileError
 from pliant.exporting import form
 
@@ -88,6 +89,11 @@ def test_a_file_makes_objects_of_the_classes_that_the_caller_names(tmp_path):
     Other = type("Result", (dict,), {"__module__": Result.__module__})  # has more than attributes
     with pytest.raises(FileError, match="returns objects of"):
         pliant.load(tmp_path / "saved", classes=(Other, Cache, Layer))
+
+
+def test_damaged_files_of_objects_are_errors_or_right(tmp_path):
+    outcomes = fuzz_files.share(60, 5, tmp_path, fuzz_files.Objects)
+    assert not any(key.startswith("wrong") for key in outcomes) and outcomes["error"] > 10
 
 
 class Color(enum.Enum):
