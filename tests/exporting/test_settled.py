@@ -6,6 +6,7 @@ from torch import nn
 
 import pliant
 from pliant.errors import ExportError
+from pliant.exporting import capture
 
 
 class Notes:
@@ -122,6 +123,22 @@ def test_what_every_call_sets_alike_is_left_out_and_noted(how, name):
 def test_what_later_calls_would_see_is_refused(how, varies):
     with pytest.raises(ExportError, match=r"the model changes `Sets.__dict__` \(`kept`\)"):
         exported(how, varies)
+
+
+def set_back(self, x):
+    before, self.kept = self.kept, 3
+    y = x * self.kept
+    self.kept = before
+    return y
+
+
+@pytest.mark.parametrize(("how", "captures"), [(set_back, 1), (scratch, 2)])
+def test_attributes_that_are_left_as_they_were_need_no_second_capture(how, captures, monkeypatch):
+    done, whole = [], capture.whole
+    monkeypatch.setattr(capture, "whole", lambda *given: done.append(given) or whole(*given))
+    model, program = exported(how, True)
+    assert len(done) == captures
+    assert torch.equal(program(torch.ones(5)), model(torch.ones(5)))
 
 
 def test_a_model_that_only_returns_its_inputs():

@@ -25,8 +25,11 @@ _MISSING = object()
 
 
 def attributes_stored(traced: Trace) -> list[SetItem]:
-    """The effects that store a constant, or a size, in an attribute."""
-    return [one for one in traced.effects if isinstance(one, SetItem) and _is_attribute(one, traced)]
+    """The effects that store a constant, or a size, in an attribute. Not of attributes that are left as they were: set and set
+    back, or set to what they are."""
+    found = [one for one in traced.effects if isinstance(one, SetItem) and _is_attribute(one, traced)]
+    changed = {(id(one.obj), one.key) for one in found if one.obj.get(one.key, _MISSING) is not one.value}
+    return [one for one in found if (id(one.obj), one.key) in changed]
 
 
 def _is_attribute(effect: SetItem, traced: Trace) -> bool:
