@@ -92,11 +92,6 @@ def without_base(tensor: Any) -> Any:
 is_view = torch.Tensor._is_view
 
 
-def without_bases(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """`without_base` of each; that none is a view is seen in half the time."""
-    return tuple(map(without_base, tensors)) if any(map(is_view, tensors)) else tuple(tensors)
-
-
 def seen_written(values: Sequence[Any]) -> Sequence[Any]:
     """Values to save for a backward; those that are views, made while nothing records, by what they lie in: unpacking a view
     whose base was written since is another error than eager's."""
@@ -113,6 +108,12 @@ def give_to_records(function: type[torch.autograd.Function], **values: Any) -> N
     """Attributes that the record of every call of `function` has before any is set (no public form names its class)."""
     for name, value in values.items():
         setattr(function._backward_cls, name, value)
+
+
+def call_backward_directly(function: type[torch.autograd.Function]) -> None:
+    """Have the engine call `function.backward`, not what looks for it and for a `vjp` in each call (no public form names
+    the class)."""
+    give_to_records(function, apply=function.backward)
 
 
 def autograd_time() -> int:

@@ -371,6 +371,7 @@ def overrides_of(mode: str | None, options: Mapping[str, object] | None) -> dict
 _base: Config = from_environment(os.environ)
 _patched: ContextVar[Config | None] = ContextVar("pliant_config", default=None)
 
+IN_FORCE = ("_patched", "_base")  # the names of these two, for generated code that reads them without a call
 current: Config  # the same as get(), as an attribute of this module
 
 

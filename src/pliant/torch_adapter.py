@@ -31,6 +31,7 @@ from pliant.autograd_torch_adapter import DUAL_LEVEL as DUAL_LEVEL
 from pliant.autograd_torch_adapter import SAVED_TENSOR_HOOKS as SAVED_TENSOR_HOOKS
 from pliant.autograd_torch_adapter import after_backward as after_backward
 from pliant.autograd_torch_adapter import autograd_time as autograd_time
+from pliant.autograd_torch_adapter import call_backward_directly as call_backward_directly
 from pliant.autograd_torch_adapter import copy_all as copy_all
 from pliant.autograd_torch_adapter import copy_uncounted as copy_uncounted
 from pliant.autograd_torch_adapter import direct_apply as direct_apply
@@ -52,7 +53,6 @@ from pliant.autograd_torch_adapter import seen_written as seen_written
 from pliant.autograd_torch_adapter import tied_by_writes as tied_by_writes
 from pliant.autograd_torch_adapter import uncounted_writes as uncounted_writes
 from pliant.autograd_torch_adapter import without_base as without_base
-from pliant.autograd_torch_adapter import without_bases as without_bases
 from pliant.autograd_torch_adapter import without_saved_tensor_hooks as without_saved_tensor_hooks
 from pliant.operators_torch_adapter import OPAQUE_RESULTS as OPAQUE_RESULTS
 from pliant.operators_torch_adapter import RUNS_AS as RUNS_AS
@@ -366,6 +366,7 @@ def is_fx_tracing() -> bool:
 
 # Whether `torch.autocast` is on for any device: one C call, where the public form asks device by device.
 any_autocast = torch._C._is_any_autocast_enabled
+deterministic_algorithms = torch._C._get_deterministic_algorithms  # the public form calls it
 
 # A context in which no autocast kernel is reached; the public form needs a device and costs ten times as much.
 no_autocast = torch._C._DisableAutocast

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.autograd.around import Call, bump_versions, with_gradients
+from pliant.autograd.around import Call, bump_versions, with_gradients, without_casts
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.graph.contracts import Runnable
-from pliant.torch_adapter import set_grad_enabled, without_base, without_bases
+from pliant.torch_adapter import any_autocast, is_view, set_grad_enabled, without_base
 from pliant.wrappers.remade import remade
 from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
     from pliant.autograd.endings import Ending
 
-_set_grad = set_grad_enabled
+_set_grad, _any_autocast = set_grad_enabled, any_autocast
 
 
 @remade
@@ -32,21 +32,25 @@ def inference(
     """The callable of a program without a backward. `needs_guard`: gradients are recorded around it. `tensors`: nothing
     else is returned. `bump`: the inputs that the graph writes."""
     maker = OutputMaker(made, wrote=bool(bump))
+    uncast = without_casts(run)
 
     def without_grad(inputs: list[Any]) -> list[Any]:
         _set_grad(False)
         try:
-            return run(inputs)
+            return run(inputs) if _any_autocast() else uncast(inputs)
         finally:
             _set_grad(True)
 
+    def plain(inputs: list[Any]) -> tuple[Any, ...]:
+        results = compute(inputs) if guarded or _any_autocast() else uncast(inputs)
+        return tuple(map(without_base, results) if not tensors or any(map(is_view, results)) else results)
+
+    guarded = needs_guard or ends is not None
     compute = without_grad if needs_guard else run
     if ends is not None:
         compute = ends.around(compute) if needs_guard else with_gradients(ends.around(without_grad))
     if maker.is_plain and not bump:
-        if tensors:
-            return lambda inputs: without_bases(compute(inputs))
-        return lambda inputs: tuple(map(without_base, compute(inputs)))
+        return plain
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         kept = list(inputs)

@@ -1,7 +1,7 @@
 """A compiled program as one function of autograd's graph.
 
 In:     the forward, the backward, what is saved between them.
-Out:    `Halves`, given to `Compiled`, the one subclass of `torch.autograd.Function`.
+Out:    `Halves`, given to `node.Compiled`, the one subclass of `torch.autograd.Function`.
 Holds:  a gradient is None where eager's is; saved tensors are freed after their last use unless the graph is retained.
         Gradients that are to have a history come from `higher_order.py`.
 """
@@ -20,7 +20,10 @@ from pliant.autograd.aliases import version
 from pliant.autograd.casts import Products, change, products_of
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.kept_inputs import HALVES, WRITTEN, KeptInputs, check_versions, given_again, unchanged
+from pliant.autograd.around import without_casts
+from pliant.autograd.kept_inputs import WRITTEN, KeptInputs, check_versions, given_again, unchanged, version
 from pliant.autograd.leaf_hooks import spare_hooks_of_leaf
+from pliant.autograd.node import Compiled, as_saved
 from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.refused import FREED, Refused
@@ -34,24 +37,16 @@ from pliant.autograd.tangent_layouts import (
     layout_of_tangent,
     lies_as_traced,
     lying,
-    relaid,
 )
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.graph.generator_states import random_bytes, set_random_bytes
 from pliant.guards.alike import KnownTensors
 from pliant.records import dataclass
-from pliant.torch_adapter import DisableTorchFunction, seen_written, without_base, without_bases
 
 if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph
     from pliant.autograd.partition.split import Partition
-
-# Each step of a training loop asks them, so they are looked up once.
-_count_dispatch_modes, _count_function_modes = torch_adapter.count_dispatch_modes, torch_adapter.count_function_modes
-_engine_keeps_graph, _saved_tensor_hooks = torch_adapter.engine_keeps_graph, torch_adapter.saved_tensor_hooks
-_is_grad_enabled, _shielded = torch.is_grad_enabled, torch_adapter.shielded
-_any_autocast = torch_adapter.any_autocast
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +107,10 @@ class HalvesFacts:
 
 
 class Halves:
-    """Forward and backward of a program, as autograd calls them. `ctx` is the record of one call.
+    """Forward and backward of a program, as `Compiled` runs them. `ctx` is the record of one call.
 
     `backwards` gives the compiled backward, which may not exist before it is asked for. `apart`: inputs of which views are
-    given.
+    given. `ordinary`: what runs the backward of a call where it is the only one, of all its results' gradients.
     """
 
     def __init__(
@@ -123,6 +118,7 @@ class Halves:
     ) -> None:
         self.apart = apart
         self.run, self.backwards, self.kept, self.again = run, backwards, facts.kept, again
+        self.run_without_casts, self.random, self.unsaved = without_casts(run), facts.kept.random, facts.kept.unsaved
         self.n_results, self.n_numbers, self.n_inputs = facts.results, facts.numbers, facts.inputs
         self.wanted, self.tangents = facts.wanted, facts.tangents
         self.constants, self.inner, self.plain = facts.constants, inner_views(facts.inner), facts.plain
@@ -141,35 +137,10 @@ class Halves:
         self.never_ordinary = self.nothing_left is None or self.refused is not None
         self.given_tangents = _picker(facts.tangents)
         self.laid_out, self.other_layouts = KnownTensors(), OtherLayouts()
+        self.in_order = facts.wanted == list(range(facts.inputs))
+        self.ordinary = self._found()
 
-    def forward(self, ctx: Any, before: list[Any] | None, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        kept = self.kept
-        if kept.random:
-            ctx.random_state = random_bytes(kept.gpus)
-        outputs = self.run(list(inputs))
-        ctx.set_materialize_grads(False)
-        end = self.n_results
-        made = outputs[:end]
-        results = without_bases(made) if self.only_tensors else tuple(map(without_base, made))
-        if self.inner:
-            results = _with_views(results, self.inner, inputs)
-        if self.plain:
-            ctx.mark_non_differentiable(*[results[i] for i in self.plain])
-        if self.n_numbers:
-            ctx.numbers = outputs[end : end + self.n_numbers]
-        own = self._own(before, inputs) if self.apart else inputs
-        saved = self.saved((*own, *self.constants, *results, *seen_written(outputs[end:])))
-        ctx.save_for_backward(*saved)
-        if self.layouts_vary:
-            ctx.layouts = self._layouts_of(results)
-        ctx.inputs = inputs if before is None else before
-        if kept.unsaved:
-            ctx.versions = kept.versions(inputs)
-        if _saved_tensor_hooks(True) is not None:
-            ctx.unwatched, ctx.strides = self._versions(inputs), [one.stride() for one in saved]
-        return results
-
-    def _own(self, before: Any, inputs: tuple[Any, ...]) -> list[Any]:
+    def own(self, before: Any, inputs: tuple[Any, ...]) -> list[Any]:
         """The inputs with the caller's tensors in place of views of them: a tensor that is given other data has it in all that
         was saved."""
         found = list(inputs)
@@ -178,52 +149,44 @@ class Halves:
                 found[position] = before[position]
         return found
 
-    def _versions(self, inputs: Sequence[Any]) -> list[int]:
+    def versions(self, inputs: Sequence[Any]) -> list[int]:
         """Of the inputs that are saved: under hooks autograd does not tell whether they were written since."""
         return [version(inputs[position]) for position, _ in self.saved_inputs]
+
+    def with_views(self, results: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results, some of them in the memory of inputs or of others: they come out as those of any custom function."""
+        found = list(results)
+        for position, get in self.inner.items():
+            found[position] = get(inputs, found, [])
+        return tuple(found)
 
     def _written_unseen(self, ctx: Any, asked: int) -> bool:
         if ctx.unwatched is None:
             return False
-        compared = zip(self.saved_inputs, self._versions(ctx.inputs), ctx.unwatched)
+        compared = zip(self.saved_inputs, self.versions(ctx.inputs), ctx.unwatched)
         return any(bits & asked and now != before for (_, bits), now, before in compared)
 
-    def _layouts_of(self, results: tuple[Any, ...]) -> list[Any]:
+    def layouts_of(self, results: tuple[Any, ...]) -> list[Any]:
         return [one(results[i]) if callable(one) else one for i, one in zip(self.tangents, self.layouts)]
 
     def backward(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        run = self.backwards.found.get(0)
-        tangents = self.given_tangents(given)
-        if run is None or not self._is_ordinary(ctx, tangents):
-            return self._by_what_is_given(ctx, given)
-        values = run([*ctx.numbers, *self._freed(ctx), *tangents])
-        return self.in_places((None, *values))
+        """The gradients, whatever is given and asked for."""
+        if self.ordinary is None and not self.never_ordinary:
+            self.ordinary = self._found()  # for the next one
+        return self._by_what_is_given(ctx, given)
 
-    def _is_ordinary(self, ctx: Any, tangents: tuple[Any, ...]) -> bool:
-        """Whether this is the one backward of a call, of all its results' gradients, which lie as the backward was traced
-        for, and nobody looks on."""
-        if self.never_ordinary or ctx.rest is not None or ctx.watched or _is_grad_enabled():
+    def _found(self) -> Runnable | None:
+        """What runs the backward where all its tangents are given, if it is there by now."""
+        run = None if self.never_ordinary else self.backwards.found.get(0)
+        return None if run is None else without_casts(run)
+
+    def learn(self, tangents: tuple[Any, ...]) -> bool:
+        """Whether tangents that are not known lie as the backward was traced for; they are known from now on."""
+        layouts: list[Any] = self.layouts
+        if not all(map(lies_as_traced, tangents, layouts)):
             return False
-        if _count_dispatch_modes() or _engine_keeps_graph() or _any_autocast():
-            return False
-        if self.layouts_vary:
-            return all(map(lies_as_traced, tangents, ctx.layouts))
-        laid_out = self.laid_out
-        if not laid_out.known(tangents):
-            layouts: list[Any] = self.layouts
-            if not all(map(lies_as_traced, tangents, layouts)):
-                return False
-            laid_out.learn(tangents)
+        self.laid_out.learn(tangents)
         return True
-
-    def _freed(self, ctx: Any) -> Any:
-        """What was saved, which nobody has after this."""
-        saved = _as_saved(ctx, ctx.saved_tensors)
-        ctx.used, ctx.rest = self.all, self.nothing_left
-        ctx.maybe_clear_saved_tensors()
-        if self.frees_all:
-            ctx.inputs = ()
-        return saved
 
     def _by_what_is_given(self, ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         asked = sum([1 << n for n, position in enumerate(self.tangents) if given[position] is not None])
@@ -240,7 +203,7 @@ class Halves:
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
         missing = self.all & ~asked
         again = torch.is_grad_enabled() or bool(observer) and not self.backwards.has_graph
-        again = again or _any_autocast() and change(self.products)
+        again = again or torch_adapter.any_autocast() and change(self.products)
         run = None if again else self.backwards.get(missing, observer)
         if run is None and not again:
             again = self.affine or bool(missing) and not self.backwards.has_graph or any(one is None for one in saved)
@@ -337,11 +300,11 @@ class Halves:
     def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors; None for what was written since, if these tangents are not combined with it."""
         try:
-            return list(_as_saved(ctx, ctx.saved_tensors))
+            return list(as_saved(ctx, ctx.saved_tensors))
         except RuntimeError:
             if asked == self.all:
                 raise
-            saved = list(_as_saved(ctx, torch_adapter.saved_one_by_one(ctx)))
+            saved = list(as_saved(ctx, torch_adapter.saved_one_by_one(ctx)))
             if any(one is None and bits & asked for one, bits in zip(saved, self.reads)):
                 raise
             return saved
@@ -374,7 +337,7 @@ class Halves:
         compute = self.again.without_history
         if torch.is_grad_enabled():
             compute = self.again
-        elif _any_autocast() and not torch_adapter.count_dispatch_modes():
+        elif torch_adapter.any_autocast() and not torch_adapter.count_dispatch_modes():
             compute = self.again.detached
         hooks = hooks_on_results(ctx) if torch.is_grad_enabled() else {}
         by_tangent = {self.tangents.index(i): hook for i, hook in hooks.items() if i in self.read_results}
@@ -409,38 +372,7 @@ class Halves:
             return self._with_numbers(ctx, -1, lambda inputs: apply(self.kept.before(inputs), *inputs))
 
 
-class Compiled(torch.autograd.Function):
-    """The function of every compiled graph. It is given the halves, and what to keep of the inputs in their place (None:
-    the inputs)."""
-
-    @staticmethod
-    def forward(ctx: Any, halves: Halves, before: list[Any] | None, *inputs: Any) -> tuple[Any, ...]:
-        setattr(ctx, HALVES, halves)
-        return halves.forward(ctx, before, inputs)
-
-    @staticmethod
-    @torch_adapter.opaque_to_the_peer
-    def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
-        halves: Halves = getattr(ctx, HALVES)
-        run = _shielded(Halves.backward)
-        if not _count_function_modes():
-            return run(halves, ctx, given)
-        with DisableTorchFunction():  # eager's backward shows them nothing either
-            return run(halves, ctx, given)
-
-
-# What the record of a call says unless its forward, or what came since, says otherwise. Most calls store none of it.
-torch_adapter.give_to_records(
-    Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None,
-    strides=None,
-)  # fmt: skip
-
 Picker = Callable[[tuple[Any, ...]], tuple[Any, ...]]
-
-
-def _as_saved(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
-    """The saved tensors as they lay when they were saved: hooks may give others of the same values."""
-    return saved if ctx.strides is None else list(map(relaid, saved, ctx.strides))
 
 
 def _picker(places: list[int]) -> Picker:
@@ -474,14 +406,6 @@ def _nothing_left(facts: HalvesFacts) -> list[None] | None:
     """What is left of the saved tensors after all gradients, if that is nothing."""
     left = sum(1 << n for n, bits in enumerate(facts.sharing) if not bits)
     return None if any(bits & left for bits in facts.reads) else [None] * len(facts.reads)
-
-
-def _with_views(results: tuple[Any, ...], views: dict[int, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The results, some of them in the memory of inputs or of others: they come out as those of any custom function."""
-    found = list(results)
-    for position, get in views.items():
-        found[position] = get(inputs, found, [])
-    return tuple(found)
 
 
 class Backwards(Protocol):

@@ -123,7 +123,11 @@ class KeptInputs:
         return kept
 
     def versions(self, inputs: Any) -> list[int]:
-        return [inputs[i].version() if type(inputs[i]) is _Passed else version(inputs[i]) for i in self.unsaved]
+        """Of those of `unsaved`: inputs, or what is kept in their place."""
+        try:
+            return [inputs[i]._version for i in self.unsaved]
+        except RuntimeError:  # of an inference tensor
+            return [0 if type(one := inputs[i]) is not _Passed and one.is_inference() else one._version for i in self.unsaved]
 
     def changed(self, inputs: Any, versions: list[int], asked: int) -> bool:
         """Whether an input that these tangents' gradients depend on was written since."""
@@ -187,7 +191,8 @@ class _Passed:
             return tensor
         return cls(tensor, result)
 
-    def version(self) -> int:
+    @property
+    def _version(self) -> int:
         tensor = self.reference()
         return 0 if tensor is None else version(tensor)
 

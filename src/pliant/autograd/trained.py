@@ -18,8 +18,10 @@ import torch
 from pliant import torch_adapter
 from pliant.autograd.aliases import version
 from pliant.autograd.around import Call, bump_versions, with_gradients
-from pliant.autograd.function import Compiled, Halves, HalvesFacts
+from pliant.autograd.function import Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
+from pliant.autograd.kept_inputs import version
+from pliant.autograd.node import Compiled
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.result_hooks import spare_hooks
 from pliant.graph.contracts import Runnable

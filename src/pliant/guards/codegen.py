@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from pliant import config
 from pliant.guards import facts
 from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
@@ -43,6 +44,7 @@ from pliant.torch_adapter import (
     count_dispatch_modes,
     count_function_modes,
     current_transform,
+    deterministic_algorithms,
     dispatch_keys,
     is_script_tracing,
     saved_tensor_hooks,
@@ -316,7 +318,9 @@ def _unset(w: GuardWriter, g: Guard) -> str:
 
 def _state(w: GuardWriter, g: Guard) -> str:
     name = g.source.name
-    if name == "grad_enabled" or name == "inference_mode" or name == "deterministic" and not g.expected:
+    if name == "deterministic" and not g.expected:
+        return f"{w.names(deterministic_algorithms)}()"
+    if name == "grad_enabled" or name == "inference_mode":
         call = f"{w.names(READERS[name].read)}()"
         return f"not {call}" if g.expected else call
     if name == "autocast" and not g.expected:
@@ -336,6 +340,10 @@ def _state(w: GuardWriter, g: Guard) -> str:
         return f"{loaded} and _compiler._stance.stance == 'force_eager'"
     if name == "dispatch_modes" and not g.expected:
         return f"{w.names(count_dispatch_modes)}()"
+    if name == "config":
+        patched, base = config.IN_FORCE
+        where = w.names(config, "config")
+        return f"({where}.{patched}.get() or {where}.{base}).code_key is not {w.names(g.expected)}"
     if name == "saved_hooks":
         return f"{w.names(saved_tensor_hooks)}(False) is not None and {w.names(changing_hook)}()"
     relation = "is not" if READERS[name].identity else "!="
