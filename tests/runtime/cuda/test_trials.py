@@ -140,3 +140,11 @@ def test_sizes_that_a_recording_does_not_pay_for_wait_for_nobody():
         f([torch.ones(4)])
     recorder.turn = None  # what orders recordings is not asked
     assert f([torch.ones(4)])[0].tolist() == [3.0] * 4 and len(calls) == TRIALS + 2
+
+
+def test_sizes_for_which_a_recording_does_not_pay_are_called_at_once():
+    f, recorder, calls = tried([WORK_BOUND] * TRIALS, Roles(sized=(0,)))
+    run(f, 1 + TRIALS)
+    recorder.is_capturing = None  # asked no more, which takes as long as some launches
+    run(f, 3)
+    assert f.refused is None and len(calls) == 4 + TRIALS

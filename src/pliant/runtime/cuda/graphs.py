@@ -56,10 +56,10 @@ class Graphed:
         self._recordings: dict[object, Recording] = {}
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        if (self.refused is not None and not self._recordings) or self.recorder.is_capturing():
+        if self.refused is not None and not self._recordings:
             return self._call(inputs)
         key = self._key(inputs)
-        if key in self._plain or self._is_first(key):
+        if key in self._plain or self.recorder.is_capturing() or self._is_first(key):
             return self._call(inputs)
         with self.recorder.turn() as stream:
             recording = self._recordings.get(key)
