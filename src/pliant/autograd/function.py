@@ -17,10 +17,9 @@ import torch
 
 from pliant import torch_adapter
 from pliant.autograd.aliases import version
+from pliant.autograd.around import without_casts
 from pliant.autograd.casts import Products, change, products_of
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.kept_inputs import HALVES, WRITTEN, KeptInputs, check_versions, given_again, unchanged
-from pliant.autograd.around import without_casts
 from pliant.autograd.kept_inputs import WRITTEN, KeptInputs, check_versions, given_again, unchanged, version
 from pliant.autograd.leaf_hooks import spare_hooks_of_leaf
 from pliant.autograd.node import Compiled, as_saved
