@@ -17,7 +17,7 @@ import torch
 
 from pliant.codegen.c_text import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.expressions import Body, Statements
-from pliant.codegen.loops import LoopPlan, bytes_read, reads_far_apart, step_along
+from pliant.codegen.loops import LoopPlan, asked_ahead, bytes_read, reads_far_apart, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.codegen.whole_vectors import Around, Points, around_rest, around_whole
@@ -54,6 +54,7 @@ class KernelWriter(Body):
         self.open: Statements | None = None
         self.divided: list[Member] = []  # they live as long as the names that are given to their values
         self.far = bytes_read(plan.kernel) > self.target.cache_bytes
+        self.loads_ahead = self.stores_ahead = asked_ahead(plan)
         self.columns = bool(plan.kernel.reduced) and plan.vector in plan.kernel.outer
         for k, axis in enumerate(dict.fromkeys([a for a, _ in plan.parallel] + plan.inner)):
             self.names.symbols[axis.symbol] = f"i{k}"
@@ -303,7 +304,7 @@ class KernelWriter(Body):
         self.known = {}
         self.open = VectorStatements(
             self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared, self._is_dear(), self.far,
-            self._computes(),
+            self._computes(), self.loads_ahead, self.stores_ahead,
         )  # fmt: skip
         return self.open
 
@@ -408,8 +409,7 @@ class KernelWriter(Body):
             for text in s.body:
                 self.line(text)
             return
-        if pragma:
-            self.line(pragma)
+        self._lines([pragma] * bool(pragma))
         self.loop(vector, *(bounds or ()))
         for text in s.body:
             self.line(text)

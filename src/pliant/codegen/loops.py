@@ -30,6 +30,7 @@ from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.targets.target import Target
 
 FAR = 64  # elements from one load to the next, from which on each brings a line of memory of its own, and more
+LONG_RUN = 1024  # neighbouring elements from which on it is worth to ask for those that follow
 _IRREGULAR = 1 << 30  # in place of a step that is no number
 _SHORT, _SHORT_ROW = 8, 4  # what a short axis costs; less where sums go on from row to row
 
@@ -296,6 +297,19 @@ def bytes_read(kernel: Kernel) -> int:
     made = {m.loops.out for m in kernel.members}
     sizes = {b: [n.as_int() for n in b.shape] for m in kernel.members for b in (x.buffer for x in loads_of(m.loops))}
     return sum(math.prod(n or 0 for n in shape) * b.dtype.itemsize for b, shape in sizes.items() if b not in made)
+
+
+def asked_ahead(plan: LoopPlan) -> frozenset[Buffer]:
+    """The buffers of which the loop asks for what it will get to: those that fill the cache, where it takes them in long
+    runs. Sizes that are not known may be large."""
+    if plan.kind not in ("points", "rows", "split") or plan.vector is None:
+        return frozenset()
+    run = dict(plan.parallel).get(plan.vector) or plan.vector.extent.as_int()
+    if plan.kind == "points" and run is not None and run < LONG_RUN:
+        return frozenset()
+    buffers = {x.buffer for m in plan.kernel.members for x in loads_of(m.loops)} | set(plan.kernel.stored)
+    sizes = {b: math.prod(n.as_int() or LONG_RUN for n in b.shape) * b.dtype.itemsize for b in buffers}
+    return frozenset(b for b, size in sizes.items() if size >= plan.kernel.target.cache_bytes // 2)
 
 
 def _largest_stride(weighted: list[tuple[Expr, int]], axis: Axis) -> int:

@@ -41,7 +41,7 @@ class ReducingWriter(VectorPasses):
             members = [m for m in self.kernel.members if m.inner and m.phase == phase]
             if members:
                 self._pass(members)
-                self.far = False  # the row is in the cache from now on
+                self.far, self.loads_ahead = False, frozenset()  # the row is in the cache from now on
         self.end()
         for name in self.allocated:
             self.line(f"free({name});")

@@ -17,7 +17,7 @@ import torch
 
 from pliant.codegen.expressions import Names, Resolve, Statements, is_rounded_to_whole, may_fail
 from pliant.codegen.vectors import VECTOR_OPS
-from pliant.ir.loops import Axis
+from pliant.ir.loops import Axis, Buffer
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
 from pliant.schedule.kernel import Member
 from pliant.symbolic.bounds import ALL, Interval
@@ -69,7 +69,8 @@ _LOOKED_UP = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int3
 class VectorStatements(Statements):
     """Statements of one loop body on vectors. `shared`: another copy of the same body, whose scalar values it may use.
     `apart`: lanes may be read and written one by one where they are far apart, since what is computed of them is dear.
-    `far`: what is loaded lies in no cache. `lookups`: lanes may look up an element each.
+    `far`: what is loaded lies in no cache. `lookups`: lanes may look up an element each. `loads_ahead`, `stores_ahead`:
+    buffers of which what follows is asked for as they are loaded, or stored.
     """
 
     def __init__(
@@ -84,9 +85,12 @@ class VectorStatements(Statements):
         apart: bool = False,
         far: bool = False,
         lookups: bool = False,
+        loads_ahead: frozenset[Buffer] = frozenset(),
+        stores_ahead: frozenset[Buffer] = frozenset(),
     ) -> None:
         super().__init__(names, vector, axes, resolve, counter)
         self.far = far
+        self.loads_ahead, self.stores_ahead = loads_ahead, stores_ahead
         self.lookups = lookups
         self.apart = apart
         self.mask = self.base = mask
@@ -302,7 +306,14 @@ class VectorStatements(Statements):
         how = {1: "", 2: "_2", -1: "_back"}.get(step)
         if how is None:
             return self._local("p_vf", self._lanes_apart("load", f"&{array}[{index}], {step}", x.dtype))
+        if x.buffer in self.loads_ahead and not x.indirect:
+            self._ask_ahead("load", f"{array}[{index}]", how)
         return self._shared(f"&{array}[{index}]", x.dtype, how)
+
+    def _ask_ahead(self, access: str, element: str, how: str = "") -> None:
+        text = f"p_{access}_ahead(&{element});"
+        if self.mask is None and not how and text not in self.body:
+            self.body.append(text)
 
     def _lanes_apart(self, how: str, arguments: str, dtype: torch.dtype) -> str:
         """A load or store of lanes one by one."""
@@ -364,6 +375,8 @@ class VectorStatements(Statements):
             self._needs_lane(value)
         function, form = _STORES[dtype]
         text = form.format(self.lanes(value, dtype))
+        if e is not None and any(self.names.buffers.get(b) == array for b in self.stores_ahead):
+            self._ask_ahead("store", f"{array}[{index}]")
         if self.mask is None:
             self.body.append(f"{function}((void*)&{array}[{index}], {text});")
         else:

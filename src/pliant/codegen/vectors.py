@@ -179,6 +179,11 @@ P_INLINE p_vf p_load_far(const void* p) {
 #else
 P_INLINE p_vf p_load_far(const void* p) { return p_load(p); }
 #endif
+// A loop that computes much fills the processor before it gets to loads that take long: they are asked for before, and so
+// are lines that are stored, which come from memory as well.
+#define P_AHEAD 2048
+P_INLINE void p_load_ahead(const void* p) { __builtin_prefetch((const char*)p + P_AHEAD); }
+P_INLINE void p_store_ahead(const void* p) { __builtin_prefetch((const char*)p + P_AHEAD, 1); }
 P_INLINE p_vh p_chooseh(p_vi c, p_vh a, p_vh b) { const p_vh m = p_to16(c & 0xffff); return (m & a) | (~m & b); }
 P_INLINE void p_store(void* p, p_vf x) { __builtin_memcpy(p, &x, sizeof x); }
 P_INLINE p_vh p_load16(const void* p) { p_vh r; __builtin_memcpy(&r, p, sizeof r); return r; }

@@ -7,9 +7,12 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     int64_t ji0 = begin;
     for (; ji0 + 1 * P_L <= end; ji0 += 1 * P_L) {
       const int64_t i0 = ji0;
+      p_load_ahead(&a0[i0]);
       const p_vf t0 = p_load(&a0[i0]);
+      p_load_ahead(&a1[i0]);
       const p_vf t1 = p_load(&a1[i0]);
       const p_vf t2 = t0 + t1;
+      p_store_ahead(&a2[i0]);
       p_store((void*)&a2[i0], t2);
     }
     for (; ji0 < end; ji0 += P_L) {

@@ -19,6 +19,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         #pragma GCC unroll 4
         for (int u = 0; u < 4; u++) {
           const int64_t i1 = ji1 + u * P_L;
+          p_load_ahead(&a0[n0*i0 + i1]);
           const p_vf t0 = p_load(&a0[n0*i0 + i1]);
           const p_vf xacc0 = t0;
           vacc0[u] = p_morev(xacc0, vacc0[u]);
@@ -75,6 +76,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         const int64_t i1 = ji1;
         const p_vf t9 = p_load(&w0[i1]);
         const p_vf t10 = t9 * P_B(r2);
+        p_store_ahead(&a1[n0*i0 + i1]);
         p_store((void*)&a1[n0*i0 + i1], t10);
       }
       for (; ji1 < n0; ji1 += P_L) {

@@ -12,6 +12,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
         #pragma GCC unroll 4
         for (int u = 0; u < 4; u++) {
           const int64_t i1 = ji1 + u * P_L;
+          p_load_ahead(&a0[2048*i0 + i1]);
           const p_vf t0 = p_load(&a0[2048*i0 + i1]);
           const p_vf xacc0 = t0;
           vacc0[u] = vacc0[u] + xacc0;
