@@ -3,7 +3,7 @@
 A row of numbers a line, as bits in hexadecimal: the centres of 32 intervals, then the coefficients around them.
 Each interval is a quarter of an octave, the lowest one begins at 0; of the centres near its middle the one is taken whose value is nearest to a float,
 so that the constant coefficient hardly rounds. Coefficients are least squares, weighted by relative error.
-The normal distribution's tail has intervals of equal width, of which the centres need no row, and cubic polynomials.
+The normal distribution and GELU's derivative have intervals of equal width, of which the centres need no row.
 """
 
 import math
@@ -56,24 +56,32 @@ def table(f: Callable[[float], float], top: float, beside: float) -> list[list[f
     return columns
 
 
-STEPS = 5.5  # intervals to 1
+# Functions that go to 0 below 0, their values there by the argument's size, the intervals to 1, and the size below which errors
+# are absolute ones, since the function has a zero
+FALLING: dict[str, tuple[Callable[[float], float], float, float]] = {
+    "normal cdf": (lambda a: math.erfc(a * math.sqrt(0.5)) / 2, 5.5, 0.0),
+    "gelu slope": (lambda a: math.erfc(a * math.sqrt(0.5)) / 2 - a * math.exp(-a * a / 2) / math.sqrt(2 * math.pi), 5.0, 0.02),
+}
+FALLING_DEGREE = 4
 
 
-def tail() -> list[list[float]]:
-    """Columns for the part of the normal distribution above k / STEPS, in steps; the last interval has nothing."""
+def falling(f: Callable[[float], float], steps: float, absolute: float) -> list[list[float]]:
+    """Columns for the intervals around k / steps; the last interval has nothing."""
     columns = []
     for k in range(31):
-        d = 0.5 * np.cos(np.pi * (np.arange(200) + 0.5) / 200)
+        d = 0.5 * np.cos(np.pi * (np.arange(400) + 0.5) / 400)
         d = d if k else np.abs(d)
-        values = np.array([math.erfc((k + x) / STEPS * math.sqrt(0.5)) / 2 for x in d])
-        powers = np.vander(d, 4, increasing=True)
-        columns.append(np.linalg.lstsq(powers / values[:, None], np.ones(len(d)), rcond=None)[0].tolist())
-    return [*columns, [0.0] * 4]
+        values = np.array([f((k + x) / steps) for x in d])
+        weights = 1 / np.maximum(np.abs(values), absolute)
+        powers = np.vander(d, FALLING_DEGREE + 1, increasing=True)
+        columns.append(np.linalg.lstsq(powers * weights[:, None], values * weights, rcond=None)[0].tolist())
+    return [*columns, [0.0] * (FALLING_DEGREE + 1)]
 
 
 def main() -> None:
-    print("normal tail")
-    _print(tail())
+    for name, (f, steps, absolute) in FALLING.items():
+        print(name)
+        _print(falling(f, steps, absolute))
     for name, (f, top, beside) in FUNCTIONS.items():
         print(name)
         _print(table(f, top, beside))

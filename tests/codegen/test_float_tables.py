@@ -11,7 +11,7 @@ from pliant.codegen.vectors import VECTOR_FUNCTIONS
 TABLES = {"tanh": (float_tables._TANH, math.tanh), "erf": (float_tables._ERF, math.erf)}
 
 
-@pytest.mark.parametrize("name", [*TABLES, "normal_cdf"])
+@pytest.mark.parametrize("name", [*TABLES, "normal_cdf", "gelu_slope"])
 def test_neither_divides_nor_calls(name):
     wide, other = VECTOR_FUNCTIONS[f"p_{name}v"].removeprefix("#if !P_PLAIN && P_L == 16\n").split("#else")
     assert "/" not in wide and "p_exp" not in wide

@@ -182,6 +182,11 @@ P_INLINE @F p_erf@(@F v) {
     "p_normal_cdf@": """\
 P_INLINE @F p_normal_cdf@(@F v) { return P_FMA@(p_erf@(v * 0.707106781f), 0.5f, 0.5f); }
 """,
+    "p_gelu_slope@": """\
+P_INLINE @F p_gelu_slope@(@F v) {
+  return P_FMA@(v * 0.398942280f, p_exp@(v * v * -0.5f), p_normal_cdf@(v));
+}
+""",
     # Floats of one sign are in the order of their bits.
     "p_nextafter@": """\
 P_INLINE @F p_nextafter@(@F x, @F y) {

@@ -4,8 +4,9 @@ In:     nothing; this is text.
 Out:    `TABLE_FUNCTIONS`: C text for vectors of 16 lanes with AVX-512, by name; others compute as `float_functions.py` says.
 Holds:  f(|v|) = c0 + d * (c1 + d * (...)), where d is the distance to the centre of |v|'s interval, a quarter of an octave:
         the sum is rounded where it is nearly as large as the result. What lies below the lowest interval is one around
-        0; what lies above `top` is taken for it. A division or an `exp` costs twice as much. The normal distribution, for
-        results in bfloat16, has intervals of equal width and half as many rows.
+        0; what lies above `top` is taken for it. A division or an `exp` costs twice as much. The normal distribution and
+        GELU's derivative, which are added to or multiplied, need not be as exact where they are small: they have
+        intervals of equal width and fewer rows.
 Source: `tools/float_tables.py` makes the numbers. Errors over float32: tanh 1.0 ulp, erf 0.95 ulp.
 """
 
@@ -83,23 +84,50 @@ bf4e6c38 bec79f3f 3ea09413 3f2720fa bd09bb12 bd528d2d bcfca234 bd4a7d0a
 bd3dc65a bd0cb1a1 bc93145c bb301553 3c7b0cdc 3cb48ff6 3c6bdc5c 3b87cecd
 """
 
-_NORMAL_TAIL = """\
-3f000000 3edb10d5 3eb75449 3e95df7b 3e6f2265 3e3a02c9 3e0cf5da 3dcffd65
-3d954b5b 3d506968 3d0d62ea 3cba5e68 3c6e930e 3c143f08 3bb2ce60 3b51412c
-3aed8d3d 3a82c546 3a0b9b7d 39907e68 3910f746 388cf5fe 3804d442 37729105
-36d696a9 3637e974 3598b00d 34f5935b 343f46e2 33904a59 32d2d236 00000000
-bd948d42 bd921dc1 bd8b0c24 bd800494 bd640fae bd44899e bd23dd1f bd042de9
-bcce4f0a bc9bc53e bc63936d bc20d5cb bbdbf14f bb917f08 bb3a3ce5 bae6a2fe
-ba8a2aa6 ba2028c7 b9b39dc7 b942e339 b8cc9500 b84fc6b9 b7cc28d7 b7421569
-b6b281a7 b61ed782 b588bf92 b4e3cd0c b437925d b38f1ef2 b2d7e98c 00000000
-353ce25a 3a9a410e 3b12cd42 3b4ac24d 3b70d88d 3b81bfa1 3b81d8ad 3b7476e1
-3b5a1c9e 3b3956b0 3b167e90 3aea19bb 3aaeb53d 3a7a8bfe 3a2cca60 39e56a36
-3992b263 3934ce3c 38d6dca5 38764739 38082e8f 379159bf 3715c1fc 3694fa94
-360f1e96 3584cb4b 34ee0ac6 344e1e34 33ac7105 330b673d 3259cf40 00000000
-39d0b8b2 39c6e045 39a9be53 397ccc89 3916bb8c 383de3f6 b83170d4 b8e78294
-b9224e17 b93816fa b938af73 b929b6dd b9115e2e b8ea767d b8b327d4 b88243d8
-b834cec1 b7f0126e b798b9e5 b73a742c b6daa5fa b6767f5d b605acab b58b9037
-b50c55f1 b487f6cd b3fdf03e b364a4c8 b2c68c72 b2265330 b1867053 00000000
+_NORMAL_CDF = """\
+3f000000 3edb10d2 3eb75444 3e95df75 3e6f2258 3e3a02bd 3e0cf5d0 3dcffd56
+3d954b52 3d506963 3d0d62ee 3cba5e7c 3c6e9343 3c143f40 3bb2cec7 3b5141d8
+3aed8e4a 3a82c60b 3a0b9c90 39907fd3 3910f90e 388cf821 3804d6b6 37729669
+36d69c59 3637ef35 3598b5a7 34f59dd4 343f504d 33905281 32d2dfcf 00000000
+bd948d33 bd921dc6 bd8b0c2f bd8004a3 bd640fd3 bd4489c5 bd23dd43 bd042e06
+bcce4f2d bc9bc54a bc639359 bc20d596 bbdbf0ba bb917e61 bb3a3b9c bae6a0b2
+ba8a28bf ba2025d2 b9b39971 b942dd32 b8cc8d0a b84fbcb1 b7cc1cc5 b7420783
+b6b27252 b61ec749 b588af1a b4e3acec b4377440 b38f03cc b2d7ba75 00000000
+b480caf6 3a9a9205 3b131790 3b4b22e4 3b714158 3b81f13b 3b8201f4 3b74b209
+3b5a3e57 3b39610b 3b167669 3ae9f0a8 3aae7f75 3a7a1aef 3a2c61bf 39e4b96d
+39922793 3934017d 38d5bf1e 3874cd0d 38073ff2 37903a26 37147651 36938c10
+360d9a07 35833fbe 34eb04d9 344b461f 33a9ddfb 330928fb 32560b78 00000000
+39d22966 39c6fb4b 39a9f6bb 397d71be 391783bb 38412c07 b82e6f57 b8e654fd
+b921f092 b937f7e4 b938c9d2 b929fe23 b911c1f6 b8eb55fc b8b4038a b8830875
+b83614fb b7f20d9c b79a2dd8 b73c7942 b6dd51a5 b679dd34 b607b3a0 b58de634
+b50eea13 b48ab1ac b401be4e b36a0f38 b2cba139 b22ae8db b18a6b3a 00000000
+b62dc894 b72203e8 b794b8e9 b7c16259 b7d1e0eb b7c6bfcd b7a57899 b76d4520
+b70758a3 b6265a0c 36030ea0 36a52d49 36d87758 36e3b8ae 36d2f2e1 36b2644d
+368c3a9c 364f1310 3610907a 35bfb76c 357243dd 351234c9 34a8ddad 343ae73d
+33c6783b 334a6363 32c6598b 323af2a3 31a98c81 311408f3 3078f73e 00000000
+"""
+
+_GELU_SLOPE = """\
+3f000000 3eaf6052 3e4a0133 3d983439 bca300d0 bdaaa14e bdf191a8 be03f459
+bdfb3c87 bdd974e2 bdae8e03 bd835c2d bd3a91f1 bcfb1f37 bca0a13d bc43b7ad
+bbe37940 bb7c7c2b bb05f03d ba87eda2 ba04075b b97597a6 b8dace12 b83acb98
+b798d91b b6efcfd0 b634651f b582251b b4b4200e b3ef29b0 b318564c 00000000
+be236815 be1cf7a3 be0ac699 bddfd771 bda15fe7 bd46392d bcb22b28 ba9d0785
+3c4b89ce 3ca0655d 3cb0eaf1 3ca510d5 3c89f5a3 3c53dcc5 3c177994 3bcb5019
+3b80bec1 3b1a6732 3aafce0d 3a3e690f 39c475f1 39415359 38b59b9b 3822fb6b
+378bd28c 36e57532 36342815 358765f7 34c2e0e4 340653de 333169b4 00000000
+b61e011e 3bcaf9bd 3c395bf6 3c6e7936 3c7f2a00 3c6ddec7 3c4379b3 3c0c1f99
+3ba77c26 3b0d9036 32d11618 baabd94b baf7f7cc baff8290 badf19fa baae44a4
+ba799744 ba260ee5 b9cef69c b972e50f b906b7b4 b88da123 b80d67fa b7864bad
+b6f2f2e3 b651839b b5ac682b b5077884 b44b6948 b391fbcc b2c864b0 00000000
+3b0c3690 3afda73a 3aba9874 3a3b5a64 b7d46322 ba283351 ba876d64 ba995c37
+ba8e7fe6 ba619077 ba170a25 b9a08ff7 b8c744be 38301835 38e8a798 3907d3d4
+38f76c79 38c35c52 388b252f 38365619 37de4831 377de572 370885a2 368ab5d9
+36057ed9 3573e02f 34d3c173 342f00a2 3389cc81 32cef083 32144899 00000000
+b7d2950c b8c15aca b927e23e b945c004 b9389d58 b9080827 b88a9fbd b68b3860
+38322f0d 388d7da0 38968533 3880781a 383651e0 37d170dc 3727f2f9 338334aa
+b6ace034 b6e47df2 b6d580fc b6a7e62c b66aed7f b615f869 b5b128f7 b5434dec
+b4ca1570 b4450d80 b3b59ec5 b31e9668 b2836cb8 b1cf0907 b11b2cfe 00000000
 """
 
 _ROW = 32
@@ -122,18 +150,19 @@ P_INLINE p_vf p_@v(p_vf v) {
 """
 
 
-# x is counted in steps; added to 1.5 * 2^23 it is rounded to one, of whose lowest bits a lookup takes five. NaN stays.
-_TAIL_TEXT = """\
-static const int32_t p_tail_table[@N][32] __attribute__((aligned(64))) = {
+# Of functions that go to 0 below 0 and are what is left of 1 above it. The size is counted in steps; added to 1.5 * 2^23 it
+# is rounded to one, of whose lowest bits a lookup takes five. The last interval has zeros; NaN stays.
+_FALLING_TEXT = """\
+static const int32_t p_@_table[@N][32] __attribute__((aligned(64))) = {
 @T};
-#define P_ROW(k) p_pick32(i, (const float*)p_tail_table[k])
-P_INLINE p_vf p_normal_cdfv(p_vf v) {
-  const p_vf x = P_LESSv(31.0f, P_ABSv(v) * 5.5f);
-  const p_vf n = x + 12582912.0f;
+#define P_ROW(k) p_pick32(i, (const float*)p_@_table[k])
+P_INLINE p_vf p_@v(p_vf v) {
+  const p_vf x = P_LESSv(@Mf, P_ABSv(v)), n = P_FMAv(x, @Cf, 12582912.0f), d = P_FMAv(x, @Cf, 12582912.0f - n);
   const p_vi i = P_BITSv(n);
-  const p_vf d = x - (n - 12582912.0f);
-  const p_vf p = p_fmav(p_fmav(p_fmav(P_ROW(3), d, P_ROW(2)), d, P_ROW(1)), d, P_ROW(0));
-  return P_CHOOSEv(v > 0.0f, 1.0f - p, p);
+  p_vf p = P_ROW(@L);
+  #pragma GCC unroll 8
+  for (int k = @L - 1; k >= 0; k--) p = p_fmav(p, d, P_ROW(k));
+  return P_CHOOSEv(v > 0.0f, 1.0f - p, p)@E;
 }
 #undef P_ROW
 """
@@ -153,9 +182,16 @@ def _function(name: str, numbers: str, top: float, first: str = "P_ROW(1)") -> s
     return _table(_TEXT.replace("@M", f"{top}").replace("@C", first), numbers).replace("@", name)
 
 
+def _falling(name: str, numbers: str, steps: float, more: str = "") -> str:
+    """`steps`: intervals to 1; `more`: added at the end."""
+    text = _FALLING_TEXT.replace("@M", f"{31 / steps:.6f}").replace("@C", f"{steps}").replace("@E", more)
+    return _table(text, numbers).replace("@", name)
+
+
 TABLE_FUNCTIONS: dict[str, str] = {
     "p_tanhv": _function("tanh", _TANH, 9.0),
     # 2 / sqrt(pi) rounds: below the lowest interval x is added to what is left of the product
     "p_erfv": _function("erf", _ERF, 3.92, "P_CHOOSEv(x < 0.0625f, x, P_ROW(1))"),
-    "p_normal_cdfv": _table(_TAIL_TEXT, _NORMAL_TAIL),
+    "p_normal_cdfv": _falling("normal_cdf", _NORMAL_CDF, 5.5),
+    "p_gelu_slopev": _falling("gelu_slope", _GELU_SLOPE, 5.0, " + (v - v)"),  # NaN of infinity
 }

@@ -384,7 +384,7 @@ _INFIX = {
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
 }  # fmt: skip
 _BITS = {"bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}"}
-_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf normal_cdf lgamma sin cos sqrt floor ceil trunc"
+_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf normal_cdf gelu_slope lgamma sin cos sqrt floor ceil trunc"
 
 # (operator, kind of its arguments: f float32, i int32, b truth values) -> C text on vectors; arguments are locals.
 VECTOR_OPS: dict[tuple[str, str], str] = {

@@ -11,6 +11,7 @@ Adding: one row here, one row in `lowering/pointwise.py`, one row in `tests/ops/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,10 @@ _MIN, _MAX = "({0} < {1} ? {0} : {1})", "({0} > {1} ? {0} : {1})"
 # written so that compilers turn it into compare-and-blend: NaN in either argument wins
 _NAN_MIN, _NAN_MAX = "({0} != {0} || {0} < {1} ? {0} : {1})", "({0} != {0} || {0} > {1} ? {0} : {1})"
 _INT_FLOORDIV = "({0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
+def _gelu_slope(x: torch.Tensor) -> torch.Tensor:
+    return torch.special.ndtr(x) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
 _INT_REMAINDER = "({0} % {1} + ((({0} % {1} != 0) & (({0} % {1} < 0) != ({1} < 0))) ? {1} : 0))"
 _ROWS: tuple[ScalarOp, ...] = (
     # arithmetic
@@ -150,8 +155,10 @@ _ROWS: tuple[ScalarOp, ...] = (
     _libm("hypot", "hypot", torch.hypot, 2, cost=10),
     # special functions
     _libm("erf", "p_erf", torch.erf, cost=20),
-    # the normal distribution's part below the argument, as far as bfloat16 shows it
+    # the normal distribution's part below the argument, and the derivative of the argument times it: what is small has
+    # errors as what is large
     ScalarOp("normal_cdf", 1, "same", torch.special.ndtr, "p_normal_cdff({0})", cost=14),
+    ScalarOp("gelu_slope", 1, "same", _gelu_slope, "p_gelu_slopef({0})", cost=16),
     _libm("erfc", "erfc", torch.erfc, cost=30),
     _libm("lgamma", "p_lgamma", torch.lgamma, cost=50),
     # comparisons: false if one is NaN, except `ne`

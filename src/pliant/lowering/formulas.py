@@ -133,16 +133,16 @@ def _tanh_inner(x: Scalar) -> Scalar:
 def gelu(x: Scalar, approximate: str = "none") -> Scalar:
     if approximate == "tanh":
         return mul(times(x, 0.5), plus(apply("tanh", _tanh_inner(x)), 1))
+    if x.dtype is torch.float32:
+        return mul(x, apply("normal_cdf", x))
     return mul(times(x, 0.5), plus(apply("erf", times(x, _SQRT_HALF)), 1))
-
-
-def gelu_of_bfloat16(x: Scalar) -> Scalar:
-    return mul(x, apply("normal_cdf", x))
 
 
 def gelu_backward(grad: Scalar, x: Scalar, approximate: str = "none") -> Scalar:
     if approximate == "tanh":
         return _gelu_tanh_backward(grad, x)
+    if x.dtype is torch.float32:
+        return mul(grad, apply("gelu_slope", x))
     cdf = times(plus(apply("erf", times(x, _SQRT_HALF)), 1), 0.5)
     pdf = times(apply("exp", times(mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
     return mul(grad, add(cdf, mul(x, pdf)))

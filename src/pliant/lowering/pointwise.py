@@ -96,9 +96,8 @@ def by_formula(formula: Formula, cost: int, tensors: int = 1) -> Callable[..., T
 
 
 def _gelu(low: Lowering, out: torch.Tensor, x: Tensor, approximate: str = "none") -> Tensor:
-    if out.dtype is torch.bfloat16 and approximate == "none":
-        return elements(low, out, (x,), torch.float32, formulas.gelu_of_bfloat16, 16)
-    return elements(low, out, (x,), opmath(out.dtype), lambda e: formulas.gelu(e, approximate), 26)
+    cost = 26 if approximate == "tanh" or out.dtype is torch.float64 else 16
+    return elements(low, out, (x,), opmath(out.dtype), lambda e: formulas.gelu(e, approximate), cost)
 
 
 def comparison(op: str) -> Callable[..., Tensor]:
@@ -408,7 +407,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **_overloads("nan_to_num", _full_floats(by_formula(formulas.nan_to_num, 6))),
     # gradients: (grad, ...)
     **_overloads("threshold_backward", by_formula(formulas.threshold_backward, 2, 2)),
-    **_overloads("gelu_backward", by_formula(formulas.gelu_backward, 45, 2)),
+    **_overloads("gelu_backward", by_formula(formulas.gelu_backward, 30, 2)),
     **_overloads("silu_backward", by_formula(formulas.silu_backward, 22, 2)),
     **_overloads("sigmoid_backward", by_formula(formulas.sigmoid_backward, 3, 2)),
     **_overloads("tanh_backward", by_formula(formulas.tanh_backward, 3, 2)),

@@ -5,17 +5,14 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
   const int i0b = i0g * 4;
   alignas(16) float v0[4];
   p_load<4>(v0, a0 + (i0b));
-  alignas(16) float s7[4];
+  alignas(16) float s4[4];
   #pragma unroll
   for (int u = 0; u < 4; u++) {
     const int i0 = i0b + u;
     const float t1 = v0[u];
-    const float t2 = t1 * 0.5f;
-    const float t3 = t1 * 0.7071067690849304f;
-    const float t4 = p_erff(t3);
-    const float t5 = t4 + 1.0f;
-    const float t6 = t2 * t5;
-    s7[u] = t6;
+    const float t2 = p_normal_cdff(t1);
+    const float t3 = t1 * t2;
+    s4[u] = t3;
   }
-  p_store<4>(a1 + (i0b), s7);
+  p_store<4>(a1 + (i0b), s4);
 }

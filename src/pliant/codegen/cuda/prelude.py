@@ -62,6 +62,9 @@ P_INLINE bool p_signbit(double x) { return __double_as_longlong(x) < 0; }
     **{f"p_{name}f": _renamed(name) for name in _FLOAT_FUNCTIONS.split()},
     "p_sigmoidf": "P_INLINE float p_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }\n",
     "p_normal_cdff": "P_INLINE float p_normal_cdff(float x) { return fmaf(erff(x * 0.707106781f), 0.5f, 0.5f); }\n",
+    "p_gelu_slopef": """\
+P_INLINE float p_gelu_slopef(float x) { return fmaf(x * 0.398942280f, expf(x * x * -0.5f), p_normal_cdff(x)); }
+""",
     **{
         name: C_SNIPPETS[name]
         for name in "p_floordivf p_floordiv_d p_remainderf p_remainder_d p_fmod p_fmin p_fmax p_sigmoid_d".split()
