@@ -90,6 +90,18 @@ def test_rows_that_elements_do_not_leave_are_shared_by_threads(shape, dynamic):
         pliant.compile(f, dynamic=dynamic)(x, i, v)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_single_elements_of_halves_are_added_in_float32_as_in_eager(dtype):
+    args = torch.randn(9, 33, dtype=dtype), torch.randint(33, (9, 200)), torch.randn(9, 200, dtype=dtype)
+
+    def f(x, i, v):
+        return x.scatter_add(-1, i, v * 2)
+
+    text = loops(f, args)
+    assert ADDS in text and "scatter_add" not in "".join(line for line in text.splitlines() if "extern" in line)
+    torch.testing.assert_close(pliant.compile(f)(*args), f(*args), atol=0, rtol=0)
+
+
 @pytest.mark.parametrize("name", ROUNDED)
 def test_sums_are_rounded_one_by_one_as_in_eager(name):
     f, args = ROUNDED[name]

@@ -38,10 +38,17 @@ _WEIGHT = 100  # of what is in memory anyway
 
 
 def _sums(
-    low: Lowering, out: torch.Tensor, start: At, shape: Shape, place: Callable[[Index], Index], term: At
+    low: Lowering,
+    out: torch.Tensor,
+    start: At,
+    shape: Shape,
+    place: Callable[[Index], Index],
+    term: At,
+    single: bool = False,
 ) -> Tensor:
-    """`start`, to which `term` of each point of `shape` is added at `place` of the point."""
-    wide = target_of(out.device).adds_atomically and out.dtype in HALF
+    """`start`, to which `term` of each point of `shape` is added at `place` of the point; `single`: one element at a time,
+    which takes less than to round it."""
+    wide = (single or target_of(out.device).adds_atomically) and out.dtype in HALF
     sums = Tensor(low, torch.float32 if wide else out.dtype, low.shape_of(out), weight=_WEIGHT)
 
     def materialize() -> View:
@@ -142,12 +149,12 @@ def _scatter_add(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices:
     d = dim_of(dim, len(x.shape)) if x.shape else 0
     along_rows = len(x.shape) > 1 and low.strides_of(out)[d] is ONE
     given = indices.view is not None  # computing them on the way would keep their loop from vectors
-    _check(low, out, source, indices, None, within_rows=along_rows and given)
+    _check(low, out, source, indices, None, (*_WIDE, *HALF), within_rows=along_rows and given)
 
     def place(index: Index) -> Index:
         return [*index[:d], position(low, indices.at(index), x.shape[d], False), *index[d + 1 :]]
 
-    return _sums(low, out, x.exact_at, indices.shape, place, source.at)
+    return _sums(low, out, x.exact_at, indices.shape, place, source.at, single=True)
 
 
 def _embedding_gradient(
