@@ -269,6 +269,46 @@ def _group_norm(
     return [final, rounded(mean, out[1].dtype), rounded(rstd, out[2].dtype)]
 
 
+def _group_norm_backward(
+    low: Lowering, out: Sequence[Any], grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, n: Any,
+    c: Any, hw: Any, groups: Any, mask: Sequence[bool],
+) -> list[Tensor | None]:  # fmt: skip
+    """Each channel of each image is summed once, for the gradients of the parameters and for the groups' means."""
+    n_, c_, hw_, g_ = (low.size(v) for v in (n, c, hw, groups))
+    dtype, shape = opmath(x.dtype), (n_, g_, c_ // g_, hw_)
+    grad.uses, x.uses = max(grad.uses, 3), max(x.uses, 2)
+    given, values = reshape_to(grad, shape), reshape_to(x, shape)
+    mean_, scale = (reshape_to(t, (n_, g_, ONE, ONE)) for t in (mean, rstd))
+    hat = combined(low, dtype, shape, (values, mean_, scale), lambda a, m, r: mul(sub(a, m), r), 2)
+    products = combined(low, dtype, shape, (given, hat), mul, 1)
+    dot, total = (low.reduce(t, [3], "sum", dtype, dtype) for t in (products, given))
+    dot.uses = total.uses = 2
+    results: list[Tensor | None] = [None, None, None]
+    if mask[0]:
+        factors = None if weight is None else reshape_to(weight, shape[1:3])
+        size = low.number(shape[2] * hw_, dtype)
+        first, second = (_mean_of_channels(low, t, factors, size) for t in (total, dot))
+        scaled = mapped(low, given, dtype, lambda g: g, 0)
+        if factors is not None:
+            scaled = combined(low, dtype, shape, (given, reshape_to(factors, (*factors.shape, ONE))), mul, 1)
+        result = combined(low, dtype, shape, (scaled, hat, scale, first, second), _centred, 5)
+        results[0] = reshape_to(rounded(result, x.dtype), x.shape)
+    for k, sums in ((1, dot), (2, total)):
+        if mask[k]:
+            results[k] = rounded(reshape_to(low.reduce(sums, [0], "sum", dtype, dtype), (c_,)), out[k].dtype)
+    return results
+
+
+def _mean_of_channels(low: Lowering, sums: Tensor, factors: Tensor | None, size: Scalar) -> Tensor:
+    """[images, groups, 1, 1] of the sums of channels, each times its factor; `size`: of what elements."""
+    dtype = sums.dtype
+    weighted = sums if factors is None else combined(low, dtype, sums.shape, (sums, factors), mul, 1)
+    total = low.reduce(weighted, [2], "sum", dtype, dtype)
+    result = mapped(low, total, dtype, lambda a: apply("div", a, size), 8)
+    result.uses = 2
+    return reshape_to(result, (*result.shape, ONE, ONE))
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     aten.native_layer_norm.default: _layer_norm,
     aten.native_layer_norm_backward.default: _layer_norm_backward,
@@ -278,4 +318,5 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten.native_group_norm.default: _group_norm,
+    aten.native_group_norm_backward.default: _group_norm_backward,
 }
