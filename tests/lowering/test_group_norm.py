@@ -34,7 +34,7 @@ def test_gradients(shape, dtypes, affine, dynamic):
     for ours, theirs, right in zip(got, eager, exact):
         assert (ours.dtype, ours.stride()) == (theirs.dtype, theirs.stride())
         error, allowed = ((t.double() - right).abs().max() for t in (ours, theirs))
-        assert error <= 2 * allowed + 1e-7
+        assert error <= 2 * allowed + 1e-6 * right.abs().max()
 
 
 @pytest.mark.parametrize("mask", [(True, False, False), (False, True, True), (False, False, True)])
