@@ -94,14 +94,15 @@ def _checked_index(i: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
     return torch.where(i < 0, i + size, i)
 
 
+def _gelu_slope(x: torch.Tensor) -> torch.Tensor:
+    slope: torch.Tensor = torch.special.ndtr(x) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return slope
+
+
 _MIN, _MAX = "({0} < {1} ? {0} : {1})", "({0} > {1} ? {0} : {1})"
 # written so that compilers turn it into compare-and-blend: NaN in either argument wins
 _NAN_MIN, _NAN_MAX = "({0} != {0} || {0} < {1} ? {0} : {1})", "({0} != {0} || {0} > {1} ? {0} : {1})"
 _INT_FLOORDIV = "({0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
-def _gelu_slope(x: torch.Tensor) -> torch.Tensor:
-    return torch.special.ndtr(x) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-
-
 _INT_REMAINDER = "({0} % {1} + ((({0} % {1} != 0) & (({0} % {1} < 0) != ({1} < 0))) ? {1} : 0))"
 _ROWS: tuple[ScalarOp, ...] = (
     # arithmetic
