@@ -32,6 +32,11 @@ def test_rows_are_asked_for_where_they_are_read_first():
     assert (loads, stores) == (1, 1)
 
 
+def test_columns_of_short_rows():
+    assert asked(lambda a: a.abs().sum(0), torch.randn(1 << 14, 64)) == (1, 0)
+    assert asked(lambda a: a.abs().sum(0), LARGE) == (0, 0)
+
+
 def test_sizes_that_are_not_known_may_be_large():
     assert asked(lambda a: a * 2 + 1, SMALL, dynamic=True) == (1, 1)
 

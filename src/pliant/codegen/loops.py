@@ -31,6 +31,7 @@ from pliant.targets.target import Target
 
 FAR = 64  # elements from one load to the next, from which on each brings a line of memory of its own, and more
 LONG_RUN = 1024  # neighbouring elements from which on it is worth to ask for those that follow
+SHORT_ROW = 256  # columns up to which what follows are the rows that come next
 _IRREGULAR = 1 << 30  # in place of a step that is no number
 _SHORT, _SHORT_ROW = 8, 4  # what a short axis costs; less where sums go on from row to row
 
@@ -301,11 +302,16 @@ def bytes_read(kernel: Kernel) -> int:
 
 def asked_ahead(plan: LoopPlan) -> frozenset[Buffer]:
     """The buffers of which the loop asks for what it will get to: those that fill the cache, where it takes them in long
-    runs. Sizes that are not known may be large."""
-    if plan.kind not in ("points", "rows", "split") or plan.vector is None:
+    runs, or in short rows one after the other. Sizes that are not known may be large."""
+    if plan.vector is None:
         return frozenset()
-    run = dict(plan.parallel).get(plan.vector) or plan.vector.extent.as_int()
-    if plan.kind == "points" and run is not None and run < LONG_RUN:
+    extent = plan.vector.extent.as_int()
+    run = dict(plan.parallel).get(plan.vector) or extent
+    follows = {
+        "points": run is None or run >= LONG_RUN, "rows": True, "split": True,
+        "columns": extent is not None and extent <= SHORT_ROW,
+    }  # fmt: skip
+    if not follows.get(plan.kind, False):
         return frozenset()
     buffers = {x.buffer for m in plan.kernel.members for x in loads_of(m.loops)} | set(plan.kernel.stored)
     sizes = {b: math.prod(n.as_int() or LONG_RUN for n in b.shape) * b.dtype.itemsize for b in buffers}
