@@ -58,6 +58,7 @@ from pliant.capture.protocols import (
     operators,
     subscripts,
 )
+from pliant.capture.protocols.repeated_calls import RepeatedCalls, as_they_are
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
@@ -138,7 +139,7 @@ class Tracer:
         self.broken_frames: tuple[Frame, ...] | None = None
         self.failure: CannotCapture | None = None
         # What is made of a program's handlers: where a part of the program may only compute, others that refuse the rest.
-        self.looked_at: Callable[[tuple[Handler, ...], Program], tuple[Handler, ...]] = lambda handlers, program: handlers
+        self.looked_at: Callable[[tuple[Handler, ...], Program], tuple[Handler, ...]] = as_they_are
         # ---- what the entry gets beside guards, graph and effects
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
         self.answers: list[Answer] = []
@@ -173,6 +174,7 @@ class Tracer:
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
+        self.repeated = RepeatedCalls()
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
@@ -213,6 +215,7 @@ class Tracer:
         self.revived.clear()
         self.standing.clear()
         self.results.clear()
+        self.repeated.forget()
         self.frame_values.forget()
         self.unread = None
         self.stand_ins.clear()

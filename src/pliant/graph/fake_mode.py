@@ -118,6 +118,10 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fake = self.new(size, stride, tensor.dtype, tensor.device, tensor.requires_grad, tensor.storage_offset())
         return self._like(fake, tensor, isinstance(tensor, torch.nn.Parameter))
 
+    def another(self, fake: FakeTensor) -> FakeTensor:
+        """A tensor of the same description that has no history."""
+        return self._fake(fake.spec)
+
     def described_as(self, fake: FakeTensor) -> FakeTensor:
         """Another fake of the same real tensor."""
         return self._like(self._fake(fake.spec, fake.requires_grad), fake, fake.is_parameter_)

@@ -68,6 +68,9 @@ class Constants(NodeValues):
         """The result of a call that only computes."""
         self._computed.update({id(one): one for one in several(result) if _is_small(one)})
 
+    def is_noted(self, fake: FakeTensor) -> bool:
+        return id(fake) in self._computed
+
     def forget(self, tensor: FakeTensor) -> None:
         """The tensor is another one from here on."""
         self._computed.pop(id(tensor), None)

@@ -78,6 +78,7 @@ class World(ToldByValue):
         self._changed: dict[int, Changed] = {}
         self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
+        self.changed_reads = 0  # how often a dict was asked into which the trace had stored
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -159,7 +160,10 @@ class World(ToldByValue):
     def stores_into(self, mapping: Any) -> dict[Any, Any]:
         """What the trace stored into a dict from outside that it did not read as a whole, `DELETED` where it deleted."""
         changed = self._changed.get(id(mapping))
-        return _NO_STORES if changed is None else changed.stores
+        if changed is None:
+            return _NO_STORES
+        self.changed_reads += bool(changed.stores)
+        return changed.stores
 
     def _change(self, container: Any) -> Changed:
         """The record of a container that the trace is about to change, or to read as a whole."""
@@ -236,6 +240,7 @@ class World(ToldByValue):
         """The keys of a foreign dict that is not read as a whole, in order."""
         self.guard(self.keys_place(mapping), Kind.KEYS, tuple(map(plain_key, dict.keys(mapping))))
         changed = self._changed.get(id(mapping), Changed(mapping))
+        self.changed_reads += bool(changed.stores)
         stores, moved = changed.stores, changed.moved
         keys = [key for key in dict.keys(mapping) if key not in moved and stores.get(key) is not DELETED]
         return keys + [key for key, value in stores.items() if value is not DELETED and key not in keys]
@@ -412,6 +417,14 @@ class World(ToldByValue):
             if changed.added is not None:
                 found.append((id(changed.real), *map(id, changed.added)))
         return found + [(id(changed.real), frozen(changed.copy)) for changed in self._changed_copies()]
+
+    def only_stored_into(self) -> frozenset[int] | None:
+        """By id, the dicts that the trace stored into and did not read as a whole; None if it changed anything else."""
+        if self.effects_in_order or self._cell_changes or self._slot_changes or self._changed_copies():
+            return None
+        if any(changed.added is not None for changed in self._changed.values()):
+            return None
+        return frozenset([id(changed.real) for changed in self._stored_into()])
 
     def effects(self) -> list[Effect]:
         """What the trace did to the world, to be replayed."""

@@ -4,7 +4,7 @@ Attributes:           attributes, descriptors (what classes have), attribute_sto
                       frames.
 Operators and items:  operators, membership, subscripts, keys_of_sizes, iteration.
 C code:               given_to_c (what it gets, and may not look into), plain_methods (methods of the program that it may run).
-Calls:                calls (what a call of anything does), marked, rewritten, module_calls, cached_calls,
+Calls:                calls (what a call of anything does), marked, rewritten, module_calls, cached_calls, repeated_calls,
                       class_statements.
 What they end in:     tail_calls (an operation that ends in a call), polyfills (Python that the interpreter follows).
 """

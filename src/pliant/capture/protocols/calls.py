@@ -184,7 +184,7 @@ def _call_function(t: Tracer, function: types.FunctionType, args: Args, kwargs: 
         chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
         _guard_registry(t, function)
         return call(t, t.world.hold(chosen, function.__qualname__), args, kwargs, linked)
-    return inline(t, function, args, kwargs, linked)
+    return t.repeated.inline(t, inline, function, args, kwargs, linked)
 
 
 def _call_leaf(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool) -> Any:

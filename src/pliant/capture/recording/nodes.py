@@ -77,6 +77,11 @@ class Nodes:
         self.note_assumptions()
         return result
 
+    @property
+    def assumes(self) -> bool:
+        """Whether checks wait for their symbols."""
+        return bool(self._assumed)
+
     def note_assumptions(self) -> None:
         """Record checks of what operators' rules took for granted, each as soon as its symbols have values."""
         self._assumed += [one for one in self.inputs.shape_env.take_asserts() if not one.stated]

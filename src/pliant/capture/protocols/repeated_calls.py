@@ -1,0 +1,476 @@
+"""Calls that a program makes again and again, as from the turns of a loop: followed once, their nodes copied after that.
+
+In:     a call of a Python function from outside, on tensors and plain constants, where nothing is recorded for autograd.
+Out:    what following its code gives. At its first call of a kind the code is followed as any other, at the second one
+        it is looked at meanwhile, and where it only computes, all others copy the nodes that the second one recorded.
+Holds:  the graph, the values and what is known of them are those that following every call would give.
+
+Why that is so. What a call does is a function of its code, its arguments, what it reads elsewhere, and the settings.
+- *Code*: the same function, called by the same operation of the same code, as many frames deep.
+- *Arguments*: what a trace can ask of a tensor is its description and which other argument it is; both are in the key, as
+  are constants by type and value. A tensor from outside, and a module, is in the key as itself, since what is asked of it
+  is guarded. Memory offsets are left out: no view of an argument is made, so nothing depends on them. Elements are not asked
+  for: a truth of a tensor, `item()` and their like are refused, and arguments of one element are too, which operators
+  may take for a number.
+- *Elsewhere*: the call changes nothing, as it may run the operations of `_OPS` alone, and call what `_IS_SAFE` says. When it is
+  copied, the trace has changed nothing outside but dicts that it had changed before the call was looked at, which did not
+  ask them. So what it read is as it was, and under guards that hold for all of the trace.
+- *Settings* are in the key; where others than these could matter (modes, casts, blocks that are open), calls are followed.
+
+What it made is made again: each copy of a node has a tensor of its own, of the same description. A result must be a new
+tensor, an argument or a constant, and no view, so that a later write changes what it would have.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.frame import Frame, Handler
+from pliant.capture.handlers.table import find as find_row
+from pliant.capture.handlers.table import find_special
+from pliant.capture.recording.torch_calls import is_torch_leaf
+from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.structures import leaves
+from pliant.capture.trace import NULL
+from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_tuple, module_of
+from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
+from pliant.guards.settings import Settings
+from pliant.records import dataclass
+from pliant.torch_adapter import C_OPERATORS, DisableTorchFunction, append_node, below_python_dispatch
+
+Inline = Callable[..., Any]
+Call = tuple[types.FunctionType, Args, Kwargs]
+
+# Operations that change nothing but locals. Those of `_LOOKING` are looked at.
+_OPS = frozenset(
+    """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD PUSH_NULL COPY_FREE_VARS STORE_FAST DELETE_FAST
+    POP_TOP COPY SWAP BINARY_OP BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_TUPLE BUILD_LIST UNPACK_SEQUENCE COMPARE_OP
+    IS_OP UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE UNARY_NOT TO_BOOL CALL JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE
+    POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP RETURN_VALUE NOP RESUME""".split()
+)
+# Attributes and methods of tensors that their description tells.
+_TOLD = frozenset(
+    """shape dtype device ndim size dim ndimension numel stride is_contiguous is_floating_point is_complex element_size
+    T mT H mH""".split()
+)
+_PURE = (float, int, bool, str, min, max)  # of plain constants
+_LEAF_MODULES = ("torch.nn.functional", "torch.functional", "torch._tensor")
+_PLAIN = COMPARED_IN_C
+
+
+def as_they_are(handlers: tuple[Handler, ...], program: Program) -> tuple[Handler, ...]:
+    """How operations are done where nobody looks at them."""
+    return handlers
+
+
+class RepeatedCalls:
+    """What one capture knows of calls, by kind. `copied`: how many were not followed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, _Template | _Known] = {}
+        self.copied = 0
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def inline(self, t: Tracer, follow: Inline, function: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+        """What `follow` gives."""
+        key = _key_of(t, function, args, kwargs)
+        if key is None:
+            return follow(t, function, args, kwargs, linked)
+        known = self._known.get(key)
+        if known is None:
+            self._known[key] = _Known((function, args, kwargs), is_refused=False)
+        elif not known.is_refused and (stored := t.world.only_stored_into()) is not None:
+            if not isinstance(known, _Template):
+                return self._look(t, follow, key, stored, (function, args, kwargs), linked)
+            if stored <= known.stored and known.fits():
+                self.copied += 1
+                return known.copied(t, _tensors(args, kwargs))
+        return follow(t, function, args, kwargs, linked)
+
+    def _look(self, t: Tracer, follow: Inline, key: Hashable, stored: frozenset[int], call: Call, linked: bool) -> Any:
+        """Follow a call, and keep what it records if it only computes."""
+        self._known[key] = _Known(call, is_refused=True)
+        look, last, before = _Look(t), next(iter(reversed(t.graph.nodes))), _state(t)
+        drew, t.mode.draws = t.mode.draws, False
+        try:
+            with look.at():
+                result = follow(t, *call, linked)
+        finally:
+            drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
+        if look.is_pure and not drawn and before == _state(t) and t.world.only_stored_into() == stored:
+            made = _template(t, call, stored, last, result)
+            if made is not None:
+                self._known[key] = made
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """A call that was seen. `call`: it holds the objects that its key knows by their ids."""
+
+    call: Call
+    is_refused: bool
+
+
+# ---- kinds of calls
+def _key_of(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Hashable | None:
+    """Equal for calls that do the same; None for one that has to be followed."""
+    if torch.is_grad_enabled() or not t.frames or not _is_quiet(t):
+        return None
+    if not t.world.is_foreign(function) or t.world.is_made(function) or "/torch/" in function.__code__.co_filename:
+        return None
+    given = (*args, *kwargs.values())
+    if not any(map(is_fake, given)):
+        return None
+    parts = [_PART_OF.of(one)(t, one) for one in given]
+    if None in parts:
+        return None
+    frame, first = t.frames[-1], {id(one): k for k, one in reversed([*enumerate(given)])}
+    settings = (*Settings().values, torch.is_inference_mode_enabled(), torch.get_default_dtype())
+    which = tuple([first[id(one)] for one in given if is_fake(one)])
+    place = (id(function), id(function.__code__), id(frame.code), frame.ip, len(t.frames))
+    return (*place, len(args), *kwargs, *parts, which, settings)
+
+
+def _is_quiet(t: Tracer) -> bool:
+    """Whether nothing is open that code which runs now could notice, or that notices it."""
+    recorder = t.recorder
+    if t.looked_at is not as_they_are or recorder.region is not None or recorder.checkpointed or recorder.marks:
+        return False
+    if t.overrides.modes or t.overrides.has_subclasses or recorder.assumes or t.warning_blocks:
+        return False
+    if any(one is not None for one in (t.current_exception, t.carrying, t.message, t.skipped, t.lock)):
+        return False
+    return not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"))
+
+
+def _kind_of_tensor(t: Tracer, fake: FakeTensor) -> Hashable | None:
+    if t.world.source_of(fake) is not None:
+        return id(fake)
+    if fake.subclass_ is not None or all(type(size) is int and size == 1 for size in fake.size_):
+        return None
+    spec = fake.spec
+    with DisableTorchFunction(), below_python_dispatch():
+        flags = fake.requires_grad, fake.is_leaf, fake.is_inference(), fake.layout, fake.is_parameter_
+    return (spec.size_key, spec.stride_key, spec.dtype, spec.device, spec.lazy, flags)
+
+
+def _as_itself(t: Tracer, value: Any) -> Hashable | None:
+    return id(value) if t.world.is_foreign(value) else None
+
+
+_PART_OF: ByKind[Callable[[Tracer, Any], Hashable | None]] = ByKind(
+    lambda t, value: None,
+    {
+        **dict.fromkeys(_PLAIN, lambda t, value: (type(value), repr(value))),
+        FakeTensor: _kind_of_tensor,
+    },
+    {torch.nn.Module: _as_itself, type: _as_itself},
+)
+
+
+def _tensors(args: Args, kwargs: Kwargs) -> list[FakeTensor]:
+    return [one for one in (*args, *kwargs.values()) if is_fake(one)]
+
+
+def _state(t: Tracer) -> tuple[Any, ...]:
+    """What a call that only computes leaves as it is."""
+    counted: tuple[Any, ...] = (t.draws, t.answers, t.orders, t.stand_ins, t.released, t.questions, t.caches, t.results, t.generators)
+    numbers = (t.world.changed_reads, t.mode.writes, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
+    settings = (*Settings().values, torch.is_inference_mode_enabled(), torch.get_default_dtype())
+    return (*map(len, counted), *numbers, settings)
+
+
+# ---- looking at a call
+class _Look:
+    """`is_pure`: whether nothing was met yet that may do more than compute. `followed`: the codes that were interpreted."""
+
+    def __init__(self, t: Tracer) -> None:
+        self.t = t
+        self.is_pure = True
+        self.followed: set[types.CodeType] = set()
+
+    @contextmanager
+    def at(self) -> Iterator[None]:
+        """A block in which the interpreter is looked at."""
+        t = self.t
+        t.looked_at = self._handlers
+        try:
+            yield
+        finally:
+            t.looked_at = as_they_are
+
+    def _handlers(self, handlers: tuple[Handler, ...], program: Program) -> tuple[Handler, ...]:
+        self.followed.add(program.code)
+        if any(op.name not in _OPS for op in program.ops):
+            self.is_pure = False
+        if not self.is_pure:
+            return handlers
+        pairs = zip(program.ops, handlers, strict=True)
+        return tuple([self._looking(op.name, handler) for op, handler in pairs])
+
+    def _looking(self, name: str, handler: Handler) -> Handler:
+        allows = _LOOKING.get(name)
+        if allows is None:
+            return handler
+
+        def looking(frame: Frame, op: Op) -> Any:
+            function = _called(frame, op) if name == "CALL" else None
+            if self.is_pure and not allows(frame, op):
+                self.is_pure = False
+            result = handler(frame, op)
+            if is_function(function) and not is_torch_leaf(function) and function.__code__ not in self.followed:
+                self.is_pure = False  # something else stood for it
+            return result
+
+        return looking
+
+
+def _called(frame: Frame, op: Op) -> Any:
+    """The function that a call calls, of a method its function."""
+    shape: Any = op.arg
+    high, low = frame.stack[len(frame.stack) - shape.count - 2 :][:2]
+    found = high if low is NULL else low
+    is_bound = type(found) is types.MethodType and not is_fake(found.__self__)
+    return found.__func__ if is_bound else found
+
+
+def _may_call(frame: Frame, op: Op) -> bool:
+    shape: Any = op.arg
+    function = _called(frame, op)
+    given = frame.stack[len(frame.stack) - shape.count :] if shape.count else []
+    if type(function) in _BOUND and is_fake(function.__self__):
+        return _is_of_tensor(function.__name__)
+    if function is isinstance or function is len:
+        return True
+    if any(function is one for one in _PURE):
+        return all(type(one) in _PLAIN for one in given)
+    return _IS_SAFE.of(function)(frame.tracer, function)
+
+
+def _is_followed(t: Tracer, function: types.FunctionType) -> bool:
+    """Whether it is a function of the program that is interpreted, or one of PyTorch's that is a node."""
+    if find_row(function) is not None or find_special(function) is not None:
+        return False
+    if is_torch_leaf(function):
+        return module_of(function) in _LEAF_MODULES
+    return t.world.is_foreign(function) and not t.world.is_made(function)
+
+
+def _is_operator(t: Tracer, function: Any) -> bool:
+    """Whether it is an operator of PyTorch that makes tensors."""
+    if find_row(function) is not None or not _makes_tensors(function.__name__):
+        return False
+    return any(getattr(space, function.__name__, None) == function for space in C_OPERATORS)
+
+
+_BOUND = (types.BuiltinMethodType, types.MethodType)
+
+
+def _is_from_outside(t: Tracer, value: Any, name: Any = None) -> bool:
+    return bool(t.world.is_foreign(value))
+
+
+_IS_SAFE: ByKind[Callable[[Tracer, Any], bool]] = ByKind(
+    lambda t, function: False,
+    {types.FunctionType: _is_followed, types.BuiltinFunctionType: _is_operator},
+    {torch.nn.Module: _is_from_outside},
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def _makes_tensors(name: str) -> bool:
+    """Whether the operator of a name makes tensors, writes none, and says nothing else."""
+    packet = None if name.endswith("_") else getattr(torch.ops.aten, name, None)
+    schemas = [getattr(packet, one)._schema for one in packet.overloads()] if packet is not None else []
+    return any(
+        schema.returns and not schema.is_mutable and all(str(one.type) in ("Tensor", "List[Tensor]") for one in schema.returns)
+        for schema in schemas
+    )
+
+
+def _is_of_tensor(name: str) -> bool:
+    """Whether a tensor's attribute depends on its description alone, or makes tensors."""
+    return name in _TOLD or name not in _OF_MEMORY and _makes_tensors(name)
+
+
+_OF_MEMORY = frozenset(("data", "grad", "as_strided", "detach", "alias", "real", "imag"))
+
+
+def _may_read(frame: Frame, op: Op) -> bool:
+    obj = frame.stack[-1]
+    return _READS.of(obj)(frame.tracer, obj, op.arg)
+
+
+# What attributes of a value may be read.
+_READS: ByKind[Callable[[Tracer, Any, Any], bool]] = ByKind(
+    lambda t, obj, name: False,
+    {FakeTensor: lambda t, obj, name: _is_of_tensor(name), types.ModuleType: lambda t, obj, name: True},
+    {torch.nn.Module: _is_from_outside, type: _is_from_outside},
+)
+_ITEMS: ByKind[bool] = ByKind(
+    False,
+    dict.fromkeys((list, tuple, dict, torch.Size, types.MappingProxyType, FakeTensor), True),
+    {torch.nn.Module: True},
+)
+
+
+def _is_no_tensor(frame: Frame, op: Op) -> bool:
+    """A truth of a tensor asks for its elements."""
+    return not is_fake(frame.stack[-1])
+
+
+_TRUTHS = "POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE TO_BOOL UNARY_NOT JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP".split()
+_LOOKING: dict[str, Callable[[Frame, Op], bool]] = {
+    "CALL": _may_call,
+    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _may_read),
+    "BINARY_OP": lambda frame, op: not str(op.arg).endswith("="),
+    "BINARY_SUBSCR": lambda frame, op: _ITEMS.of(frame.stack[-2]) and not is_fake(frame.stack[-1]),
+    "UNPACK_SEQUENCE": lambda frame, op: _ITEMS.of(frame.stack[-1]),
+    **dict.fromkeys(_TRUTHS, _is_no_tensor),
+}
+
+
+# ---- copying what it recorded
+def _template(t: Tracer, call: Call, stored: frozenset[int], last: fx.Node, result: Any) -> _Template | None:
+    """The nodes behind `last` as what other calls copy; None if they do more than compute new tensors."""
+    given = _tensors(*call[1:])
+    nodes: list[fx.Node] = []
+    node = last.next
+    while node.op != "root":
+        if node.op in ("call_function", "call_method"):
+            nodes.append(node)
+        elif node.op not in ("placeholder", "get_attr"):
+            return None
+        node = node.next
+    places = {node: place for place, node in enumerate(nodes)}
+    with DisableTorchFunction(), below_python_dispatch():
+        form = _form_of(result, given, places)
+        if form is None or not all(_is_computed(node, places, _returned(form)) for node in nodes):
+            return None
+        if len({t.recorder.node_of(one) for one in given}) != len(set(map(id, given))):
+            return None
+    return _Template(call, stored, nodes, form, [t.recorder.node_of(one) for one in given])
+
+
+def _is_computed(node: fx.Node, places: dict[fx.Node, int], returned: set[int]) -> bool:
+    """Whether a node makes new tensors, in memory that no argument and no result has, or views of such ones."""
+    made = list(leaves(node.meta.get("val")))
+    if not made or not all(map(is_fake, made)) or "made" in node.meta or "binds" in node.meta:
+        return False
+    for fake in made:
+        memory = memory_of(fake)
+        if memory is not fake and (memory.node not in places or places[memory.node] in returned):
+            return False
+    return True
+
+
+def _form_of(result: Any, given: list[FakeTensor], places: dict[fx.Node, int]) -> Any:
+    """How a result is made of nodes (by their places), arguments and constants; None if it is of something else."""
+    if is_fake(result):
+        for k, one in enumerate(given):
+            if one is result:
+                return _Given(k)
+        node = result.node
+        is_own = node in places and node.meta["val"] is result and memory_of(result) is result
+        return _Made(places[node]) if is_own else None
+    if type(result) is tuple:
+        parts = [_form_of(one, given, places) for one in result]
+        return None if None in parts else tuple(parts)
+    return _Constant(result) if type(result) in _PLAIN else None
+
+
+def _returned(form: Any) -> set[int]:
+    if is_tuple(form):
+        return {place for one in form for place in _returned(one)}
+    return {form.place} if type(form) is _Made else set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    value: Any
+
+
+class _Template:
+    """A call whose nodes others copy. `form`: its result; `given`: the nodes of its tensors;
+    `stored`: the dicts that the trace had stored into, none of which it asked."""
+
+    is_refused = False
+
+    def __init__(self, call: Call, stored: frozenset[int], nodes: list[fx.Node], form: Any, given: list[fx.Node]) -> None:
+        self.call, self.stored, self.nodes, self.form, self.given = call, stored, nodes, form, given
+
+        own = {*nodes, *given}
+        others = dict.fromkeys(one for node in nodes for one in node.all_input_nodes if one not in own)
+        self.elsewhere = [(one, one.meta["val"], one.meta["val"].spec) for one in others if is_fake(one.meta.get("val"))]
+
+    def fits(self) -> bool:
+        """Whether the tensors that it found elsewhere are what they were, and where they were: `p.data = other` changes that."""
+        return all(fake.node is node and fake.spec is spec for node, fake, spec in self.elsewhere)
+
+    def copied(self, t: Tracer, given: list[FakeTensor]) -> Any:
+        """The result of a call with these tensors, whose nodes are appended to the graph."""
+        recorder, graph, mode = t.recorder, t.graph, t.mode
+        nodes = dict(zip(self.given, [recorder.node_of(one) for one in given]))
+        fakes: dict[int, FakeTensor] = dict(zip(map(id, _tensors(*self.call[1:])), given))
+        constants = recorder.elements.constants
+
+        def made_of(fake: FakeTensor) -> FakeTensor:
+            found = fakes.get(id(fake))
+            if found is None and fake.node not in own:
+                return fake
+            if found is None:
+                found = fakes[id(fake)] = mode.another(fake)
+                if constants.is_noted(fake):
+                    constants.note(found)
+            return found
+
+        own = set(self.nodes)
+        with DisableTorchFunction(), below_python_dispatch():
+            for node in self.nodes:
+                args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: nodes.get(one, one))
+                made = nodes[node] = append_node(graph, node.op, node.target, args, kwargs, node.name)
+                value = node.meta["val"]
+                made.meta = {**node.meta, "val": _mapped(value, made_of)}
+                if is_fake(value) and value.node is node:
+                    made.meta["val"].node = made
+        recorder.count += len(self.nodes)
+        made_here = [nodes[node].meta["val"] for node in self.nodes]
+        return _built(self.form, given, made_here)
+
+
+def _mapped(value: Any, change: Callable[[FakeTensor], FakeTensor]) -> Any:
+    if is_fake(value):
+        return change(value)
+    return type(value)([_mapped(one, change) for one in value])
+
+
+def _built(form: Any, given: list[FakeTensor], made: list[Any]) -> Any:
+    match form:
+        case _Given(place):
+            return given[place]
+        case _Made(place):
+            return made[place]
+        case _Constant(value):
+            return value
+    return tuple([_built(one, given, made) for one in form])
