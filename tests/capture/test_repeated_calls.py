@@ -138,6 +138,14 @@ def laid_out(x: Tensor) -> Tensor:
     return x + 1 if x.is_contiguous() or x.stride(0) > x.stride(1) else x * 2
 
 
+def other_places_in_memory(x: Tensor, w: Tensor) -> Tensor:
+    return torch.stack([by_place(x[k]) for k in range(6)])
+
+
+def by_place(x: Tensor) -> Tensor:
+    return x + x.storage_offset()
+
+
 def the_same_twice(x: Tensor, w: Tensor) -> Tensor:
     return torch.stack([is_one(a, b) for a, b in [(x[k] + 1, x[k] * 2) for k in range(3)] + [(c, c) for c in x * 3]])
 
@@ -213,11 +221,12 @@ def by_length(x: Tensor) -> Tensor:
 
 def a_global_that_changes(x: Tensor, w: Tensor) -> Tensor:
     global level
-    level, outs = 0, []
+    outs = []
     for k in range(6):
         outs.append(by_level(x[k]))
         if k == 3:
             level = 5
+    level = 0
     return torch.stack(outs)
 
 
@@ -281,7 +290,8 @@ def by_levels(x: Tensor) -> Tensor:
 
 
 NEARLY_EQUAL = (
-    other_constants, zeros_of_both_signs, other_strides, the_same_twice, the_same_memory, a_view_of_an_argument,
+    other_constants, zeros_of_both_signs, other_strides, other_places_in_memory, the_same_twice, the_same_memory,
+    a_view_of_an_argument,
     a_result_that_is_written, an_argument_that_is_written, a_list_that_grows, a_global_that_changes,
     a_parameter_of_other_data, another_mode, elements_that_are_known, one_of_two_attributes,
 )  # fmt: skip
