@@ -112,6 +112,34 @@ def test_sizes_that_vary(monkeypatch, copied) -> None:
     assert copied[0] > 0
 
 
+def test_calls_in_calls_that_are_made_again(monkeypatch, copied) -> None:
+    def twice(x: Tensor, w: Tensor) -> Tensor:
+        return run(x, w, 8) + run(-x, w, 8)
+
+    check(monkeypatch, twice, *x_and_w())
+    assert copied[0] == 6 + 8
+
+
+def test_calls_in_a_call_that_is_copied(monkeypatch, copied) -> None:
+    def nested(x: Tensor, w: Tensor) -> Tensor:
+        h = outer(x[0] * 0, x[0], w)
+        h = outer(h, x[1], w)
+        h = outer(h, x[2], w)
+        for k in range(3, 8):
+            h = outer(h, x[k], w)
+        return h
+
+    check(monkeypatch, nested, *x_and_w())
+    assert copied[0] == 3 + 3 + 3 + 3  # the last three are calls of `outer`, the others of `step` in it
+
+
+def outer(h: Tensor, x: Tensor, w: Tensor) -> Tensor:
+    first, _ = step(h, x, w)
+    second, _ = step(first, x, w)
+    third, _ = step(second, x, w)
+    return third + first
+
+
 # ---- calls that are nearly equal
 def other_constants(x: Tensor, w: Tensor) -> Tensor:
     h, outs = x[0] * 0, []

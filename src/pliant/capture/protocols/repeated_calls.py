@@ -62,7 +62,7 @@ _TOLD = frozenset(
     T mT H mH""".split()
 )
 _PURE = (float, int, bool, str, min, max)  # of plain constants
-_LEAF_MODULES = ("torch.nn.functional", "torch.functional", "torch._tensor")
+_LEAF_MODULES = ("torch.nn.functional", "torch.functional")
 _PLAIN = COMPARED_IN_C
 
 
@@ -72,11 +72,13 @@ def as_they_are(handlers: tuple[Handler, ...], program: Program) -> tuple[Handle
 
 
 class RepeatedCalls:
-    """What one capture knows of calls, by kind. `copied`: how many were not followed."""
+    """What one capture knows of calls, by kind. `copied`: how many were not followed. `look`: at the call that is looked at, as
+    long as it only computes."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, _Template | _Known] = {}
         self.copied = 0
+        self.look: _Look | None = None
 
     def forget(self) -> None:
         self._known.clear()
@@ -91,9 +93,12 @@ class RepeatedCalls:
             self._known[key] = _Known((function, args, kwargs), is_refused=False)
         elif not known.is_refused and (stored := t.world.only_stored_into()) is not None:
             if not isinstance(known, _Template):
-                return self._look(t, follow, key, stored, (function, args, kwargs), linked)
-            if stored <= known.stored and known.fits():
+                if self.look is None:
+                    return self._look(t, follow, key, stored, (function, args, kwargs), linked)
+            elif stored <= known.stored and known.fits():
                 self.copied += 1
+                if self.look is not None:  # at a call around this one, whose nodes are that one's too
+                    self.look.followed.add(function.__code__)
                 return known.copied(t, _tensors(args, kwargs))
         return follow(t, function, args, kwargs, linked)
 
@@ -145,7 +150,7 @@ def _key_of(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs)
 def _is_quiet(t: Tracer) -> bool:
     """Whether nothing is open that code which runs now could notice, or that notices it."""
     recorder = t.recorder
-    if t.looked_at is not as_they_are or recorder.region is not None or recorder.checkpointed or recorder.marks:
+    if t.repeated.look is None and t.looked_at is not as_they_are or recorder.region is not None or recorder.checkpointed or recorder.marks:
         return False
     if t.overrides.modes or t.overrides.has_subclasses or recorder.assumes or t.warning_blocks:
         return False
@@ -203,17 +208,26 @@ class _Look:
     @contextmanager
     def at(self) -> Iterator[None]:
         """A block in which the interpreter is looked at."""
-        t = self.t
-        t.looked_at = self._handlers
+        self.t.looked_at, self.t.repeated.look = self._handlers, self
         try:
             yield
         finally:
-            t.looked_at = as_they_are
+            if self.is_pure:
+                self._end()
+
+    def _end(self) -> None:
+        self.t.looked_at, self.t.repeated.look = as_they_are, None
+
+    def _refuse(self) -> None:
+        """It does more than compute: from here on it is followed as any other, and calls in it may be looked at."""
+        if self.is_pure:
+            self.is_pure = False
+            self._end()
 
     def _handlers(self, handlers: tuple[Handler, ...], program: Program) -> tuple[Handler, ...]:
         self.followed.add(program.code)
         if any(op.name not in _OPS for op in program.ops):
-            self.is_pure = False
+            self._refuse()
         if not self.is_pure:
             return handlers
         pairs = zip(program.ops, handlers, strict=True)
@@ -227,10 +241,10 @@ class _Look:
         def looking(frame: Frame, op: Op) -> Any:
             function = _called(frame, op) if name == "CALL" else None
             if self.is_pure and not allows(frame, op):
-                self.is_pure = False
+                self._refuse()
             result = handler(frame, op)
             if is_function(function) and not is_torch_leaf(function) and function.__code__ not in self.followed:
-                self.is_pure = False  # something else stood for it
+                self._refuse()  # something else stood for it
             return result
 
         return looking
