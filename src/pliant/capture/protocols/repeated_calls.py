@@ -15,7 +15,7 @@ Why that is so. What a call does is a function of its code, its arguments, what 
 - *Elsewhere*: the call changes nothing, as it may run the operations of `_OPS` alone, and call what `_IS_SAFE` says. When it is
   copied, the trace has changed nothing outside but dicts that it had changed before the call was looked at, which did not
   ask them. So what it read is as it was, and under guards that hold for all of the trace.
-- *Settings* are in the key; where others than these could matter (modes, casts, blocks that are open), calls are followed.
+- *Settings* are compared; where others than these could matter (modes, casts, blocks that are open), calls are followed.
 
 What it made is made again: each copy of a node has a tensor of its own, of the same description. A result must be a new
 tensor, an argument or a constant, and no view, so that a later write changes what it would have.
@@ -141,10 +141,9 @@ def _key_of(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs)
     if None in parts:
         return None
     frame, first = t.frames[-1], {id(one): k for k, one in reversed([*enumerate(given)])}
-    settings = (*Settings().values, torch.is_inference_mode_enabled(), torch.get_default_dtype())
     which = tuple([first[id(one)] for one in given if is_fake(one)])
     place = (id(function), id(function.__code__), id(frame.code), frame.ip, len(t.frames))
-    return (*place, len(args), *kwargs, *parts, which, settings)
+    return (*place, len(args), *kwargs, *parts, which)
 
 
 def _is_quiet(t: Tracer) -> bool:
@@ -192,8 +191,11 @@ def _state(t: Tracer) -> tuple[Any, ...]:
     """What a call that only computes leaves as it is."""
     counted: tuple[Any, ...] = (t.draws, t.answers, t.orders, t.stand_ins, t.released, t.questions, t.caches, t.results, t.generators)
     numbers = (t.world.changed_reads, t.mode.writes, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
-    settings = (*Settings().values, torch.is_inference_mode_enabled(), torch.get_default_dtype())
-    return (*map(len, counted), *numbers, settings)
+    return (*map(len, counted), *numbers, _settings())
+
+
+def _settings() -> tuple[Any, ...]:
+    return (*Settings().values, torch.is_inference_mode_enabled(), torch.get_default_dtype())
 
 
 # ---- looking at a call
@@ -436,11 +438,12 @@ class _Template:
 
         own = {*nodes, *given}
         others = dict.fromkeys(one for node in nodes for one in node.all_input_nodes if one not in own)
+        self.settings = _settings()
         self.elsewhere = [(one, one.meta["val"], one.meta["val"].spec) for one in others if is_fake(one.meta.get("val"))]
 
     def fits(self) -> bool:
-        """Whether the tensors that it found elsewhere are what they were, and where they were: `p.data = other` changes that."""
-        return all(fake.node is node and fake.spec is spec for node, fake, spec in self.elsewhere)
+        """Whether the settings are what they were, and so are the tensors that it found elsewhere: `p.data = other` makes them others."""
+        return self.settings == _settings() and all(fake.node is node and fake.spec is spec for node, fake, spec in self.elsewhere)
 
     def copied(self, t: Tracer, given: list[FakeTensor]) -> Any:
         """The result of a call with these tensors, whose nodes are appended to the graph."""
