@@ -153,3 +153,54 @@ def test_results_beside_views_of_them_have_a_history(name, backend):
             loss = one.sin().sum() + other.cos().sum()
             gradients.append(torch.autograd.grad(loss, (v, m), allow_unused=True))
         torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def _with_an_earlier_view(p):
+    whole = p * 2
+    part = whole[0]
+    whole.unsqueeze_(0)
+    return whole, part
+
+
+def _with_views_before_and_after(p):
+    whole = p * 2
+    row = whole[0]
+    whole.t_()
+    column = whole[1]
+    whole.mul_(3)
+    return row, column, whole
+
+
+def _changed_twice(p):
+    whole = p * 2
+    row = whole.t_()[1]
+    whole.unsqueeze_(0)
+    return row, whole
+
+
+def _of_a_fresh_tensor(p):
+    whole = torch.zeros(4, 3).add_(p)
+    row = whole[0]
+    return row, whole.transpose_(0, 1)
+
+
+CHANGED = [_with_an_earlier_view, _with_views_before_and_after, _changed_twice, _of_a_fresh_tensor]
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("program", CHANGED)
+def test_a_result_that_was_changed_is_what_its_views_are_of(program, requires_grad, backend):
+    """A hook on it has the gradients of its views too."""
+
+    def seen(call):
+        p, noted = torch.arange(12.0).reshape(4, 3).requires_grad_(requires_grad), []
+        results = call(p)
+        facts = [(one._version, one._is_view(), [one._base is other for other in results], one.stride()) for one in results]
+        if requires_grad:
+            whole = next(one for one in results if not one._is_view())
+            whole.register_hook(lambda g: noted.append(g.tolist()) or g * 2)
+            sum(one.sum() * (n + 1) for n, one in enumerate(results)).backward()
+        return facts, noted, None if p.grad is None else p.grad.tolist(), [one.tolist() for one in results]
+
+    assert seen(pliant.compile(program, backend=backend)) == seen(program)

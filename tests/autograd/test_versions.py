@@ -92,9 +92,14 @@ def written_without_grad(x):
     return (y,)
 
 
+def fresh_and_given_values(x):
+    y = torch.zeros_like(x).copy_(x)
+    return y, torch.ones(3, 4).add_(x).mul_(2), y[0], torch.empty_like(x).copy_(x)
+
+
 OF_RESULTS = [
     written_thrice, out_argument, written_view_alone, view_of_what_is_written, detached_and_written,
-    written_through_data, one_of_several, written_without_grad,
+    written_through_data, one_of_several, written_without_grad, fresh_and_given_values,
 ]  # fmt: skip
 
 

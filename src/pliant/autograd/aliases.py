@@ -80,11 +80,23 @@ class Alias:
     node: fx.Node
     version: int
     born: int = 0  # the version of the base when it was made
+    in_place: bool = False  # the tensor that it is a view of became this one
 
     def count_alone(self) -> None:
         """Its writes do not show in the version of what it is a view of."""
         assert self.step is not None
         self.step = dataclasses.replace(self.step, counted=False)
+
+    def is_detached_of_base(self) -> bool:
+        """Whether it was made by `detach` of a base without a history that nothing was done to since."""
+        step, base = self.step, self.base
+        if step is None or step.func is not _aten.detach.default or self.parent is not base.fake.node:
+            return False
+        return base.input is None and not base.version and not base.fake.requires_grad
+
+    def become_base(self) -> None:
+        """From now on it is the base's own tensor."""
+        self.base.fake, self.parent, self.step = self.fake, None, None
 
     def steps(self) -> tuple[ViewStep, ...]:
         """The views that lead from the base's own tensor to this one."""

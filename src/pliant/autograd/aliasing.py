@@ -235,8 +235,8 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
     steps = alias.steps()
     depth = len(steps) - 1
     around = _is_older(alias)
-    while origin is not None and origin.parent is not None and not around:
-        if id(origin.fake) in plan.places:  # its own history leads through that output
+    while origin is not None and origin.parent is not None:
+        if id(origin.fake) in plan.places and (not around or _is_renamed(origin)):  # its own history leads through that output
             start, viewed, steps = SameAs(plan.places[id(origin.fake)]), origin.fake, steps[depth:]
             break
         origin, depth = origin.parent, depth - 1
@@ -244,6 +244,8 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
         steps = tuple(dataclasses.replace(step, grad_enabled=False) for step in steps)
     leaf = (_is_leaf(alias.fake) or _is_of_leaf(alias)) and not _inherits(alias)
     if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
+        if _is_renamed(alias):
+            steps = tuple(dataclasses.replace(step, func=_IN_PLACE[step.func]) for step in steps)
         return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf, around)
     if alias.fake.spec.lazy:
         raise UnsupportedAliasing("a custom function returns what is conjugated when it is read", kind="lazy-view")
@@ -263,6 +265,25 @@ def _inner_result(plan: OutputPlan, source: FromInput | FromResult, alias: Alias
     position = plan.add_result(alias.fake)
     plan.inner[position] = ViewOf(source, tuple(_with_results(plan, step) for step in steps))
     return FromResult(position)
+
+
+_aten = torch.ops.aten
+# What changes the shape of a tensor in place, by the view that the graph has in its stead.
+_IN_PLACE: dict[Any, Any] = {
+    _aten.unsqueeze.default: _aten.unsqueeze_.default, _aten.squeeze.default: _aten.squeeze_.default, _aten.squeeze.dim: _aten.squeeze_.dim,
+    _aten.squeeze.dims: _aten.squeeze_.dims, _aten.t.default: _aten.t_.default, _aten.transpose.int: _aten.transpose_.default,
+    _aten.as_strided.default: _aten.as_strided_.default,
+}  # fmt: skip
+
+
+def _is_renamed(alias: Alias) -> bool:
+    """Whether it is what the base's own tensor, which the program made, became."""
+    steps, origin = 0, alias
+    while origin.parent is not None:
+        if not origin.in_place or origin.step is None or origin.step.func not in _IN_PLACE:
+            return False
+        origin, steps = origin.parent, steps + 1
+    return steps > 0 and alias.base.input is None
 
 
 def _detached(alias: Alias) -> Alias | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import torch
 
 from pliant.autograd.aliases import ViewStep
-from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf, changed_in_place
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base
 from pliant.wrappers.wrapper import WROTE
@@ -108,14 +108,15 @@ def _copied(result: torch.Tensor) -> torch.Tensor:
 
 
 def _order(outputs: list[Output]) -> list[int]:
-    """Positions of outputs, each after the one that it is made of."""
-    order: dict[int, None] = {}
+    """Positions of outputs, each after the one that it is made of: first those that are made of none that changes its shape."""
+    chains = []
     for place in range(len(outputs)):
         chain = [place]
         while (before := _made_of(outputs[chain[-1]])) is not None:
             chain.append(before)
-        order.update(dict.fromkeys(reversed(chain)))
-    return list(order)
+        chains.append(chain[::-1])
+    chains.sort(key=lambda chain: any(map(changed_in_place, map(outputs.__getitem__, chain))))
+    return list(dict.fromkeys(place for chain in chains for place in chain))
 
 
 def _made_of(output: Output) -> int | None:

@@ -67,3 +67,8 @@ def result_of(output: Output) -> int | None:
     """The place of the result that an output is, or is a view of."""
     source = output.source if isinstance(output, ViewOf) else output
     return source.position if isinstance(source, FromResult) else None
+
+
+def changed_in_place(output: Output) -> int:
+    """How often the result that an output is has its shape changed in place."""
+    return sum(step.func._schema.is_mutable for step in output.steps) if isinstance(output, ViewOf) else 0

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.autograd.aliases import Alias
 from pliant.autograd.functional_ops import UnsupportedMutation
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.lent_numbers import call_on_fakes, mode_of
 from pliant.graph.unbacked import CHECKS, call_numbering, numbering
 from pliant.torch_adapter import set_grad_enabled
@@ -70,7 +72,7 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     if (numbers := numbering(target)) is not None:
         return call_numbering(numbers, mode_of(args, kwargs), args, kwargs)
     if node.op == "call_function":
-        return call_on_fakes(target, args, kwargs)
+        return _alone(node, call_on_fakes(target, args, kwargs))
     if node.op == "call_module":
         return module.get_submodule(target)(*args, **kwargs)
     if target == "detach_" and any(args[0] is given for given in inputs):  # an error on views, which fakes are not
@@ -78,6 +80,15 @@ def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inp
     if target in _VIEW_IN_PLACE:
         return _view_in_place(node, args, kwargs, values, inputs)
     return call_on_fakes(getattr(type(args[0]), target), args, kwargs)  # by the name that tables have it
+
+
+def _alone(node: fx.Node, made: Any) -> Any:
+    """What a call made, as all that there is of its memory: C++ gives what `torch.zeros` and its kin make as the `detach` of a
+    tensor that nobody has."""
+    alias = made.node if type(made) is FakeTensor else None
+    if type(alias) is Alias and alias.is_detached_of_base() and alias.base.node.meta.get("origin") is node:
+        alias.become_base()
+    return made
 
 
 def _view_in_place(
@@ -89,6 +100,8 @@ def _view_in_place(
     viewed = getattr(target, _VIEW_IN_PLACE[str(node.target)])(*args[1:], **kwargs)
     if not viewed.is_inference():
         torch.autograd.graph.increment_version([viewed])
+    if type(viewed.node) is Alias:
+        viewed.node.in_place = True
     for other, value in values.items():
         if value is target:
             values[other] = viewed

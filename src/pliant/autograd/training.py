@@ -24,7 +24,7 @@ from pliant.autograd.joint import JointGraph
 from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.partial import reads, without
 from pliant.autograd.partition.split import Partition
-from pliant.autograd.places import result_of
+from pliant.autograd.places import changed_in_place, result_of
 from pliant.autograd.saved import results_of
 from pliant.autograd.trained import Around, Watched, of_given, trained
 from pliant.debug import events
@@ -54,6 +54,9 @@ def with_versions(run: Runnable, plan: OutputPlan) -> Runnable:
     found = {position for one in plan.outputs if (position := result_of(one)) is not None}
     made = {i: plan.results[i] for i in sorted(found.difference(plan.inner, plan.inference))}
     writes = {i: version(result) for i, result in made.items() if type(result) is FakeTensor}
+    for output in plan.outputs:
+        if (position := result_of(output)) in writes:
+            writes[position] -= changed_in_place(output)  # counted as that is done
     written = [i for i, times in writes.items() for _ in range(times)]
     if written or any(write.in_graph for write in plan.writes):
         run = uncounted(run)
