@@ -39,6 +39,11 @@ KINDS: dict[str, BreakKind] = {
             "move the call after the compiled function",
         ),
         BreakKind(
+            "read-later",
+            "it reads from outside, when a gradient is asked for, what may be another by then",
+            "keep it on the context in the forward (`ctx.scale = scale`), or give a hook its own (`scale=scale`)",
+        ),
+        BreakKind(
             "unknown-call",
             "the function is implemented outside Python and is not known to be free of side effects",
             "declare it with pliant.allow_in_graph or pliant.assume_constant_result, or move it out",

@@ -187,10 +187,14 @@ class _Call:
             materialize=context.materialize_grads,
             unmapped=self.own_rule and not self.by_rule,
             once=self._once,
-            mapped=self.by_rule or bool(t.get_attr(self.cls, "generate_vmap_rule")),
+            mapped=self.by_rule or self._has_generated_rule(),
             histories=any(one.requires_grad for one in tensors_of(further)),
         )
         return iter(record_module(t, CustomFunction(plan), region.lifted, "function"))
+
+    def _has_generated_rule(self) -> bool:
+        with self.t.world.read_later(""):  # it is read at the call
+            return bool(self.t.get_attr(self.cls, "generate_vmap_rule"))
 
     def _padded(self, backward: Backward) -> Backward:
         """With no gradients for inputs that were found to be needed later."""
@@ -219,7 +223,7 @@ class _Call:
         """The backward on fakes of the gradients that are given."""
         t, region = self.t, Region(self.t.recorder, beside=(self.region,))
         name = f"{self.cls.__name__}.backward"
-        with region.active(), without_effects(t, name):
+        with region.active(), without_effects(t, name), t.world.read_later(name):
             with grad_kept(False):
                 given = self._gradients_of_outputs(pattern, region)
                 found = self._call_backward(given)

@@ -11,7 +11,8 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
 
@@ -27,6 +28,7 @@ from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import base_in_c, copy_in, no_nan, plain_key, refuse_own_reads
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
+    CONSTANT_TYPES,
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
@@ -79,6 +81,7 @@ class World(ToldByValue):
         self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
         self.changed_reads = 0  # how often a dict was asked into which the trace had stored
+        self._later = ""  # what is traced now and runs at another time
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -92,6 +95,8 @@ class World(ToldByValue):
     # ---- reading
     def bring(self, value: Any, source: Source) -> Any:
         """The traced form of `value`, which was just read through `source`."""
+        if self._later and _may_be_another(value) and not _is_of_function(source):
+            raise GraphBreak("read-later", f"{self._later} reads `{source}`")
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
@@ -99,6 +104,15 @@ class World(ToldByValue):
         if type(value) is not Carried:  # a generator of the program ends when the loop drops it
             self._memo[source] = result
         return result
+
+    @contextmanager
+    def read_later(self, what: str) -> Iterator[None]:
+        """Break where what runs inside reads values from outside: it is to run when these may be others."""
+        before, self._later = self._later, what
+        try:
+            yield
+        finally:
+            self._later = before
 
     def stand_for(self, value: Any, shadow: Any) -> None:
         """Wherever `value` is met, `shadow` stands for it."""
@@ -464,6 +478,18 @@ _LEFT: ByKind[Callable[[World, Any, Any], list[tuple[Source, Any]]]] = ByKind(
     lambda world, real, copy: [],
     {list: lambda world, real, copy: [(world.place_of(real), copy)], dict: World._items_left},
 )
+
+
+def _may_be_another(value: Any) -> bool:
+    """Whether it is a value that programs put in the place of another, and no part of the program itself."""
+    return type(value) in CONSTANT_TYPES or type(value) in (int, float, str) or issubclass(type(value), torch.Tensor)
+
+
+def _is_of_function(source: Any) -> bool:
+    """Whether it leads to what a function was defined with."""
+    while source is not None and getattr(source, "name", "") not in ("__defaults__", "__kwdefaults__"):
+        source = getattr(source, "parent", None)
+    return source is not None
 
 
 def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:

@@ -1,0 +1,67 @@
+"""Backwards of own functions, and hooks, read what is outside when they run."""
+
+import pytest
+import torch
+from torch.autograd import Function
+
+import pliant
+from pliant.errors import GraphBreakError
+
+FACTOR = 2.0
+
+
+class State:
+    factor, table, tensor = 1.0, {"factor": 1.0}, torch.tensor(1.0)
+
+
+class ReadsLater(Function):
+    @staticmethod
+    def forward(ctx, x, read):
+        ctx.read = read
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.read(), None
+
+
+def _hooked(x, read):
+    y = x.clone()
+    y.register_hook(lambda g: g * read())
+    return y * 1
+
+
+READ_LATER = {
+    "an attribute": lambda: State.factor, "an item": lambda: State.table["factor"],
+    "a tensor": lambda: State.tensor, "a global": lambda: FACTOR,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("apply", [ReadsLater.apply, _hooked])
+@pytest.mark.parametrize("what", READ_LATER)
+def test_what_a_backward_reads_is_as_it_is_when_it_runs(what, apply):
+    global FACTOR
+
+    def gradients(call):
+        global FACTOR
+        found = []
+        for number in (2.0, 3.0):
+            x = torch.ones(3, requires_grad=True)
+            result = call(x, READ_LATER[what])
+            State.factor = State.table["factor"] = FACTOR = number * 10
+            State.tensor = torch.tensor(number * 10)
+            result.sum().backward()
+            found.append(x.grad.tolist())
+            State.factor = State.table["factor"] = FACTOR = 2.0
+            State.tensor = torch.tensor(2.0)
+        return found
+
+    def program(x, read):
+        return apply(x, read)
+
+    try:
+        assert gradients(pliant.compile(program)) == gradients(program)
+        with pytest.raises(GraphBreakError, match="read-later"):
+            pliant.compile(program, fullgraph=True)(torch.ones(3, requires_grad=True), READ_LATER[what])
+    finally:
+        FACTOR = 2.0
