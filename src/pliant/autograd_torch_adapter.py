@@ -92,6 +92,15 @@ def without_base(tensor: Any) -> Any:
 is_view = torch.Tensor._is_view
 
 
+def apart(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in the same memory that is no view to autograd, and has been written as often."""
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        found: torch.Tensor = torch.ops.aten.alias.default(tensor)
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version([found] * tensor._version)
+    return found
+
+
 def seen_written(values: Sequence[Any]) -> Sequence[Any]:
     """Values to save for a backward; those that are views, made while nothing records, by what they lie in: unpacking a view
     whose base was written since is another error than eager's."""
@@ -182,6 +191,23 @@ def register_hooks_of(tensor: Any) -> None:
 def after_backward(call: Callable[[], None]) -> None:
     """Have the running backward pass call this when it ends (no public form)."""
     torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+_OF_SEVERAL = "register_multi_grad_hook.<locals>.get_inner_hook.<locals>.inner_hook"
+
+
+def tell_missing(hook: Any) -> None:
+    """Tell the hook of a tensor that the running backward pass brings it no gradient, if it is one of
+    `register_multi_grad_hook`: that waits for all whose function the engine runs (its names are not public). Without a
+    gradient of another tensor, which may come later in the pass, it is not called."""
+    if getattr(hook, "__qualname__", "") != _OF_SEVERAL:
+        return
+    counts = dict(zip(hook.__code__.co_freevars, hook.__closure__))["count"].cell_contents
+    task = torch._C._current_graph_task_id()
+    if counts.get(task):
+        hook(None)
+    else:
+        after_backward(lambda: hook(None) if counts.get(task) else None)
 
 
 @contextmanager

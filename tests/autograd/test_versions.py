@@ -97,9 +97,17 @@ def fresh_and_given_values(x):
     return y, torch.ones(3, 4).add_(x).mul_(2), y[0], torch.empty_like(x).copy_(x)
 
 
+def of_a_leaf_made_inside(x):
+    y = torch.ones(3, 4, requires_grad=True) * x.detach()
+    z = y * 3
+    z.add_(1).mul_(2)
+    return y, z, z[1:]
+
+
 OF_RESULTS = [
     written_thrice, out_argument, written_view_alone, view_of_what_is_written, detached_and_written,
     written_through_data, one_of_several, written_without_grad, fresh_and_given_values,
+    of_a_leaf_made_inside,
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import torch
 from pliant import torch_adapter
 from pliant.autograd.refused import FREED, error_of
 from pliant.autograd.wanted import gets_somewhere
+from pliant.autograd_torch_adapter import apart
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
 from pliant.torch_adapter import without_base
@@ -54,8 +55,7 @@ class _Ending(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, why: str, freeing: _Freeing, number: int, result: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
         ctx.why, ctx.freeing, ctx.number = why, freeing, number
-        ctx.mark_dirty(result)
-        return result
+        return apart(result)
 
     @staticmethod
     def backward(ctx: Any, tangent: Any) -> Any:

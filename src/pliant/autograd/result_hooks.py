@@ -17,19 +17,22 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from pliant.autograd.wanted import is_wanted
-from pliant.torch_adapter import register_hooks_of
+from pliant.autograd_torch_adapter import register_hooks_of, tell_missing
 
 _HOOKED = "_pliant_hooked_results"  # of a function of autograd's graph
 
 
 class Spared:
-    """A hook that is not called without a gradient."""
+    """A hook that is not called without a gradient; one of several tensors learns that there is none."""
 
     def __init__(self, hook: Callable[[Any], Any]) -> None:
         self.hook = hook
 
     def __call__(self, gradient: Any) -> Any:
-        return None if gradient is None else self.hook(gradient)
+        return self.without() if gradient is None else self.hook(gradient)
+
+    def without(self) -> None:
+        tell_missing(self.hook)
 
 
 class _OfResult(Spared):
@@ -41,7 +44,7 @@ class _OfResult(Spared):
 
     def __call__(self, gradient: Any) -> Any:
         function = self.function()
-        return super().__call__(gradient) if function is None or is_wanted(function, self.number) else None
+        return super().__call__(gradient) if function is None or is_wanted(function, self.number) else self.without()
 
 
 def _spared(hook: Callable[[Any], Any], tensor: torch.Tensor | None) -> Spared:
