@@ -147,6 +147,11 @@ def engine_needs(node: Any) -> bool:
         return True
 
 
+def asks_for_leaves() -> bool:
+    """Whether `engine_needs` has found a leaf that `autograd.grad`, the running pass, was asked for."""
+    return bool(_asked_leaves.ids) and _asked_leaves.task == torch._C._current_graph_task_id()
+
+
 class _AskedLeaves(threading.local):
     """Leaves that this thread's latest pass was found to be asked for: the error by which PyTorch says so is slow. Who asked
     holds them until the pass ends."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pliant.autograd.kept_inputs import HALVES
-from pliant.torch_adapter import engine_needs
+from pliant.autograd_torch_adapter import asks_for_leaves, engine_needs
 
 Edge = tuple[Any, int]
 
@@ -45,5 +45,12 @@ def _behind(function: Any, number: int) -> Iterable[Edge] | None:
     if not any(after is not None and engine_needs(after) for after, _ in following):
         return None
     halves = getattr(function, HALVES, None)
-    edges: Iterable[Edge] = following if halves is None else halves.edges_behind(following, number)
+    edges: list[Edge] = list(following) if halves is None else halves.edges_behind(following, number)
+    if all(after is None for after, _ in edges) and _runs_all(following):
+        return None  # eager's function would be the last, and run
     return edges
+
+
+def _runs_all(following: Iterable[Edge]) -> bool:
+    """Whether the pass goes on to all of these, as one does that is asked for no gradients in particular."""
+    return all(after is None or engine_needs(after) for after, _ in following) and not asks_for_leaves()
