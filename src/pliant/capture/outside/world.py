@@ -28,7 +28,6 @@ from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import base_in_c, copy_in, no_nan, plain_key, refuse_own_reads
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
-    CONSTANT_TYPES,
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
@@ -95,7 +94,7 @@ class World(ToldByValue):
     # ---- reading
     def bring(self, value: Any, source: Source) -> Any:
         """The traced form of `value`, which was just read through `source`."""
-        if self._later and _may_be_another(value) and not _is_of_function(source):
+        if self._later and _may_be_another(value) and not _is_of_function(value, source):
             raise GraphBreak("read-later", f"{self._later} reads `{source}`")
         if source in self._memo:
             return self._memo[source]
@@ -482,12 +481,14 @@ _LEFT: ByKind[Callable[[World, Any, Any], list[tuple[Source, Any]]]] = ByKind(
 
 def _may_be_another(value: Any) -> bool:
     """Whether it is a value that programs put in the place of another, and no part of the program itself."""
-    return type(value) in CONSTANT_TYPES or type(value) in (int, float, str) or issubclass(type(value), torch.Tensor)
+    return type(value) in (type(None), bool, int, float, complex, str) or issubclass(type(value), torch.Tensor)
 
 
-def _is_of_function(source: Any) -> bool:
-    """Whether it leads to what a function was defined with."""
-    while source is not None and getattr(source, "name", "") not in ("__defaults__", "__kwdefaults__"):
+def _is_of_function(value: Any, source: Any) -> bool:
+    """Whether it leads to what a function was defined with: defaults, and texts in closures, by which decorators are told
+    devices and modes (`torch.amp.custom_bwd`)."""
+    names = ("__defaults__", "__kwdefaults__", *(("__closure__",) if type(value) is str else ()))
+    while source is not None and getattr(source, "name", "") not in names:
         source = getattr(source, "parent", None)
     return source is not None
 
