@@ -14,8 +14,6 @@ import torch
 
 from pliant.autograd.around import Call, bump_versions, with_gradients, without_casts
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
-from pliant.autograd.refused import FREED, error_of
-from pliant.autograd.wanted import gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.torch_adapter import any_autocast, is_view, set_grad_enabled, without_base
 from pliant.wrappers.remade import remade

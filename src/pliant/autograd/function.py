@@ -20,7 +20,7 @@ from pliant.autograd.aliases import version
 from pliant.autograd.around import without_casts
 from pliant.autograd.casts import Products, change, products_of
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.kept_inputs import WRITTEN, KeptInputs, check_versions, given_again, unchanged, version
+from pliant.autograd.kept_inputs import WRITTEN, KeptInputs, check_versions, given_again, unchanged
 from pliant.autograd.leaf_hooks import spare_hooks_of_leaf
 from pliant.autograd.node import Compiled, as_saved
 from pliant.autograd.outputs import inner_views

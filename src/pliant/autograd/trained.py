@@ -20,7 +20,6 @@ from pliant.autograd.aliases import version
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.function import Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
-from pliant.autograd.kept_inputs import version
 from pliant.autograd.node import Compiled
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.result_hooks import spare_hooks
