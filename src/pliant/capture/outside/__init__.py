@@ -2,7 +2,7 @@
 
 The whole:            world, made of origins (sources and guards), fields (cells, slots, classes) and told_by_value.
 On the way in:        bringing (the traced form of a value), inputs and input_memory (of the graph), constant_items, nested_functions,
-                      structural_classes, unread_arguments, settings (of PyTorch).
+                      structural_classes, unread_arguments, settings (of PyTorch), read_later (by a backward or a hook).
 Containers:           whole_containers (read as a whole), set_orders, snapshots (whether they changed).
 Which object it is:   identity (numbers that stand for objects), twins (one object met by two ways), told_by_value (values
                       that guards tell by what they are).

@@ -23,6 +23,7 @@ from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import Carried
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import HookId, TracedId
+from pliant.capture.outside.read_later import refuse_read_later
 from pliant.capture.outside.snapshots import frozen, unowned_copy
 from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import base_in_c, copy_in, no_nan, plain_key, refuse_own_reads
@@ -94,8 +95,8 @@ class World(ToldByValue):
     # ---- reading
     def bring(self, value: Any, source: Source) -> Any:
         """The traced form of `value`, which was just read through `source`."""
-        if self._later and _may_be_another(value) and not _is_of_function(value, source):
-            raise GraphBreak("read-later", f"{self._later} reads `{source}`")
+        if self._later:
+            refuse_read_later(self._later, value, source)
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
@@ -477,20 +478,6 @@ _LEFT: ByKind[Callable[[World, Any, Any], list[tuple[Source, Any]]]] = ByKind(
     lambda world, real, copy: [],
     {list: lambda world, real, copy: [(world.place_of(real), copy)], dict: World._items_left},
 )
-
-
-def _may_be_another(value: Any) -> bool:
-    """Whether it is a value that programs put in the place of another, and no part of the program itself."""
-    return type(value) in (type(None), bool, int, float, complex, str) or issubclass(type(value), torch.Tensor)
-
-
-def _is_of_function(value: Any, source: Any) -> bool:
-    """Whether it leads to what a function was defined with: defaults, and texts in closures, by which decorators are told
-    devices and modes (`torch.amp.custom_bwd`)."""
-    names = ("__defaults__", "__kwdefaults__", *(("__closure__",) if type(value) is str else ()))
-    while source is not None and getattr(source, "name", "") not in names:
-        source = getattr(source, "parent", None)
-    return source is not None
 
 
 def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
