@@ -94,8 +94,9 @@ def folded(x, items):
 
 
 @pytest.mark.parametrize(
-    "items", [5, None, len, torch.tensor(1.0), Complains(TypeError("its own")), Complains(ValueError("its own"))], ids=repr
-)
+    "items", [5, None, len, torch.tensor(1.0), Complains(TypeError("its own")), Complains(ValueError("its own"))],
+    ids=["number", "None", "function", "0-d tensor", "TypeError", "ValueError"],
+)  # fmt: skip
 def test_reduce_of_what_has_no_items(items):
     pliant.reset()
     found, wanted = pliant.compile(folded)(torch.ones(2), items), folded(torch.ones(2), items)
