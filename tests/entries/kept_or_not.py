@@ -26,7 +26,7 @@ NOT_KEPT = {
     "cond": "custom-operator",
     "generator of numbers": "no-form",
     "variable of a context": "no-content",
-    "of a thread": "no-name",
+    "of a thread": "no-content",
     "decimal": "no-content",
     "identity number": "process-bound",
 }
