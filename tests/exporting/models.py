@@ -9,6 +9,7 @@ objects with `sizes` and `build()`, whose result has `fn` and `inputs(size) -> (
 
 import argparse
 import importlib.util
+import os
 import subprocess
 import sys
 import tempfile
@@ -82,7 +83,7 @@ def differences(programs, folder):
         classes |= {name_of(cls) for cls in program.form.objects}
         modules |= {type(fn).__module__} if "transformers" in libraries else set()  # which registers its operators
     command = [sys.executable, "-c", LOADING, " ".join(sorted(modules)), " ".join(sorted(libraries)), " ".join(sorted(classes)), *map(str, wanted)]
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     for path, trees in wanted.items():
         yield path.name, max(map(_difference, trees, torch.load(f"{path}.found")))
 
