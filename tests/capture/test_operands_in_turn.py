@@ -101,3 +101,21 @@ def test_reduce_of_what_has_no_items(items):
     pliant.reset()
     found, wanted = pliant.compile(folded)(torch.ones(2), items), folded(torch.ones(2), items)
     assert found[1:] == wanted[1:]
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+@pytest.mark.parametrize("store", ["shape = (4,)", "flat = 3.0", "real = 5", "dtype = np.int32", "T = 1", "late = 1"])
+def test_stores_into_arrays(store):
+    text = f"""
+    def stored(x):
+        a = (x * 2).numpy()
+        try:
+            a.{store}
+        except AttributeError as error:
+            return x + 1, str(error)
+        return x + 1, a.tolist()
+    """
+    space = {"np": np}
+    exec(textwrap.dedent(text), space)
+    pliant.reset()
+    assert pliant.compile(space["stored"])(torch.ones(2, 2))[1] == space["stored"](torch.ones(2, 2))[1]

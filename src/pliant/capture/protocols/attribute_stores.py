@@ -86,11 +86,13 @@ def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     world, cls = t.world, type(obj)
     if cls in weakref.ProxyTypes:  # what it stands for gets the value
         raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")
+    if (numpys := class_in_numpy(obj)) is not None:  # what stands for it has other members, and a `__dict__`
+        if hasattr(numpys, name):
+            raise GraphBreak("unknown-object", f"a store into `{name}` of an array")
+        return _change_in_c(t, numpys, numpys(0), name, value)
     found = world.type_lookup(cls, name)
     if found is not MISSING and is_data_descriptor(t, found):
         return _THROUGH.of(found)(t, found, obj, name, value)
-    if class_in_numpy(obj) is not None:  # what stands for it has a `__dict__`
-        raise misused(obj, "'{}' object has no attribute " + f"'{name}'", AttributeError)
     if not world.is_foreign(obj):
         _change_in_c(t, object, obj, name, value)
         return None
