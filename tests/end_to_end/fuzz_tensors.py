@@ -4,7 +4,9 @@ Each seed makes one straight-line program over tensors of three sizes a, b, c: p
 reductions, views, joins, matrix products, normalizations, indexing and in-place writes. It runs at several sizes, so
 static and symbolic code of the same program are both exercised.
 
-    python -m tests.end_to_end.fuzz_tensors --count 500 --seed 0
+    python -m tests.end_to_end.fuzz_tensors --count 500 --seed 0 [--device cuda --calls 5]
+
+`--calls`: how often in a row it is called at each size; on a GPU the later ones may replay a recording.
 """
 
 from __future__ import annotations
@@ -194,8 +196,8 @@ def _index(m: Maker) -> None:
         _unary(m)
         return
     op = m.rng.choice(
-        [f"{x}[torch.arange({shape[0]}) // 2]", f"{x}.index_select(0, torch.arange({shape[0]}).flip(0))",
-         f"torch.zeros_like({x}).index_add(0, torch.arange({shape[0]}) // 3, {x})",
+        [f"{x}[torch.arange({shape[0]}, device={x}.device) // 2]", f"{x}.index_select(0, torch.arange({shape[0]}, device={x}.device).flip(0))",
+         f"torch.zeros_like({x}).index_add(0, torch.arange({shape[0]}, device={x}.device) // 3, {x})",
          f"{x}.masked_fill({x} > 0.5, 0.25)", f"{x}.gather(0, torch.zeros_like({x}, dtype=torch.int64))"]
     )  # fmt: skip
     m.add(op, shape)
@@ -248,40 +250,42 @@ def program_of(seed: int) -> Callable[..., tuple[torch.Tensor, ...]]:
     return space["f"]
 
 
-def inputs_of(seed: int, sizes: dict[str, int]) -> list[torch.Tensor]:
+def inputs_of(seed: int, sizes: dict[str, int], device: str) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (sizes[k] for k in EXTENTS)
     return [
-        torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+        torch.randn(*shape, generator=generator, dtype=torch.float64).to(device).requires_grad_()
         for shape in ((a, b), (a, b, c), (c,))
     ]
 
 
 def outcome(
-    program: Callable[..., tuple[torch.Tensor, ...]], seed: int, sizes: dict[str, int]
+    program: Callable[..., tuple[torch.Tensor, ...]], seed: int, sizes: dict[str, int], device: str
 ) -> list[torch.Tensor | None]:
     """Results and gradients."""
-    inputs = inputs_of(seed, sizes)
+    inputs = inputs_of(seed, sizes, device)
     outputs = program(*inputs)
     generator = torch.Generator().manual_seed(1)
-    loss = sum((o * torch.randn(o.shape, generator=generator, dtype=o.dtype)).sum() for o in outputs if o.requires_grad)
+    loss = sum(
+        (o * torch.randn(o.shape, generator=generator, dtype=o.dtype).to(device)).sum() for o in outputs if o.requires_grad
+    )
     found: list[torch.Tensor | None] = [o.detach() for o in outputs]
     if isinstance(loss, torch.Tensor):
         found += torch.autograd.grad(loss, inputs, allow_unused=True)
     return found
 
 
-def disagreement(seed: int) -> str | None:
+def disagreement(seed: int, device: str = "cpu", calls: int = 1) -> str | None:
     """What differs from eager, or None. In float64, so that rounding does not hide or fake a difference."""
     program = program_of(seed)
     compiled = pliant.compile(program, dynamic=[None, True][seed % 2])
     before = _in_eager()
-    for sizes in SIZES:
+    for sizes in [sizes for sizes in SIZES for _ in range(calls)]:
         try:
-            expected = outcome(program, seed, sizes)
+            expected = outcome(program, seed, sizes, device)
         except RuntimeError:
             return None  # a program that eager refuses
-        found = outcome(compiled, seed, sizes)
+        found = outcome(compiled, seed, sizes, device)
         for k, (one, other) in enumerate(zip(found, expected, strict=True)):
             if (one is None) != (other is None):
                 return f"value {k} at {sizes}: {one} and {other}"
@@ -301,11 +305,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--calls", type=int, default=1)
     options = parser.parse_args()
     wrong = 0
     for seed in range(options.seed, options.seed + options.count):
         try:
-            found = disagreement(seed)
+            found = disagreement(seed, options.device, options.calls)
         except Exception as error:
             found = f"{type(error).__name__}: {str(error)[:300]}"
         if found:
