@@ -193,6 +193,7 @@ class Tracer:
         self.inputs = Inputs(self.graph, self.mode, self.shape_env, policy)
         self.world = World(self.inputs, self.location)
         self.inputs.world = self.world
+        self.world.refuse_own_keys = lambda keys: given_to_c.refuse_own_keys(self, keys)
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.shape_env.reveal = self.recorder.elements.behind

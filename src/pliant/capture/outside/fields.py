@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import gc
 import types
+from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.outside import structural_classes
 from pliant.capture.outside.origins import Origins
+from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.trace import DELETED, SetAttribute
 from pliant.capture.value_kinds import is_fixed_number, is_function
 from pliant.guards.kinds import MISSING, Kind, NumberOf
@@ -25,11 +27,14 @@ from pliant.guards.standard import can_change, standard_class
 class Fields(Origins):
     """Cells, slots and classes of one capture; `World` is the whole."""
 
+    refuse_own_keys: Callable[[tuple[Any, ...]], None]  # breaks where comparing one of the keys runs code of the program
+
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
+        self._compared: dict[int, Any] = {}  # by id: containers whose keys were checked
         self.class_sources: dict[type, Source] = {}  # of classes that are known by what they hold
 
     def is_told_apart(self, value: Any) -> bool:
@@ -94,6 +99,14 @@ class Fields(Origins):
     def has_stored(self, name: str) -> bool:
         """Whether something was stored under the name, in any object."""
         return any(stored == name for _, stored in self._slot_changes)
+
+    # ---- keys
+    def check_keys(self, container: Any) -> None:
+        """Before a key is looked for in a dict or a set from outside, which compares it with keys of the same hash."""
+        if id(container) not in self._compared:
+            self._compared[id(container)] = container
+            base: Any = base_in_c(container)
+            self.refuse_own_keys(tuple(base.__iter__(container)))
 
     # ---- classes
     def type_lookup(self, cls: type, name: str) -> Any:

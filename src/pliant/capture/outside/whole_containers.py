@@ -91,6 +91,7 @@ def _copy_dict(world: World, value: dict[Any, Any], source: Source, cls: Any) ->
 
 def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:
     """The items of a set, under a guard on their order."""
+    world.check_keys(value)
     world.guard(source, Kind.KEYS, tuple(map(plain_key, value)))
     return [_traced_key(world, key) for key in value]
 

@@ -173,6 +173,7 @@ class World(ToldByValue):
 
     def stores_into(self, mapping: Any) -> dict[Any, Any]:
         """What the trace stored into a dict from outside that it did not read as a whole, `DELETED` where it deleted."""
+        self.check_keys(mapping)
         changed = self._changed.get(id(mapping))
         if changed is None:
             return _NO_STORES
@@ -246,6 +247,7 @@ class World(ToldByValue):
 
     def keys_place(self, mapping: Any) -> Source:
         """Where guards read the keys of a dict, or the items of a set, from outside."""
+        self.check_keys(mapping)
         place, cls = self.place_of(mapping), type(mapping)
         asks = isinstance(mapping, dict) and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
         return KeysSource(place) if asks else place
@@ -264,6 +266,7 @@ class World(ToldByValue):
         if (held_here := self._held_here(mapping)) is not None:
             _store(held_here, key, value)
             return
+        self.check_keys(mapping)
         changed = self._change(mapping)
         stores = changed.stores
         if type(key) in (str, int) and key not in stores:

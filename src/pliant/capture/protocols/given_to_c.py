@@ -24,6 +24,7 @@ from pliant.capture.protocols.plain_methods import computes_plainly, fields_comp
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import (
+    CONSTANTS,
     DICT_VIEWS,
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
@@ -35,6 +36,7 @@ from pliant.capture.value_kinds import (
     is_method,
     is_mutable_container,
     is_numpy_scalar,
+    is_tuple,
     tuple_of,
 )
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, Text
@@ -89,6 +91,13 @@ def _refuse_own_hash(t: Tracer, key: Any) -> None:
             if computes_plainly(t, key):
                 return
             raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
+
+
+def refuse_own_keys(t: Tracer, keys: tuple[Any, ...]) -> None:
+    """Break if C code that looks for a key among these would run what the program wrote for the class of one."""
+    if not CONSTANTS.issuperset(map(type, keys)):
+        for key in keys:
+            refuse_own_keys(t, tuple(tuple.__iter__(key))) if is_tuple(key) else _refuse_own_hash(t, key)
 
 
 def internalize(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:

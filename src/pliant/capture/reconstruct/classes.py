@@ -34,7 +34,7 @@ def class_(b: Statements, obj: type) -> str:
         _guard_contents(b, obj)
         return b.hold(obj)
     space = {k: v for k, v in vars(obj).items() if k not in ("__dict__", "__weakref__")}
-    plain_bases = all(base.__init_subclass__.__qualname__ == "object.__init_subclass__" for base in obj.__bases__)
+    plain_bases = not any("__init_subclass__" in vars(base) for base in obj.__mro__[1:] if base is not object)
     if type(obj) is not type or "__slots__" in space or not plain_bases:
         raise CannotReconstruct("class-with-closure", obj)
     start = {"__module__": space.pop("__module__"), "__qualname__": obj.__qualname__}

@@ -25,7 +25,7 @@ from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Sta
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import ByKind, is_numpy_scalar
 from pliant.guards.facts import PLAIN
-from pliant.guards.standard import SENTINEL_TYPES
+from pliant.guards.standard import SENTINEL_TYPES, can_change
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
 
 # Kept by reference: immutable, or global by nature.
@@ -37,8 +37,11 @@ _ATOMS: tuple[type, ...] = (
 
 
 _DESCRIPTORS = (
-    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
-    types.MemberDescriptorType, types.ClassMethodDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
 )
 
 
@@ -52,6 +55,12 @@ def _object(b: Statements, obj: Any) -> str:
     return objects.atom(b, obj) if is_numpy_scalar(obj) else instances.instance(b, obj)
 
 
+def _scalar(b: Statements, obj: Any) -> str:
+    """A string or a number: itself, but of a class of the program each call makes its own."""
+    shared = not can_change(type(obj)) or isinstance(obj, enum.Enum)
+    return objects.atom(b, obj) if shared else instances.instance(b, obj)
+
+
 def _tensor(b: Statements, obj: torch.Tensor) -> str:
     raise CannotReconstruct("unknown-tensor", obj)
 
@@ -59,7 +68,12 @@ def _tensor(b: Statements, obj: torch.Tensor) -> str:
 _RECIPES: ByKind[Recipe] = ByKind(
     _object,
     {**objects.RECIPES, **generators.RECIPES},
-    {**dict.fromkeys((*_ATOMS, *_DESCRIPTORS), objects.atom), torch.Tensor: _tensor, type: classes.class_},
+    {
+        **dict.fromkeys((*_ATOMS, *_DESCRIPTORS), objects.atom),
+        torch.Tensor: _tensor,
+        type: classes.class_,
+        **dict.fromkeys((int, str, bytes), _scalar),
+    },
 )
 
 
