@@ -85,6 +85,8 @@ def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if kwargs or len(args) != 1:
+        return t.native(cls, *args, **kwargs)  # which complains
     value = t.world.adopt(t.world.resolve(args[0]))
     method = operators.python_method(t, value, "__reversed__")
     if method is not None:
@@ -115,6 +117,8 @@ def _as_c_reads_it(t: Tracer, value: Any) -> Any:
 def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     function = args[1] if len(args) > 1 else kwargs.get("func")
     rest = {k: v for k, v in kwargs.items() if k != "func"}
+    if not args or len(args) + len(rest) > 3:
+        return t.native(cls, *args, **kwargs)  # which complains
     values = t.iterable(args[0])
     step = t.reentrant(operator.add if function is None else function)
     return t.native(cls, values, step, **rest)
@@ -178,6 +182,8 @@ def _construct_numpy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _construct_complex(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """complex(real, imag), either of which may know how to become a number."""
+    if len(args) + len(kwargs) > 2:
+        return t.native(cls, *args, **kwargs)  # which complains
     given = {"real": 0, **dict(zip(("real", "imag"), args, strict=False)), **kwargs}
     method = operators.python_method(t, given["real"], "__complex__")
     if method is not None:

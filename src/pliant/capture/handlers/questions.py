@@ -319,6 +319,8 @@ def _vars(t: Tracer, *objects: Any) -> Any:
 def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         return sorted(locals_of(t, t.frames[-1]))
+    if kwargs or len(args) > 1:
+        return t.native(dir, *args, **kwargs)  # which complains
     obj = t.internalize(args[0])
     t.refuse_opaque(obj)
     if (cls := varying(obj)) is not None:

@@ -37,6 +37,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     class_in_numpy,
     concrete,
+    has_method,
     is_int,
     is_number,
     is_numpy_scalar,
@@ -44,6 +45,7 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     is_text,
     misused,
+    plain_class,
     varying,
 )
 from pliant.capture.varying_values import Text, join
@@ -248,6 +250,8 @@ def _ascii(t: Tracer, value: Any) -> str:
 def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
     if (marked := in_message(t, value, spec)) is not None:
         return marked
+    if not is_text(spec):
+        return t.native(BUILTINS.format, "", spec)  # which complains
     if is_scalar(value):
         value = shown_number(value)
     if is_array(value):
@@ -268,7 +272,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
         return text
     method = operators.python_method(t, value, "__format__")
     if method is not None:
-        return TailCall(method, (value, spec))
+        return TailCall(polyfills.text_by_spec, (method, value, spec))
     if not spec and not is_number(value) and not is_text(value):
         return TailCall(str, (value,))
     t.refuse_opaque(value)
@@ -301,6 +305,8 @@ def _convert(function: Any, symbolic: Any, specials: tuple[str, ...], t: Tracer,
                 return (
                     symbolic(t, result) if is_symbolic(result) else _checked(function, result, special)
                 )
+            if has_method(plain_class(args[0]), special):
+                break  # in C, and no other is asked
         t.refuse_opaque(args[0])
     return t.native(function, *args, **kwargs)
 

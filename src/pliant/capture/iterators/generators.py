@@ -32,6 +32,13 @@ from pliant.guards.sources import AttributeSource, ItemSource, Source
 from pliant.records import dataclass
 
 
+def _can_be_thrown(error: Any, value: Any, traceback: Any) -> bool:
+    """Whether generators take the arguments of `throw`."""
+    if traceback is not None and not isinstance(traceback, types.TracebackType):
+        return False
+    return isinstance(error, BaseException) and value is None or is_class(error) and issubclass(error, BaseException)
+
+
 class TracedGenerator(ItsOwnIterator):
     """A suspended frame with the generator protocol. Exceptions leave as themselves, as C code expects."""
 
@@ -133,6 +140,8 @@ class TracedGenerator(ItsOwnIterator):
         return self.frame.throw(error) if value is MISSING else Yielded(value)
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
+        if not _can_be_thrown(error, value, traceback):
+            return (_ for _ in ()).throw(error, value, traceback)  # which complains
         if is_class(error):
             error = error() if value is None else (value if isinstance(value, error) else error(value))
         if self.finished or not self.started:

@@ -115,6 +115,7 @@ _CONTAINING: ByKind[Callable[..., Any]] = ByKind(
             (str, bytes, types.MappingProxyType),
             lambda t, container, item: bool(t.native(operator.contains, container, concrete(item))),
         ),
+        bytearray: lambda t, container, item: bool(t.native(operator.contains, t.world.adopt(container), t.plain(item))),
         range: in_range,
     },
     {dict: _among_keys_of_subclass, list: _among_items},

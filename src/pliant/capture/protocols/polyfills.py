@@ -350,6 +350,14 @@ def text(method: Method, name: str, value: Any) -> str:
     return result
 
 
+def text_by_spec(method: Method, value: Any, spec: str) -> str:
+    """`__format__`"""
+    result = method(value, spec)
+    if not isinstance(result, str):
+        raise TypeError(f"__format__ must return a str, not {type(result).__name__}")
+    return result
+
+
 def text_of_ordered_dict(value: Any) -> str:
     inside = dict(value) if sys.version_info >= (3, 12) else list(value.items())
     return f"OrderedDict({inside!r})" if value else "OrderedDict()"

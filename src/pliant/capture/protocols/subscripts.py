@@ -265,7 +265,7 @@ _INHERITED: ByKind[Callable[..., Any]] = ByKind(
 
 
 def as_index(t: Tracer, key: Any) -> Any:
-    method = python_method(t, key, "__index__")
+    method = None if isinstance(key, int) else python_method(t, key, "__index__")  # an int is its own, whatever its class says
     return t.call(method, (key,), {}) if method is not None else key
 
 
