@@ -22,7 +22,7 @@ from opcode_programs import NEVER, PROGRAMS, Program, codes
 from pliant.capture.bytecode.assemble import assemble
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.instructions import Instruction, Item, Mark, disassemble
+from pliant.capture.bytecode.instructions import Instruction, Item, Mark, instructions
 
 # Chosen for variety: pattern matching, exception groups, async code, generics, long functions, thousands of constants.
 MODULES = """ast.py argparse.py asyncio/taskgroups.py asyncio/base_events.py collections/__init__.py contextlib.py
@@ -36,6 +36,18 @@ def codes_of(path: str) -> Iterator[types.CodeType]:
         warnings.simplefilter("ignore")
         text = (Path(sysconfig.get_path("stdlib")) / path).read_bytes()
         yield from codes(compile(text, path, "exec"))
+
+
+def disassemble(code: types.CodeType) -> list[Item]:
+    """The instructions of `code` with a mark at every offset that a jump or the exception table aims at."""
+    raw = instructions(code)
+    labels = {one.target for one in raw if one.target is not None}
+    labels |= {one.handler.target for one in raw if one.handler is not None}
+    assert labels <= {one.offset for one in raw}, "a jump into the middle of an instruction"
+    items: list[Item] = []
+    for one in raw:
+        items += [Mark(one.offset), one] if one.offset in labels else [one]
+    return items
 
 
 def difference(code: types.CodeType) -> str:

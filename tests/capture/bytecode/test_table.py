@@ -3,11 +3,10 @@
 import dis
 import opcode
 
-from tests.capture.bytecode.roundtrip import MODULES, codes_of
+from tests.capture.bytecode.roundtrip import MODULES, codes_of, disassemble
 
 import pliant.capture.tracer  # fills the handlers
 from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.instructions import disassemble
 from pliant.capture.bytecode.ops import OPS
 from pliant.capture.frame import HANDLERS
 

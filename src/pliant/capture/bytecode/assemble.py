@@ -1,8 +1,8 @@
 """Make a code object from instructions with labels.
 
-In:     `Instruction`s and `Mark`s (as `disassemble` gives them, or made here), and the code object to take the rest from.
+In:     `Instruction`s, `Mark`s where their labels are, and the code object to take the rest from.
 Out:    a `types.CodeType`: caches and EXTENDED_ARG put in, jumps resolved, tables encoded, stack size computed.
-Holds:  `assemble(disassemble(code), code)` runs exactly as `code` does.
+Holds:  what is made of the instructions of `code`, with marks at the offsets that they aim at, runs exactly as `code` does.
 """
 
 import dis
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
-from pliant.capture.bytecode.instructions import ExceptionEntry, Instruction, Item, Label, Mark
-from pliant.capture.bytecode.tables import encode_exception_table, encode_locations
+from pliant.capture.bytecode.instructions import Instruction, Item, Label, Mark
+from pliant.capture.bytecode.tables import ExceptionEntry, encode_exception_table, encode_locations
 from pliant.capture.bytecode.versions import cache_entries, jump_name, never_falls_through
 from pliant.records import dataclass
 
@@ -100,11 +100,8 @@ def _exception_entries(slots: list[_Slot], places: dict[Label, int]) -> list[Exc
     for slot in slots:
         handler = slot.instruction.handler
         if handler is not None:
-            start = slot.start * 2
-            if handler == previous:
-                start = entries.pop().start
-            target = places[handler.target] * 2
-            entries.append(ExceptionEntry(start, slot.end * 2, target, handler.depth, handler.lasti))
+            start = entries.pop()[0] if handler == previous else slot.start
+            entries.append((start, slot.end, places[handler.target], handler.depth, handler.lasti))
         previous = handler
     return entries
 

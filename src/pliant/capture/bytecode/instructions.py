@@ -1,14 +1,15 @@
 """The instructions of a code object as CPython stores them, freed from their encoding.
 
 In:     a `types.CodeType` of the running interpreter.
-Out:    a list of `Instruction` and `Mark`; a jump names a label, and a `Mark` says where that label is.
+Out:    a list of `Instruction`; a jump names a label. Where labels are is said by `Mark`s, among instructions for `assemble`.
 Holds:  EXTENDED_ARG and CACHE are gone; everything else is there, in order, under its real opcode name and argument.
-        Labels made here are byte offsets of the original code. `assemble` turns such a list back into a code object.
+        Labels made here are byte offsets of the original code.
 Source: https://docs.python.org/3/library/dis.html and Objects/exception_handling_notes.txt of CPython.
 """
 
+import dis
 import opcode
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from types import CodeType
 
 from pliant.capture.bytecode.versions import cache_entries
@@ -53,54 +54,6 @@ class Mark:
 Item = Instruction | Mark
 
 
-@dataclass(frozen=True, slots=True)
-class ExceptionEntry:
-    """One row of the exception table, in byte offsets; `end` is exclusive."""
-
-    start: int
-    end: int
-    target: int
-    depth: int
-    lasti: bool
-
-
-def exception_entries(code: CodeType) -> list[ExceptionEntry]:
-    """The exception table of `code`, decoded."""
-    numbers = _varints(code.co_exceptiontable)
-    entries = []
-    for start in numbers:
-        length, target, depth_lasti = next(numbers), next(numbers), next(numbers)
-        depth, lasti = depth_lasti >> 1, bool(depth_lasti & 1)
-        entries.append(ExceptionEntry(start * 2, (start + length) * 2, target * 2, depth, lasti))
-    return entries
-
-
-def _varints(table: bytes) -> Iterator[int]:
-    """The numbers of an exception table: six bits a byte, high ones first, bit 6 says that more follow."""
-    octets = iter(table)
-    for octet in octets:
-        value = octet & 63
-        while octet & 64:
-            octet = next(octets)
-            value = value << 6 | octet & 63
-        yield value
-
-
-def disassemble(code: CodeType) -> list[Item]:
-    """The instructions of `code` with a mark at every offset that a jump or the exception table aims at."""
-    raw = instructions(code)
-    starts = {instruction.offset for instruction in raw}
-    labels = {instruction.target for instruction in raw if instruction.target is not None}
-    labels |= {instruction.handler.target for instruction in raw if instruction.handler is not None}
-    assert labels <= starts, "a jump into the middle of an instruction"
-    items: list[Item] = []
-    for instruction in raw:
-        if instruction.offset in labels:
-            items.append(Mark(instruction.offset))
-        items.append(instruction)
-    return items
-
-
 def instructions(code: CodeType) -> list[Instruction]:
     """The instructions of `code`; the offset of each is that of its first code unit, EXTENDED_ARG included."""
     data = code.co_code
@@ -134,7 +87,7 @@ def _jump_target(name: str, arg: int, after: int) -> int:
 def _handlers(code: CodeType) -> list[HandlerLabel | None]:
     """For every code unit the handler that covers it."""
     handlers: list[HandlerLabel | None] = [None] * (len(code.co_code) // 2)
-    for entry in exception_entries(code):
+    for entry in dis.Bytecode(code).exception_entries:
         handler = HandlerLabel(entry.target, entry.depth, entry.lasti)
         for unit in range(entry.start // 2, entry.end // 2):
             handlers[unit] = handler

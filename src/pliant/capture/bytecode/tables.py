@@ -6,17 +6,17 @@ Source: Objects/exception_handling_notes.txt and Objects/locations.md of CPython
 
 from collections.abc import Iterable, Iterator
 
-from pliant.capture.bytecode.instructions import ExceptionEntry, Position
+from pliant.capture.bytecode.instructions import Position
 
+ExceptionEntry = tuple[int, int, int, int, bool]  # in code units: start, end (exclusive), target; depth, lasti
 _LONGEST_ENTRY = 8  # code units that one entry of the location table can speak of
 
 
 def encode_exception_table(entries: Iterable[ExceptionEntry]) -> bytes:
-    """`entries` in code order; their numbers are byte offsets."""
+    """`entries` in code order."""
     table = bytearray()
-    for entry in entries:
-        numbers = entry.start // 2, (entry.end - entry.start) // 2, entry.target // 2, entry.depth << 1 | entry.lasti
-        for number, start_bit in zip(numbers, (128, 0, 0, 0), strict=True):
+    for start, end, target, depth, lasti in entries:
+        for number, start_bit in zip((start, end - start, target, depth << 1 | lasti), (128, 0, 0, 0), strict=True):
             octets = _big_endian(number)
             octets[0] |= start_bit
             table += octets
