@@ -1,4 +1,4 @@
-"""`torch.cond`, `while_loop`, `scan`, `map` and `associative_scan`: the bodies are graphs, the call is one node.
+"""`torch.cond`, `while_loop`, `scan`, `map` and `associative_scan`: the bodies are graphs, the call is one node. `flex_attention`.
 
 In:     their calls. What they are given may be any structure of tensors; bodies may close over tensors and sizes.
 Out:    results in eager's structure; a module of `graph.control_flow` in the graph.
@@ -9,6 +9,7 @@ Holds:  bodies have no side effects and do not write what they are given. PyTorc
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,6 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from pliant.capture.autodiff.flex_attention import attend
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import (
@@ -35,7 +35,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
-from pliant.torch_adapter import HIGHER_ORDER, DisableTorchFunction
+from pliant.torch_adapter import HIGHER_ORDER, PEER, DisableTorchFunction
 
 ROWS = Rows()
 handles, SPECIAL_MODULES = ROWS.handles, ROWS.modules
@@ -207,11 +207,61 @@ def _again(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return tuple(record_module(t, module, values, "control_flow"))
 
 
+# ---- `flex_attention`, the operator that PyTorch's own Python calls, written out as operators that fuse. Its functions see one
+# score at a time. Rows without a place to attend to give zeros.
+_AXES = 4  # batch, head, query, key
+
+
+def _attention(t: Tracer, _: Any, *operands: Any) -> Any:
+    """The result, and the logarithm of each row's sum and its greatest score, to base 2. All is computed in double precision for
+    double inputs and in single precision otherwise."""
+    return t.call(_attend, operands[:6], {})
+
+
+def _attend(query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: Any) -> Any:
+    batch, heads, groups = query.size(0), query.size(1), query.size(1) // key.size(1)
+    dtype, precision = query.dtype, torch.float64 if query.dtype is torch.float64 else torch.float32
+    query, key, value = query.to(precision), *(_spread(one.to(precision), batch, groups) for one in (key, value))
+    scores = query @ key.transpose(-2, -1) * scale
+    sizes = (batch, heads, query.size(2), key.size(2))
+    places = [torch.arange(size, device=query.device) for size in sizes]
+    scores = _each(score_mod, True)(scores, *places).to(precision)
+    scores = torch.where(_each(block_mask[-1], False)(*places), scores, -math.inf)
+    lse, greatest = scores.logsumexp(-1), scores.amax(-1)
+    weights = torch.softmax(scores, -1).masked_fill((greatest == -math.inf).unsqueeze(-1), 0.0)
+    return (weights @ value).to(dtype), lse / math.log(2.0), greatest / math.log(2.0)
+
+
+def _spread(tensor: Any, batch: Any, groups: Any) -> Any:
+    """Heads of keys and values serve several heads of queries."""
+    if tensor.size(0) != batch:
+        tensor = tensor.expand(batch, -1, -1, -1)
+    return tensor if groups == 1 else tensor.repeat_interleave(groups, 1)
+
+
+def _each(function: Any, scored: bool) -> Any:
+    """The function of single places, and of a score if `scored`, for all of them at once."""
+    for axis in reversed(range(_AXES)):
+        dims = tuple(0 if axis == other else None for other in range(_AXES))
+        function = torch.vmap(function, in_dims=(0, *dims) if scored else dims)
+    return function
+
+
+def _find_marker(function: types.FunctionType) -> Callable[..., Any] | None:
+    """Sizes are what they are where a graph is recorded."""
+    known = function.__name__ in ("mark_static", "mark_dynamic", "maybe_mark_dynamic")
+    ours = known and function.__globals__["__name__"] == f"{PEER}.decorators"
+    return (lambda t, function, args, kwargs: None) if ours else None
+
+
+SPECIAL_MODULES[PEER] = _find_marker
+
+
 _HANDLERS: dict[tuple[str, str], Handler] = {
     ("cond", "cond"): _cond,
     ("while_loop", "while_loop"): _while_loop,
     ("scan", "scan"): _scan,
     ("map", "map"): _map,
     ("associative_scan", "associative_scan"): _associative_scan,
-    ("flex_attention", "FlexAttentionHOP.__call__"): attend,
+    ("flex_attention", "FlexAttentionHOP.__call__"): _attention,
 }

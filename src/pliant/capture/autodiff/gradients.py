@@ -1,9 +1,10 @@
-"""`torch.autograd.grad` and `backward()` inside a program.
+"""`torch.autograd.grad` and `backward()` inside a program, and hooks that it registers on tensors it computes.
 
-In:     traced tensors, whose fakes have autograd histories of their own.
-Out:    a node that computes gradients; for `backward`, stores into the leaves' `.grad` as the engine makes them.
+In:     traced tensors, whose fakes have autograd histories of their own; `tensor.register_hook(function)` and its relatives.
+Out:    a node that computes gradients; for `backward`, stores into the leaves' `.grad` as the engine makes them; a node that
+        registers the graph of a hook that only computes, else a break, behind which the hook is registered on the real tensor.
 Holds:  a history that leads out of the program, and hooks on the tensors that receive gradients, break: only the engine on real
-        tensors follows those.
+        tensors follows those. A hook whose handle is used, or whose tensor comes from outside, is registered for real.
 """
 
 from __future__ import annotations
@@ -12,13 +13,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
+from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.recording.regions import are_tensors, grad_recorded
-from pliant.capture.signatures import Tracer
+from pliant.capture.recording.regions import (
+    Region,
+    are_tensors,
+    grad_kept,
+    grad_recorded,
+    record_module,
+    without_effects,
+)
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.gradients import gradients
+from pliant.graph.tensor_hook import TensorHook
 from pliant.graph.tensor_spec import Sizes, dense_order, row_major_strides
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, StateSource
@@ -26,7 +36,7 @@ from pliant.guards.state import nan_checks
 from pliant.torch_adapter import DisableTorchFunction
 
 ROWS = Rows()
-takes = ROWS.takes
+handles, takes = ROWS.handles, ROWS.takes
 
 _OUTSIDE = "_IdentityBackward"  # the history of a fake whose real tensor was computed before the program
 
@@ -210,3 +220,46 @@ def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph:
             t.set_attr(leaf, "grad", current + gradient)
         else:
             current.add_(gradient)
+
+
+# ---- hooks
+@handles(torch.Tensor.register_hook)
+def _register_hook(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    tensor, function = (*args, *kwargs.values())
+    if t.inputs.example_of(tensor) is not None:
+        raise GraphBreak("backward-hook", "a hook on a tensor from outside")
+    if not tensor.requires_grad:
+        raise GraphBreak("tensor-error", "a hook on a tensor that requires no gradient")
+    if not _result_is_dropped(t):
+        raise GraphBreak("backward-hook", "a hook whose handle is used")
+    region = Region(t.recorder)
+    with region.active(), without_effects(t, "a tensor hook"), t.world.read_later("a tensor hook"):
+        with grad_kept(False):
+            found = t.call(function, (region.fresh(tensor),), {})
+        if found is None:
+            return None
+        if not is_fake(found):
+            raise GraphBreak("tensor-error", "a tensor hook returned something other than a tensor")
+        body = region.close([found], "TensorHook")
+    record_module(t, TensorHook(body), [tensor, *region.lifted[1:]], "hook")
+    return None
+
+
+def _result_is_dropped(t: Tracer) -> bool:
+    """Whether the statement that called does nothing with the result."""
+    frame = t.frames[-1]
+    return frame.program.ops[frame.ip].name == "POP_TOP"
+
+
+ROWS.refuses(
+    (torch.Tensor.register_post_accumulate_grad_hook,), "backward-hook", "a hook behind the accumulation of a gradient"
+)
+
+
+def _tie(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """A module's inputs and outputs become those of a function of autograd's graph, which calls its hooks."""
+    raise GraphBreak("backward-hook", f"a {type(args[0].module).__name__} with backward hooks")
+
+
+for _method in (BackwardHook.setup_input_hook, BackwardHook.setup_output_hook):
+    handles(_method)(_tie)

@@ -87,7 +87,7 @@ def _jump_target(name: str, arg: int, after: int) -> int:
 def _handlers(code: CodeType) -> list[HandlerLabel | None]:
     """For every code unit the handler that covers it."""
     handlers: list[HandlerLabel | None] = [None] * (len(code.co_code) // 2)
-    for entry in dis.Bytecode(code).exception_entries:
+    for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]  # not in the stubs
         handler = HandlerLabel(entry.target, entry.depth, entry.lasti)
         for unit in range(entry.start // 2, entry.end // 2):
             handlers[unit] = handler

@@ -9,8 +9,7 @@ Holds:  one module a theme, whose `ROWS` go into the tables (`capture/callables.
 from importlib import import_module
 
 _THEMES = """
-    averaged_models classes collectives copies data_dependent effects frames iteration lazy_modules modes optimizers
-    packed_sequences parameters pools python_twins questions random_numbers rewrites skipped_steps standard_library
-    text_and_numbers threads warning_filters
+    classes collectives copies data_dependent effects frames iteration modes optimizer_steps optimizers packed_sequences
+    parameters python_twins questions random_numbers rewrites standard_library text_and_numbers threads warning_filters
 """
 THEMES = tuple(import_module(f"{__name__}.{name}") for name in _THEMES.split())

@@ -22,7 +22,6 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.containers import call_container_method
-from pliant.capture.handlers.context_variables import call_context_variable
 from pliant.capture.handlers.effects import initial_seed, is_output, seed_generator, write_output
 from pliant.capture.handlers.formatting import TEXT_METHODS
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
@@ -30,7 +29,7 @@ from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import OBJECTS, VALUES, computed_method, fold, note_time_zone, referent
 from pliant.capture.handlers.table import ALL
 from pliant.capture.handlers.text_and_numbers import text_by_name
-from pliant.capture.handlers.threads import call_lock_method, check_own
+from pliant.capture.handlers.threads import call_context_variable, call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method

@@ -1,8 +1,12 @@
-"""Tensors that the program makes into parameters and buffers, and tensors whose `requires_grad` it sets.
+"""Tensors that the program makes into parameters and buffers, tensors whose `requires_grad` it sets, and lazy modules.
 
-In:     `nn.Parameter(data)`, `nn.Buffer(data)`, `tensor.requires_grad = True`, copies of leaves.
-Out:    recorded calls that make a new leaf on the same memory.
+In:     `nn.Parameter(data)`, `nn.Buffer(data)`, `tensor.requires_grad = True`, copies of leaves; the call of the hook that infers
+        the parameters of a lazy module.
+Out:    recorded calls that make a new leaf on the same memory. A lazy module is made an ordinary one while capturing, and the
+        capture starts again.
 Holds:  a parameter that leaves the trace is given its class by the entry; one that does not is a leaf of the graph only.
+        A lazy module gets what eager would make at this call: nothing that the program did before has drawn random numbers or
+        written what the module reads. One of the program's own infers from tensors that the caller passed.
 """
 
 from __future__ import annotations
@@ -10,19 +14,23 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import grad_recorded
 from pliant.capture.recording.stand_ins import AssignedData
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.capture.trace import BreakReason
+from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.guards.standard import standard_globals
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, infer_parameters
 
 ROWS = Rows()
-CLASSES = ROWS.classes
+handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 def new_leaf(t: Tracer, data: Any, requires_grad: bool, is_parameter: bool) -> Any:
@@ -109,3 +117,32 @@ def copied(t: Tracer, value: FakeTensor, shares_memory: bool) -> Any:
         return t.native(torch.Tensor.clone, value)
     memory = value if shares_memory else t.native(torch.Tensor.clone, t.native(torch.Tensor.detach, value))
     return new_leaf(t, memory, value.requires_grad, value.is_parameter_)
+
+
+# ---- lazy modules
+@handles(infer_parameters)
+def _infer_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> None:
+    owner, module, *given = args
+    own = not standard_globals(type(module).initialize_parameters.__globals__)
+    if t.has_effects() or owner is not module or not t.world.is_foreign(module):
+        raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
+    real = tree_map(lambda value: _real(t, value, own), [t.internalize(one) for one in given])
+    with DisableTorchFunction(), below_python_dispatch():
+        infer_parameters(module, module, *real)
+    raise StartAgain
+
+
+def _real(t: Tracer, value: Any, own: bool) -> Any:
+    """A tensor with the sizes of the one in the program; that one itself where elements may matter."""
+    if is_symbolic(value):
+        return concrete(value)
+    if not is_fake(value):
+        return value
+    example = t.inputs.example_of(value)
+    if example is not None:
+        return example
+    if own:
+        raise Unsupported("a lazy module of the program infers from what the program computed", kind="lazy-module")
+    sizes = [concrete(n) for n in value.size_]
+    with DisableTorchFunction(), below_python_dispatch():
+        return torch.zeros(sizes, dtype=value.dtype_, device=value.device_)

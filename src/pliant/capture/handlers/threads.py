@@ -1,25 +1,29 @@
-"""Locks, and which thread this is.
+"""Locks, context variables, and which thread this is.
 
-In:     uses of a lock that other threads may hold too, or of one that the trace made.
-Out:    a trace that says which lock its entry must hold.
+In:     uses of a lock that other threads may hold too, or of one that the trace made; the methods `get`, `set` and `reset` of
+        context variables from outside.
+Out:    a trace that says which lock its entry must hold. Context variables are read under guards, and set at the end of the
+        entry where the trace leaves them with another value.
 Holds:  an entry holds the lock from before its guards until its effects are done: whatever the program reads and writes
         under the lock, it does under the lock. A trace that breaks while or after it uses a lock, or that
         ends while it holds it, is cut before that use.
         One that the trace made works as any of its objects, but capture never waits for it.
         A lock that was taken before the trace is released when the effects are done, and none is taken behind it.
+        What is set and reset within the trace is not seen outside.
 """
 
 from __future__ import annotations
 
 import _thread
+import contextvars
 from typing import Any
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import LOCKS
-from pliant.guards.kinds import Kind
-from pliant.guards.sources import MethodSource, question
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import ContextSource, MethodSource, context_value, question
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
@@ -77,3 +81,51 @@ def _take(t: Tracer, lock: Any) -> bool:
 
 
 ROWS.callables[_thread.get_ident] = spread(lambda t: t.world.bring(_thread.get_ident(), question(_thread.get_ident)))
+
+
+# ---- context variables
+_PLACE = "value"  # under which the world keeps what the trace stored
+
+
+@dataclass(eq=False)
+class TracedToken:
+    """What `set` returned during the trace; `before`: what the trace had stored, MISSING if nothing."""
+
+    var: contextvars.ContextVar[Any]
+    value: Any
+    before: Any
+
+
+def call_context_variable(t: Tracer, var: contextvars.ContextVar[Any], name: str, args: Args, kwargs: Kwargs) -> Any:
+    """var.name(*args)"""
+    if kwargs or not t.world.is_foreign(var):
+        raise GraphBreak("unknown-call", f"the method {name} of a context variable")
+    match name, args:
+        case "get", ():
+            return _get(t, var, MISSING)
+        case "get", (default,):
+            return _get(t, var, default)
+        case "set", (value,):
+            token = TracedToken(var, value, t.world.slot_get(var, _PLACE))
+            t.world.slot_set(var, _PLACE, value, "context")
+            return token
+        case "reset", (TracedToken() as token,) if token.var is var:
+            t.world.slot_set(var, _PLACE, token.before, "context")
+            return None
+    raise GraphBreak("unknown-call", f"the method {name} of a context variable")
+
+
+def _get(t: Tracer, var: contextvars.ContextVar[Any], default: Any) -> Any:
+    stored = t.world.slot_get(var, _PLACE)
+    if stored is not MISSING:
+        return stored
+    source, value = ContextSource(t.world.place_of(var)), context_value(var)
+    if value is not MISSING:
+        return t.world.bring(value, source)
+    t.world.guard(source, Kind.IDENTITY, MISSING)
+    if default is not MISSING:
+        return default
+    try:
+        return contextvars.Context().run(var.get)
+    except LookupError as error:
+        raise Raised(error.with_traceback(None)) from None

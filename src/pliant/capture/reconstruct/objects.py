@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from pliant.capture.handlers import modes, warning_filters
-from pliant.capture.handlers.context_variables import TracedToken
+from pliant.capture.handlers.threads import TracedToken
 from pliant.capture.iterators.carried import DequeItems, LooseItems
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.iterators.standing_iterators import (
