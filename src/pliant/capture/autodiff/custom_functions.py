@@ -130,13 +130,10 @@ class _Call:
             outputs = self._forward()
             for one in tensors_of(self.context.dirty_tensors):
                 t.call(torch.Tensor.copy_, (one, one), {})  # which changes its version alone, as `apply` does
-        return self._views_of_inputs(outputs)
-
-    def _views_of_inputs(self, outputs: Any) -> Any:
-        """An input that is returned comes back as a view of itself, or without its history where none is recorded."""
         return in_form_of(outputs, map(self._view_of_input, as_tuple(outputs)))
 
     def _view_of_input(self, output: Any) -> Any:
+        """An input that is returned comes back as a view of itself, or without its history where none is recorded."""
         if is_fake(output) and any(output is one for one in self.inputs):
             if output.requires_grad:
                 return self.t.call(torch.Tensor.detach, (output,), {})

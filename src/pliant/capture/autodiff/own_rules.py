@@ -62,7 +62,8 @@ def by_own_rule(t: Tracer, cls: Any, inputs: list[Any]) -> tuple[Any, ...]:
     recorder, given = t.recorder, tensors_of(leaves)
     further = rule.region.lifted[len(given) :]
     values = [call.info.batch_size, *given, *further]
-    module = OwnMapped(rule.body, cls.__name__, (*_of_tensors(leaves, call.in_dims), *[None] * len(further)), rule.dims)
+    dims = [dim for one, dim in zip(leaves, call.in_dims) if is_fake(one)]
+    module = OwnMapped(rule.body, cls.__name__, (*dims, *[None] * len(further)), rule.dims)
     nodes = tuple(recorder.to_nodes(value) for value in values)
     samples = tuple([_sample(t, one, dim) for one, dim in zip(rule.outputs, rule.dims)])
     module.samples = samples
@@ -75,10 +76,6 @@ def _check_derivatives(cls: Any, rule: Region, call: _Call) -> None:
     around = rule.parent is not None and rule.parent.differentiated
     if around or any(one.requires_grad for one in tensors_of([*call.leaves, *rule.lifted])):
         raise GraphBreak("unsupported-operator", f"derivatives of derivatives through {cls.__name__}.vmap")
-
-
-def _of_tensors(leaves: list[Any], dims: list[Any]) -> tuple[int | None, ...]:
-    return tuple([dim for one, dim in zip(leaves, dims) if is_fake(one)])
 
 
 def _sample(t: Tracer, whole: FakeTensor, dim: int | None) -> FakeTensor:

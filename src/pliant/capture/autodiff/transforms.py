@@ -321,16 +321,12 @@ def _in_dims(t: Tracer, in_dims: Any, args: Args, kwargs: Kwargs) -> list[int | 
     return [*dims, *[None] * len(flat(t, kwargs)[0])]
 
 
-def _functionalized(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
-    """Removing mutations is what the compiler does anyway."""
-    return t.call(options["func"], args, kwargs)
-
-
 _APPLIED: dict[str, Callable[..., Any]] = {
     "grad": _grad,
     "grad_and_value": _grad_and_value,
     "jacrev": _jacobian("jacrev", ("chunk_size",)),
     "jacfwd": _jacobian("jacfwd", ("randomness",)),
     "vmap": _vmap,
-    "functionalize": _functionalized,
+    # Removing mutations is what the compiler does anyway.
+    "functionalize": lambda t, options, args, kwargs: t.call(options["func"], args, kwargs),
 }

@@ -71,17 +71,13 @@ def instructions(code: CodeType) -> list[Instruction]:
             continue
         name = opcode.opname[number]
         after += 2 * cache_entries(name)
-        target = _jump_target(name, arg, after) if name in _JUMPS else None
+        # Jumps count from behind themselves and their caches.
+        target = after + (-2 if "BACKWARD" in name else 2) * arg if name in _JUMPS else None
         handler = handlers[offset // 2]
         result.append(Instruction(name, arg, target, positions[offset // 2], handler, start))
         start = offset = after
         high = 0
     return result
-
-
-def _jump_target(name: str, arg: int, after: int) -> int:
-    """The byte offset that a jump aims at; `after` is the offset behind the jump and its caches."""
-    return after - 2 * arg if "BACKWARD" in name else after + 2 * arg
 
 
 def _handlers(code: CodeType) -> list[HandlerLabel | None]:

@@ -240,7 +240,7 @@ class FrameCode:
                 items.append(self.make("POP_TOP"))
             else:
                 items.append(self.load(f".s{place}") if bound else self.make("PUSH_NULL"))
-        items += [self.delete(name) for name in self.parameters if _is_temporary(name)]
+        items += [self.delete(name) for name in self.parameters if name.startswith(".s") or name == HANDLED]
         return items
 
     def moved(self, item: Instruction) -> Instruction:
@@ -295,8 +295,6 @@ class _Generator(FrameCode):
 
 
 _FREE = 1 << 20  # above any number of locals
-def _is_temporary(name: str) -> bool:
-    return name.startswith(".s") or name == HANDLED
 
 
 @per_program

@@ -75,7 +75,8 @@ class _Step(FrameCode):
             stack = _bound_after(self.op, self.operands, self.point.locals)
             items += self._go_on(self.index + 1, stack, self._locals_after())
         if self.op.target is not None:
-            items += [Mark(_JUMPED), *self._after_for()]
+            after_for = AFTER_FOR if self.op.name == "FOR_ITER" else ()
+            items += [Mark(_JUMPED), *map(self.make, after_for)]
             stack = jumped(self.op, self.operands, lambda: True)
             items += self._go_on(self.op.target, stack, self.point.locals)
         if self.op.handler is not None and may_raise(self.op):
@@ -132,9 +133,6 @@ class _Step(FrameCode):
                 return [*call, pair, replace(real[0], name=f"POP_JUMP_FORWARD_{test}"), pop]
             case never:
                 assert_never(never)
-
-    def _after_for(self) -> list[Item]:
-        return [self.make(name) for name in AFTER_FOR] if self.op.name == "FOR_ITER" else []
 
     def _locals_after(self) -> tuple[str, ...]:
         before = self.point.locals

@@ -96,10 +96,6 @@ def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     return _C_FUNCTIONS.of(function)(t, function, args, kwargs)
 
 
-def _call_by_receiver(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    return _BOUND_TO.of(getattr(function, "__self__", None))(t, function, args, kwargs)
-
-
 def _call_bound(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Of an object, be it one of torch's own functions, which are bound to a record of pybind11."""
     receiver = function.__self__
@@ -131,7 +127,10 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     return call_method(t, receiver, function.__name__, bound, args[1:], kwargs)
 
 
-_C_FUNCTIONS: ByKind[Callable[..., Any]] = ByKind(_call_by_receiver, dict.fromkeys(_DESCRIPTORS, _call_descriptor))
+_C_FUNCTIONS: ByKind[Callable[..., Any]] = ByKind(
+    lambda t, function, *given: _BOUND_TO.of(getattr(function, "__self__", None))(t, function, *given),
+    dict.fromkeys(_DESCRIPTORS, _call_descriptor),
+)
 
 
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -310,17 +309,18 @@ def _descriptor_method(t: Tracer, descriptor: Any, name: str, bound: Any, args: 
     return t.native(bound, *args, **kwargs)
 
 
-def _bind_function(t: Tracer, function: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    return function if args[0] is None else types.MethodType(function, args[0])
-
-
 _METHODS: ByKind[Callable[..., Any]] = ByKind(
     _object_method,
     {
         **dict.fromkeys(SYMBOLIC_TYPES, _tensor_method),
         **dict.fromkeys(LOCKS, _lock_method),
         LRU_CACHE: _only(("cache_info", "cache_clear", "cache_parameters"), _cache_method),
-        types.FunctionType: _only(("__get__",), _bind_function),
+        types.FunctionType: _only(
+            ("__get__",),
+            lambda t, function, name, bound, args, kwargs: (
+                function if args[0] is None else types.MethodType(function, args[0])
+            ),
+        ),
         random.Random: _random_method,
     },
     {
@@ -416,10 +416,6 @@ def _from_keys(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -
     return t.native(function, [t.hashable(k) for k in t.sequence(args[0])], *args[1:])
 
 
-def _subclasses(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    return list(t.sequence(t.world.bring(function(*args, **kwargs), question(function))))  # a new one at each call
-
-
 def _clock(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
     raise GraphBreak("side-effect-call", "the time is asked for")
 
@@ -432,7 +428,9 @@ _CLASS_METHODS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("__init_subclass__", "__init__"), lambda t, cls, function, args, kwargs: None),
     "__prepare__": lambda t, cls, function, args, kwargs: {},
     "__subclasshook__": lambda t, cls, function, args, kwargs: NotImplemented,
-    "__subclasses__": _subclasses,
+    "__subclasses__": lambda t, cls, function, args, kwargs: [  # a new one at each call
+        *t.sequence(t.world.bring(function(*args, **kwargs), question(function)))
+    ],
     "fromkeys": _from_keys,
     "from_iterable": lambda t, cls, function, args, kwargs: t.native(function, [*map(t.iterable, t.sequence(args[0]))]),
     **dict.fromkeys(("now", "today", "utcnow"), _clock),

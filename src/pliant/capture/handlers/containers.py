@@ -101,15 +101,6 @@ _VIEWS = ("keys", "values", "items")
 _ASKED = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__iter__", "__missing__")  # by OrderedDict's methods
 
 
-def _other_set(t: Tracer, value: Any) -> Any:
-    """The operand of an operator of sets, which takes no other iterables."""
-    return hashables(t, value) if _is_set.of(value) else value
-
-
-def _other_dict(t: Tracer, value: Any) -> Any:
-    return t.mapping(value) if base_in_c(value) in DICT_TYPES else value
-
-
 _is_set = ByKind(False, families=dict.fromkeys((set, frozenset), True))
 _PAIRS = functools.partial(pairs_or_mapping, by_keys=False)
 _PAIRS_BY_KEYS = functools.partial(pairs_or_mapping, by_keys=True)
@@ -119,13 +110,13 @@ def _of_dicts(pairs: Convert) -> dict[str, Arguments]:
     return {
         **dict.fromkeys("pop setdefault __setitem__ __delitem__ get move_to_end __getitem__".split(), Arguments(made_key)),
         **dict.fromkeys(("update", "__ior__", "__init__"), Arguments(pairs)),
-        **dict.fromkeys(("__or__", "__ror__"), Arguments(_other_dict)),
+        **dict.fromkeys(("__or__", "__ror__"), Arguments(lambda t, value: t.mapping(value) if base_in_c(value) in DICT_TYPES else value)),
     }
 
 
 # What C code gets for the arguments of a method.
 _OF_SETS = Arguments(rest=hashables)
-_OF_OPERATORS_OF_SETS = Arguments(rest=_other_set)
+_OF_OPERATORS_OF_SETS = Arguments(rest=lambda t, value: hashables(t, value) if _is_set.of(value) else value)
 _AS_THEY_ARE = Arguments()
 _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
     {

@@ -54,10 +54,6 @@ def _object_now(t: Tracer, value: Any, within: frozenset[int]) -> Any:
     return value if told else _refuse_output(t, value, within)
 
 
-def _named_now(t: Tracer, value: Any, within: frozenset[int]) -> Any:
-    return value if t.world.is_foreign(value) else _refuse_output(t, value, within)
-
-
 def _refuse_output(t: Tracer, value: Any, within: frozenset[int]) -> NoReturn:
     raise GraphBreak("side-effect-call", f"output of a {type(value).__name__}")
 
@@ -79,7 +75,10 @@ _SNAPSHOTS: ByKind[Callable[..., Any]] = ByKind(
     },
     {
         **dict.fromkeys((*COMPARED_IN_C, type), lambda t, value, within: value),
-        **dict.fromkeys((types.ModuleType, types.FunctionType), _named_now),
+        **dict.fromkeys(
+            (types.ModuleType, types.FunctionType),
+            lambda t, value, within: value if t.world.is_foreign(value) else _refuse_output(t, value, within),
+        ),
     },
 )
 

@@ -120,11 +120,10 @@ def _is_folded(function: Any) -> bool:
     return module in _FOLDED and name not in _ASKS and not name.startswith("_")
 
 
-def _home_in_c(function: Any) -> str:
-    return "numpy" if type(function).__name__ == "ufunc" else str(getattr(function, "__module__", ""))
-
-
-_MODULE_OF: ByKind[Callable[[Any], Any]] = ByKind(_home_in_c, {types.FunctionType: module_of})
+_MODULE_OF: ByKind[Callable[[Any], Any]] = ByKind(
+    lambda function: "numpy" if type(function).__name__ == "ufunc" else str(getattr(function, "__module__", "")),
+    {types.FunctionType: module_of},
+)
 
 
 # ---- classes in C whose objects are computed with at capture
@@ -253,15 +252,12 @@ def _pickled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     values = [_plain(t, one) for one in (*args, *kwargs.values())]
     parts = [*leaves(values)] + [key for one in values if is_plain_dict(one) for key in one]
     texts = [one for one in parts if is_text_or_bytes(one)]
-    plain = len(args) == 1 and LITERALS.issuperset(map(type, parts)) and not _is_nested(values[0])
+    # In nested containers one may stand twice, or two that are equal.
+    is_flat = _CONTAINERS.isdisjoint(map(type, _PICKLED_PARTS.of(values[0])(values[0])))
+    plain = len(args) == 1 and LITERALS.issuperset(map(type, parts)) and is_flat
     if not plain or len({*texts}) < len(texts):
         raise GraphBreak("unknown-call", "pickle.dumps of more than a few plain values")
     return t.native(pickle.dumps, values[0], **dict(zip(kwargs, values[1:])))
-
-
-def _is_nested(value: Any) -> bool:
-    """Whether containers stand in it, which may be one object or several."""
-    return not _CONTAINERS.isdisjoint(map(type, _PICKLED_PARTS.of(value)(value)))
 
 
 _PICKLED_PARTS: ByKind[Callable[[Any], Iterable[Any]]] = ByKind(

@@ -43,7 +43,11 @@ ROWS.on_operands(
         "BUILD_CONST_KEY_MAP": lambda t, op, *items: dict(zip(items[-1], items[:-1])),
         "BUILD_STRING": lambda t, op, *items: join("", items),
         "BUILD_SLICE": lambda t, op, *parts: slice(*parts),
-        "LIST_TO_TUPLE": lambda t, op, items: _tuple_of(t, items),
+        # Of a list under construction, which behind a break comes from outside.
+        "LIST_TO_TUPLE": lambda t, op, items: (
+            t.call(tuple, (items,), {}) if is_progression(items) else tuple(t.world.adopt(items))
+        ),
+        "GET_LEN": lambda t, op: t.call(len, (t.frames[-1].stack[-1],), {}),
         "MATCH_CLASS": lambda t, op, subject, cls, names: _match_class(t, subject, cls, op.arg, names),
         "MATCH_MAPPING": lambda t, op: _is_marked(t.frames[-1].stack[-1], _MAPPING),
         "MATCH_SEQUENCE": lambda t, op: _is_marked(t.frames[-1].stack[-1], _SEQUENCE),
@@ -58,11 +62,6 @@ ROWS.on_operands(
     }
 )
 _CONVERSIONS: dict[str, Any] = {"str": str, "repr": repr, "ascii": ascii}
-
-
-def _tuple_of(t: Tracer, items: Any) -> Any:
-    """Of a list under construction, which behind a break comes from outside."""
-    return t.call(tuple, (items,), {}) if is_progression(items) else tuple(t.world.adopt(items))
 
 
 def _target(t: Tracer, op: Op) -> Any:
@@ -217,11 +216,6 @@ def _refuse_unpacking(t: Tracer, value: Any) -> None:
 
 
 # ---- pattern matching
-@opcode("GET_LEN")
-def get_len(frame: Frame, op: Op) -> None:
-    frame.push(frame.tracer.call(len, (frame.stack[-1],), {}))
-
-
 def _is_marked(value: Any, flag: int) -> bool:
     cls = class_in_numpy(value) or plain_class(value)
     return bool(cls.__flags__ & flag)

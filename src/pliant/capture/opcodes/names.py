@@ -23,11 +23,6 @@ ROWS = Handlers()
 opcode = ROWS.opcode
 
 
-@opcode("POP_TOP", "END_FOR")
-def pop_top(frame: Frame, op: Op) -> None:
-    frame.stack.pop()
-
-
 @opcode("SETUP_ANNOTATIONS")
 def setup_annotations(frame: Frame, op: Op) -> None:
     if frame.class_locals is None:
@@ -35,30 +30,10 @@ def setup_annotations(frame: Frame, op: Op) -> None:
     frame.class_locals.setdefault("__annotations__", {})
 
 
-@opcode("COPY_FREE_VARS", "MAKE_CELL")
-def nothing(frame: Frame, op: Op) -> None:
-    return None
-
-
-@opcode("PUSH_NULL")
-def push_null(frame: Frame, op: Op) -> None:
-    frame.stack.append(NULL)
-
-
-@opcode("COPY")
-def copy(frame: Frame, op: Op) -> None:
-    frame.stack.append(frame.stack[-op.arg])  # type: ignore[operator]
-
-
 @opcode("SWAP")
 def swap(frame: Frame, op: Op) -> None:
     stack, depth = frame.stack, op.arg
     stack[-1], stack[-depth] = stack[-depth], stack[-1]  # type: ignore[operator]
-
-
-@opcode("LOAD_CONST")
-def load_const(frame: Frame, op: Op) -> None:
-    frame.stack.append(op.arg)
 
 
 # ---- locals
@@ -240,13 +215,14 @@ def _load(name: str) -> None:
 _tried: set[str] = set()
 
 
-@opcode("IMPORT_FROM")
-def import_from(frame: Frame, op: Op) -> None:
-    frame.stack.append(frame.tracer.get_attr(frame.stack[-1], op.arg))  # type: ignore[arg-type]
-
-
 ROWS.on_operands(
     {
+        **dict.fromkeys(("POP_TOP", "END_FOR"), lambda t, op, value: None),
+        **dict.fromkeys(("COPY_FREE_VARS", "MAKE_CELL"), lambda t, op: None),
+        "PUSH_NULL": lambda t, op: NULL,
+        "COPY": lambda t, op: t.frames[-1].stack[-op.arg],
+        "LOAD_CONST": lambda t, op: op.arg,
+        "IMPORT_FROM": lambda t, op: t.get_attr(t.frames[-1].stack[-1], op.arg),
         "LOAD_LOCALS": lambda t, op: t.frames[-1].class_locals,
         "STORE_GLOBAL": lambda t, op, value: t.world.dict_set(known_globals(t.frames[-1]), op.arg, value),
         "STORE_DEREF": lambda t, op, value: t.world.cell_set(t.frames[-1].cells[op.arg], value),

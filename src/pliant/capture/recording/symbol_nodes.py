@@ -96,7 +96,7 @@ class SymbolNodes:
 
     def _functions(self) -> dict[str, Any]:
         def call(function: Any) -> Any:
-            return lambda *args: fx.Proxy(self.graph.call_function(function, tuple(_bare(a) for a in args)))
+            return lambda *args: fx.Proxy(self.graph.call_function(function, tuple(getattr(a, "node", a) for a in args)))
 
         def by_twos(function: Any) -> Any:
             return lambda *args: functools.reduce(function, args)
@@ -165,7 +165,3 @@ class _Math:
         return self.call(
             math_function(name) if name in floats.MATH else getattr(torch, f"sym_{name}", None) or getattr(math, name)
         )
-
-
-def _bare(value: Any) -> Any:
-    return value.node if isinstance(value, fx.Proxy) else value

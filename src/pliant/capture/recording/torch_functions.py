@@ -89,16 +89,6 @@ def _is_known_builtin(function: types.BuiltinFunctionType) -> bool:
     return _is_method(function.__name__) if of_tensors else _is_listed(function)
 
 
-def _is_known_descriptor(function: types.MethodDescriptorType) -> bool:
-    return _is_method(function.__name__)
-
-
-_KNOWN: ByKind[Callable[[Any], bool]] = ByKind(
-    lambda function: True,
-    {types.BuiltinFunctionType: _is_known_builtin, types.MethodDescriptorType: _is_known_descriptor},
-)
-
-
 @functools.lru_cache(maxsize=4096)
 def _is_listed(function: types.BuiltinFunctionType) -> bool:
     name = function.__name__
@@ -110,6 +100,12 @@ def _is_listed(function: types.BuiltinFunctionType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _is_method(name: str) -> bool:
     return name in METHODS or has_schema(name) or has_schema(name.rstrip("_"))
+
+
+_KNOWN: ByKind[Callable[[Any], bool]] = ByKind(
+    lambda function: True,
+    {types.BuiltinFunctionType: _is_known_builtin, types.MethodDescriptorType: lambda function: _is_method(function.__name__)},
+)
 
 
 @functools.cache
