@@ -34,7 +34,16 @@ from pliant.capture.reconstruct.generators import name_of_lazy
 from pliant.capture.reconstruct.rebuilder import Rebuilder
 from pliant.capture.structures import is_node
 from pliant.capture.trace import NULL, TRACEBACK, Break, DrawnState, FrameState, Return, Trace
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, is_exception, is_int, is_list, is_symbolic, plain_class
+from pliant.capture.value_kinds import (
+    SYMBOLIC_TYPES,
+    ByKind,
+    is_exception,
+    is_int,
+    is_list,
+    is_str,
+    is_symbolic,
+    plain_class,
+)
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import (
     CallShape,
@@ -243,7 +252,7 @@ def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
         owner = writer.read(one.source)
         parts = [_drawn_argument(writer, a) for a in one.args]
         parts += [f"{name}={_drawn_argument(writer, value)}" for name, value in one.kwargs.items()]
-        is_method = isinstance(one.method, str)
+        is_method = is_str(one.method)
         called = f"{owner}.{one.method}" if is_method else writer.names(one.method)
         call = f"{called}({', '.join(parts if is_method else [owner, *parts])})"
         if one.is_array:

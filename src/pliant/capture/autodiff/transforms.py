@@ -32,6 +32,7 @@ from pliant.capture.recording.regions import (
 )
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, in_form_of
+from pliant.capture.value_kinds import is_list
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward, without_samples
 from pliant.guards.sources import held
@@ -309,7 +310,7 @@ def _vmap(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any
 
 
 def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value) if is_list(value) else value
 
 
 def _in_dims(t: Tracer, in_dims: Any, args: Args, kwargs: Kwargs) -> list[int | None]:

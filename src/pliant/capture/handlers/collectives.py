@@ -21,7 +21,7 @@ from pliant.capture.recording.regions import tensors_in
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple
-from pliant.capture.value_kinds import is_function
+from pliant.capture.value_kinds import is_function, is_list, is_str
 from pliant.graph import collectives
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import Kind
@@ -115,11 +115,11 @@ def _group_of_mesh(group: Any) -> Any:
 def _resolved(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """The name of the group that is meant."""
     group = collectives.parameters_of(function, args, kwargs)["group"]
-    if isinstance(group, str):
+    if is_str(group):
         return group
     if torch_adapter.group_name(group) is not None:
         return _group_name(t, function.__name__, group)
-    if isinstance(group, list):
+    if is_list(group):
         raise GraphBreak("side-effect-call", "a functional collective among ranks that make no process group")
     return t.call(_group_of_mesh, (group,), {})
 

@@ -34,7 +34,7 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
-from pliant.capture.value_kinds import is_class, is_tensor
+from pliant.capture.value_kinds import is_class, is_number, is_tensor
 from pliant.graph.fake_tensor import is_fake
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import (
@@ -107,7 +107,7 @@ def _listed(t: Tracer, value: Any) -> tuple[Iterable[Any], int | None]:
 
 def _pow_of_number(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """`_foreach_pow(2.0, exponents)` has its list second."""
-    if args and isinstance(args[0], (int, float)):
+    if args and is_number(args[0]):
         return tuple(call_torch(t, torch.pow, (args[0], one), {}) for one in _listed(t, args[1])[0])
     return _each(foreach_pow, foreach_pow.__name__, t, args, kwargs)
 

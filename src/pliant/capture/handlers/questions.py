@@ -340,7 +340,7 @@ def _no_names(t: Tracer, obj: Any) -> NoReturn:
 
 def _names_of_object(t: Tracer, obj: Any) -> list[str]:
     """With those of its class, which stay as they are."""
-    cls: type = obj if isinstance(obj, type) else attributes.bring_class(t, obj)
+    cls: type = obj if is_class(obj) else attributes.bring_class(t, obj)
     if t.world.python_function(cls if cls is not obj else type(cls), "__dir__") is not None:
         _no_names(t, obj)
     t.world.type_lookup(cls, "__class__")  # any name: the guard compares `__mro__` too

@@ -32,11 +32,9 @@ def spread(rule: Rule, *first: Any) -> Handler:
         try:
             return rule(t, *first, *args, **kwargs)
         except TypeError as error:
-            try:
-                inspect.signature(rule).bind(t, *first, *args, **kwargs)
-            except TypeError:
-                raise GraphBreak("bad-call", f"the arguments do not fit: {error}") from None
-            raise
+            if _fits(rule, (t, *first, *args), kwargs):
+                raise
+            raise GraphBreak("bad-call", f"the arguments do not fit: {error}") from None
 
     return handler
 
@@ -51,13 +49,11 @@ def refusal(kind: str, detail: str, do: str = "") -> Handler:
 
 
 def _instead(function: Any, rule: Rule) -> Handler:
-    signature = inspect.signature(rule)
-
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         try:
             made = rule(t, *args, **kwargs)
         except TypeError:
-            if _fits(signature, t, args, kwargs):
+            if _fits(rule, (t, *args), kwargs):
                 raise
             return call_torch(t, function, args, kwargs)
         return call_torch(t, function, args, kwargs) if made is None else t.call(made[0], made[1], {})
@@ -65,10 +61,10 @@ def _instead(function: Any, rule: Rule) -> Handler:
     return handler
 
 
-def _fits(signature: inspect.Signature, t: Tracer, args: Args, kwargs: Kwargs) -> bool:
+def _fits(rule: Rule, args: Args, kwargs: Kwargs) -> bool:
     """Whether a rule takes these arguments."""
     try:
-        signature.bind(t, *args, **kwargs)
+        inspect.signature(rule).bind(*args, **kwargs)
     except TypeError:
         return False
     return True

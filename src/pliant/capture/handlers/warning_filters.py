@@ -24,7 +24,7 @@ from pliant.capture.program_stack import RunningPlace, held_as, held_place
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.capture.tracebacks import line_at
-from pliant.capture.value_kinds import concrete
+from pliant.capture.value_kinds import concrete, is_str
 from pliant.capture.varying_values import Text, join
 from pliant.graph.given_warnings import GivenWarning, paused
 from pliant.guards.kinds import Kind
@@ -87,7 +87,7 @@ def of_pytorch(t: Tracer, told: Iterable[GivenWarning]) -> None:
 def _worded(one: GivenWarning) -> Any:
     """The message, with the numbers that vary as numbers of each call."""
     nodes = {str(node): node for node in one.printed}
-    if not nodes or not isinstance(one.message, str):
+    if not nodes or not is_str(one.message):
         return one.message
     names = "|".join(map(re.escape, sorted(nodes, key=len, reverse=True)))
     pieces = re.split(rf"(?<!\w)({names})(?!\w)", one.message)
@@ -114,28 +114,23 @@ def _give(
 def _is_error(t: Tracer, current: Sequence[Any] | None, category: type[Warning], message: Any) -> bool:
     """Whether filters make an exception of the warning. Its text, which may tell a size, is asked for only where it may be
     one. `current`: the program's own filters; where there are none, another call may find others."""
-    if current is not None:
-        return _may_raise(current, None, category) and _may_raise(current, str(concrete(message)), category)
-    return _holds(t, may_be_error, category) and _holds(t, is_error, category, str(concrete(message)))
+
+    def may_raise(*text: str) -> bool:
+        if current is not None:
+            return _may_raise(current, category, *text)
+        found = is_error(category, *text)
+        t.world.guard(question(is_error, category, *text), Kind.EQUALS, found)
+        return found
+
+    return may_raise() and may_raise(str(concrete(message)))
 
 
-def _holds(t: Tracer, asked: Callable[..., bool], *about: Any) -> bool:
-    found: bool = asked(*about)
-    t.world.guard(question(asked, *about), Kind.EQUALS, found)
-    return found
+def is_error(category: type[Warning], *text: str) -> bool:
+    """Whether the filters that hold now make an exception of a warning of the kind and text; of some text if none is given."""
+    return _may_raise(warnings.filters, category, *text)
 
 
-def may_be_error(category: type[Warning]) -> bool:
-    """Whether the filters that hold now make an exception of some warning of the kind."""
-    return _may_raise(warnings.filters, None, category)
-
-
-def is_error(category: type[Warning], text: str) -> bool:
-    """Whether they make one of that with this text."""
-    return _may_raise(warnings.filters, text, category)
-
-
-def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]) -> bool:
+def _may_raise(filters: Sequence[Any], category: type[Warning], text: str | None = None) -> bool:
     """Whether the first filter that takes such a warning, from some line, makes it an exception; of some text if None."""
     for action, pattern, kind, module, line in filters:
         if not issubclass(category, kind):
@@ -145,7 +140,7 @@ def _may_raise(filters: Sequence[Any], text: str | None, category: type[Warning]
         elif text is None:
             taken = action == "error"
         else:
-            taken = bool(text == pattern if isinstance(pattern, str) else pattern.match(text))
+            taken = bool(text == pattern if is_str(pattern) else pattern.match(text))
         if not taken:
             continue
         if action == "error":

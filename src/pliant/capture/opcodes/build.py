@@ -21,6 +21,7 @@ from pliant.capture.value_kinds import (
     is_iterable,
     is_list,
     is_str,
+    is_tuple,
     misused,
     plain_class,
     shown_callable,
@@ -131,19 +132,6 @@ def call_intrinsic_1(t: Tracer, op: Op, error: Any) -> Any:
     return not_stop_iteration(error)
 
 
-@opcode(
-    "ASYNC_GEN_WRAP",
-    "GET_AITER",
-    "GET_ANEXT",
-    "END_ASYNC_FOR",
-    "BEFORE_ASYNC_WITH",
-)
-def not_captured(frame: Frame, op: Op) -> None:
-    raise GraphBreak(
-        "coroutine" if "A" in op.name[:5] else "unsupported-opcode", f"the interpreter operation {op.name}"
-    )
-
-
 # ---- strings
 @opcode("CONVERT_VALUE_BELOW")
 def convert_value_below(frame: Frame, op: Op) -> None:
@@ -169,7 +157,7 @@ def _function(t: Tracer, code: types.CodeType, parts: dict[str, Any]) -> types.F
 
 def _annotations(given: Any) -> Any:
     """A dict; up to 3.13 they are given as names and values in turn."""
-    return dict(zip(given[::2], given[1::2], strict=True)) if isinstance(given, tuple) else given
+    return dict(zip(given[::2], given[1::2], strict=True)) if is_tuple(given) else given
 
 
 @takes("SET_FUNCTION_ATTRIBUTE")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
@@ -127,8 +125,3 @@ def cleanup_throw(frame: Frame, op: Op) -> None:
         raise Raised(error)
     frame.popn(3)
     frame.stack.extend((None, error.value))
-
-
-@opcode("GET_AWAITABLE")
-def get_awaitable(frame: Frame, op: Op) -> Any:
-    raise GraphBreak("coroutine", "await")

@@ -54,7 +54,7 @@ _NUMBERS: dict[Any, Callable[[Any], Any]] = {
 }
 _MADE_OF_NUMBERS = frozenset((torch.tensor, torch.as_tensor))
 _NOT_RECORDED = frozenset(
-    (Tensor.__repr__, Tensor.__format__, Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
+    (Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
 )
 _REFUSED = {
     Tensor.backward: ("unsupported-operator", "Tensor.backward called by C code"),
@@ -135,7 +135,7 @@ class Recorder(Nodes, TorchFunctionMode):
             return self._set_attribute(func, args)
         if func is Tensor.__iter__:
             return iter(self._dispatch(Tensor.unbind, (args[0], 0), {}))
-        if func is Tensor.item or func is torch.Tensor.item:
+        if func is Tensor.item:
             number = self._number(args[0])
             return self._item(func, args) if number is args[0] else number
         return self._run_and_record(func, args, kwargs)
