@@ -97,11 +97,9 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
         value = _COPIES.get(type(value).__repr__, lambda it: it)(value)
     if len(args) == 1 and (named := _NAMED.get(type(value))) is not None:
         return TailCall(named, (value,))
-    if len(args) == 1 and _holds_numbers_that_vary(value):
-        return _container_text(t, value)
-    value = t.concrete_tree(value)
     if len(args) == 1 and not LITERALS.issuperset(map(type, _shown(value) or ())):
         return _container_text(t, value)
+    value = t.concrete_tree(value)
     t.refuse_opaque(value)
     _refuse_address(value)
     return t.native(function, value, *args[1:], **kwargs)
@@ -162,14 +160,6 @@ def _shown(value: Any) -> Iterable[Any] | None:
     """What a container shows in its brackets; None of what is no such container."""
     pairs = _PAIRS.of(value)(value)
     return value if pairs is None and type(value) in _BRACKETS else pairs and itertools.chain(*pairs)
-
-
-def _holds_numbers_that_vary(value: Any, depth: int = 0) -> bool:
-    """Whether a container has symbolic numbers in it, and not itself."""
-    shown = _shown(value)
-    if shown is None:
-        return depth > 0 and is_symbolic(value)
-    return depth < 9 and any(_holds_numbers_that_vary(v, depth + 1) for v in shown)
 
 
 def _container_text(t: Tracer, value: Any) -> str:
