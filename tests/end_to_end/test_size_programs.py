@@ -31,6 +31,17 @@ def test_what_is_specialized_says_so(name):
     assert found and all("size_programs.py" in str(e.fields["where"]) for e in found)
 
 
+@pytest.mark.parametrize("select", [torch.masked_select, torch.Tensor.masked_select])
+def test_selections_by_a_mask_are_one_graph_with_gradients(select):
+    pliant.reset()
+    compiled = pliant.compile(lambda x: (select(x, x > 0) * 2).sum(), dynamic=True)
+    for rows in (3, 5, 6):
+        x = torch.arange(-4.0, rows * 4 - 4).view(rows, 4).requires_grad_()
+        compiled(x).backward()
+        assert torch.equal(x.grad, (x.detach() > 0) * 2.0)
+    assert pliant.stats()["graphs"] == 1
+
+
 def test_histograms_of_columns_are_whole():
     def program(x):
         counts, edges = torch.histogramdd(x, [2, 3], weight=x[:, 0])
