@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.nn.modules.module as nn_module
 
-from pliant.capture.bytecode.tables import encode_locations
+from pliant.capture.bytecode.assemble import encode_locations
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.tracebacks import line_at, live_frame, module_calls
 from pliant.dispatch.own_frames import program_frames

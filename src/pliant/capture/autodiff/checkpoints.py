@@ -22,8 +22,8 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.recording.checkpointed import Checkpointed
 from pliant.capture.recording.regions import grad_recorded, tensors_in, versions, without_effects
+from pliant.capture.recording.stand_ins import Checkpointed
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.graph.fake_tensor import FakeTensor

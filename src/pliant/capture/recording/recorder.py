@@ -21,9 +21,9 @@ from pliant.capture.numbers import ranges
 from pliant.capture.numbers.elements import Elements
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.protocols.rewritten import FACTORS, into_out, with_factor
-from pliant.capture.recording import checkpointed
 from pliant.capture.recording.nodes import Nodes, has_tensor
 from pliant.capture.recording.overrides import Overrides
+from pliant.capture.recording.stand_ins import Checkpointed, set_apart
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import mapped, several
 from pliant.capture.value_kinds import ByKind, concrete, is_tensor
@@ -84,7 +84,7 @@ class Recorder(Nodes, TorchFunctionMode):
         self.overrides = Overrides()
         self.handle_override: Callable[[Any, Any, Any], Any]
         self.warned: Callable[[list[GivenWarning]], None]
-        self.checkpointed: list[checkpointed.Checkpointed] = []
+        self.checkpointed: list[Checkpointed] = []
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self.elements = Elements(inputs, self.symbols)
         inputs.record = self._dispatch
@@ -159,7 +159,7 @@ class Recorder(Nodes, TorchFunctionMode):
             written = kwargs.get("out", args[0] if args else None)
             self.inputs.check_write(written)
             for one in filter(is_fake, several(written) if self.checkpointed else ()):
-                checkpointed.set_apart(self.checkpointed, self.graph, one)
+                set_apart(self.checkpointed, self.graph, one)
         before, mode.draws = mode.draws, False
         try:
             result = self._run(func, args, kwargs)
