@@ -16,10 +16,10 @@ from pliant.capture.handlers.given import Arguments, Convert, pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.iterators.carried import own_items
+from pliant.capture.numbers.given_numbers import asked_key, made_key
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import membership, operators, subscripts
 from pliant.capture.protocols.iteration import hashables
-from pliant.capture.protocols.keys_of_sizes import asked_key, made_key
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list
 from pliant.guards.kinds import MISSING

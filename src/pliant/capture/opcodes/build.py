@@ -10,11 +10,11 @@ from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import not_stop_iteration
+from pliant.capture.numbers.given_numbers import made_key
 from pliant.capture.numbers.progressions import is_progression
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.iteration import hashables, is_driven
-from pliant.capture.protocols.keys_of_sizes import made_key
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import (
     class_in_numpy,

@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
+from pliant.capture.numbers.given_numbers import asked_key, refuse_many_keys
 from pliant.capture.numbers.number_domains import in_range
 from pliant.capture.protocols import polyfills
-from pliant.capture.protocols.keys_of_sizes import asked_key, refuse_many
 from pliant.capture.protocols.operators import compare, python_method, refuse_none, truth
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
@@ -85,7 +85,7 @@ def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
 
 def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) -> bool:
     """Of a dict or a set; `by_key`: whether one from outside is asked for the one key."""
-    refuse_many(t, keys, item)
+    refuse_many_keys(t, keys, item)
     if is_symbolic(item) and len(keys) <= _FEW_KEYS:
         return _has_number(t, keys, item)
     if by_key(t.world, keys):
@@ -133,5 +133,5 @@ def lacks_number(t: Tracer, mapping: Any, key: Any) -> bool:
     """Whether the key is a number that varies, and differs from each key of the dict."""
     if not is_symbolic(key) or len(mapping) > _FEW_KEYS:
         return False
-    refuse_many(t, mapping, key)
+    refuse_many_keys(t, mapping, key)
     return not _has_number(t, mapping, key)

@@ -18,10 +18,10 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.numbers.array_memory import is_array, is_index, key_of
 from pliant.capture.numbers.foreign_elements import refuse_elements
+from pliant.capture.numbers.given_numbers import asked_key, made_key, refuse_many_keys
 from pliant.capture.numbers.progressions import item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
-from pliant.capture.protocols.keys_of_sizes import asked_key, made_key, refuse_many
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
@@ -218,7 +218,7 @@ def _plain_list_item(t: Tracer, container: Any, key: Any) -> Any:
         return _item_at(t, container, key)
     if is_fake(key) or is_slice(key) or world.has_changes(container):
         return subscript(t, world.adopt(container), key)
-    refuse_many(t, container, key)
+    refuse_many_keys(t, container, key)
     index = _place(t, key)
     source = world.place_of(container)
     try:
