@@ -241,18 +241,21 @@ class DynamicPolicy:
                 return "varies"
             return "static" if seen.captures > 1 and seen.value is not None else "dynamic"
 
+    def _count(self, seen: dict[Source, set[Any]], source: Source, value: Any) -> int:
+        """How many values captures have seen here, this one too."""
+        with self._lock:
+            values = seen.setdefault(source, set())
+            values.add(value)
+            return len(values)
+
     def length_varies(self, source: Source, length: int) -> bool:
         """Whether a list's length is no constant: it has had others often enough. Long loops are left as they are."""
-        if not self.may_break or self._mode() is False or length > _LONGEST_BY_TURN:
-            return False
-        with self._lock:
-            seen = self._lengths.setdefault(source, set())
-            seen.add(length)
-            return len(seen) > _FEW_LENGTHS
+        may_vary = self.may_break and self.follows_sizes() and length <= _LONGEST_BY_TURN
+        return may_vary and self._count(self._lengths, source, length) > _FEW_LENGTHS
 
     def turns_vary(self, source: Source, turns: int) -> bool:
         """The same of a loop that counts up to a number: without a break in its body each number of turns is one graph."""
-        return self.length_varies(source, turns) and len(self._lengths[source]) > _FEW_TURNS
+        return self.length_varies(source, turns) and self._count(self._lengths, source, turns) > _FEW_TURNS
 
     def long_varies(self, source: Source, length: int) -> bool:
         """Whether a long list that is used as a whole has had another length: no code is made for each."""
@@ -260,21 +263,12 @@ class DynamicPolicy:
 
     def length(self, source: Source, length: int) -> bool:
         """Whether the length alone, where the program asks for it, is a symbol."""
-        if self._mode() is False:
-            return False
-        with self._lock:
-            seen = self._lengths.setdefault(source, set())
-            seen.add(length)
-            return len(seen) > (_FEW_LENGTHS if length <= _LONGEST_BY_TURN else 1)
+        few = _FEW_LENGTHS if length <= _LONGEST_BY_TURN else 1
+        return self.follows_sizes() and self._count(self._lengths, source, length) > few
 
     def keys_vary(self, source: Source, numbers: tuple[Any, ...]) -> bool:
         """Whether a dict has been asked for many keys made of such numbers."""
-        if not self.may_break or self._mode() is False:
-            return False
-        with self._lock:
-            seen = self.keys.setdefault(source, set())
-            seen.add(numbers)
-            return len(seen) > _FEW_KEYS
+        return self.may_break and self.follows_sizes() and self._count(self.keys, source, numbers) > _FEW_KEYS
 
     def class_varies(self, source: Source, cls: type) -> bool:
         """Whether earlier captures saw an object of another class here."""
@@ -348,21 +342,11 @@ class DynamicPolicy:
 
     def element(self, source: Source, value: int | float) -> bool:
         """Whether the element of a 0-d tensor is a number that guards may fix, as it has not often been another one."""
-        if self._mode() is False or value != value:
-            return False
-        with self._lock:
-            seen = self._elements.setdefault(source, set())
-            seen.add(value)
-            return len(seen) <= _FEW_VALUES
+        return self.follows_sizes() and value == value and self._count(self._elements, source, value) <= _FEW_VALUES
 
     def elements(self, source: Source, values: tuple[Any, ...]) -> bool:
         """Whether the elements of a tensor of integers are numbers that guards may look at, as above."""
-        if self._mode() is False:
-            return False
-        with self._lock:
-            seen = self._elements.setdefault(source, set())
-            seen.add(values)
-            return len(seen) <= _FEW_TENSORS
+        return self.follows_sizes() and self._count(self._elements, source, values) <= _FEW_TENSORS
 
     def scalar(self, source: Source, value: int | float, configures: bool = False) -> str:
         """Whether a Python number is a constant of the graph or a symbol; remembers the value. `configures`: a module's

@@ -16,11 +16,6 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import ByKind, is_function
 
 
-def runs_code_at_end(value: Any) -> bool:
-    """Whether code of the program may run when `value` is dropped, and the trace does not run it itself."""
-    return _RUNS_CODE.of(value)(value)
-
-
 def ends_itself(value: Any) -> bool:
     """The same, or it is a generator, which may have been started by then."""
     return _MAY_RUN.of(value)(value)
@@ -42,7 +37,7 @@ def check_let_go(values: Collection[Any]) -> None:
     """Break before a store that may let go of such objects."""
     of_each_class = {id(_ALIKE.of(value)(value)): value for value in values}
     for value in of_each_class.values():
-        if runs_code_at_end(value):
+        if _RUNS_CODE.of(value)(value):
             raise let_go(value)
 
 

@@ -1,7 +1,8 @@
 """Arrays of the trace and the tensors under them: each made of the other, on the same memory.
 
 In:     tensors whose `numpy()` is asked, arrays that PyTorch's functions take, arrays from outside.
-Out:    the one on the memory of the other; what cannot share it as NumPy and PyTorch do is a break.
+Out:    the one on the memory of the other; what cannot share it as NumPy and PyTorch do is a break, and so are elements of arrays
+        and buffers from outside that no tensor stands for: PyTorch would read what no guard knows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.recording.stand_ins import check_layout
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_tuple
+from pliant.capture.structures import leaves
+from pliant.capture.value_kinds import has_method, is_tuple
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import NUMPY, DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
@@ -103,3 +105,20 @@ def can_be_traced(value: Any) -> bool:
         and value.dtype.name != "float128"
         and all(step >= 0 and step % value.itemsize == 0 for step in value.strides)
     )
+
+
+def refuse_elements(t: Tracer, *values: Any) -> None:
+    """Break where PyTorch would read the elements of an array from outside which no tensor stands for."""
+    for value in leaves(*values):
+        if t.world.is_opaque(value) and _has_elements(value):
+            raise GraphBreak("unknown-object", f"the elements of a {type(value).__name__} from outside")
+
+
+def _has_elements(value: Any) -> bool:
+    if any(has_method(type(value), name) for name in ("__array__", "__array_interface__", "__dlpack__")):
+        return True
+    try:
+        memoryview(value).release()
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True

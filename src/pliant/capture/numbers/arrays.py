@@ -122,7 +122,7 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-call", f"numpy.{name}")
     if name in _TEXTS and len(args) == 1:
         return t.call(_TEXTS[name], args, kwargs)
-    if name == "__getitem__" and _has_negative_step(args[1]):
+    if name == "__getitem__" and any(_is_backwards(part) for part in as_tuple(args[1])):
         return _turned(t, args[0], args[1])
     if name == "__iter__" and args[0].ndim == 0:
         return t.native(iter, _stand_in(t, args[0]))  # which complains
@@ -360,10 +360,6 @@ def _to_ours(value: Any) -> Any:
 
 
 # ---- views that no tensor can be
-def _has_negative_step(index: Any) -> bool:
-    return any(_is_backwards(part) for part in as_tuple(index))
-
-
 def _is_backwards(part: Any) -> bool:
     return is_slice(part) and part.step is not None and part.step < 0
 

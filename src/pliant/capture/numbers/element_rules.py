@@ -222,16 +222,12 @@ def _grids(value: Any, numbers: list[Any]) -> Any:
 
 def _item_of(node: fx.Node, value: Grid, index: Any) -> Any:
     """Which elements a mask takes is guarded."""
-    if _is_mask(node):
+    if getattr(argument(node.args[1]), "dtype_", None) is torch.bool:
         mask = torch.tensor([bool(concrete(_truth(n))) for n in index.flat()])
         return Grid(value.numbers, value.places[mask.view(index.places.shape)])
     if Grid in map(type, as_tuple(index)):
         raise Unknown
     return _moved(node, value, index)
-
-
-def _is_mask(node: fx.Node) -> bool:
-    return getattr(argument(node.args[1]), "dtype_", None) is torch.bool
 
 
 def _attribute(node: fx.Node, value: Grid, name: str) -> Grid:

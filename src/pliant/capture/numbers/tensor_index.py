@@ -60,18 +60,13 @@ def _element(part: Any) -> Any:
 
 def _dims_of(parts: tuple[Any, ...], rank: int) -> list[int]:
     """The first dimension of the tensor that each part of a key is about."""
-    wide = [_width(part) for part in parts]
+    wide = [_WIDTHS.of(part)(part) for part in parts]
     free = rank - sum(wide)  # what `...` stands for
     dims, at = [], 0
     for part, width in zip(parts, wide):
         dims.append(at)
         at += free if part is Ellipsis else width
     return dims
-
-
-def _width(part: Any) -> int:
-    """How many dimensions a part takes."""
-    return _WIDTHS.of(part)(part)
 
 
 _WIDTHS: ByKind[Callable[[Any], int]] = ByKind(

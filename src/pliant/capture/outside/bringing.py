@@ -20,9 +20,8 @@ from pliant.capture.iterators.suspended import Carried
 from pliant.capture.numbers.array_memory import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
 from pliant.capture.numbers.varying_text import text_given
-from pliant.capture.outside.constant_items import bring_items
-from pliant.capture.outside.nested_functions import bring_function, is_made_per_call
-from pliant.capture.outside.structural_classes import know_by_parts
+from pliant.capture.outside.made_at_run_time import bring_function, is_made_per_call, know_by_parts
+from pliant.capture.outside.whole_containers import bring_items
 from pliant.capture.signatures import World
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,

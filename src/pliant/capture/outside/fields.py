@@ -14,7 +14,7 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.iterators.endings import check_let_go
-from pliant.capture.outside import structural_classes
+from pliant.capture.outside import made_at_run_time
 from pliant.capture.outside.origins import Origins
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.trace import DELETED, SetAttribute
@@ -112,7 +112,7 @@ class Fields(Origins):
     def type_lookup(self, cls: type, name: str) -> Any:
         """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard if the class can change."""
         if cls in self.class_sources and not self._slot_changes:
-            return structural_classes.lookup(self, cls, name)
+            return made_at_run_time.lookup(self, cls, name)
         self.fix_class(cls)
         found = self._lookups.get((cls, name))
         if found is not None:

@@ -1,8 +1,10 @@
 """Containers from outside that a trace reads as a whole: their copies, and keys under guards.
 
 In:     a container and the source it was read through.
-Out:    the trace's own copy, with the stores that the trace did before; keys as a guard compares them.
-Holds:  every entry is guarded, or the capture breaks; the container itself stays as it is.
+Out:    the trace's own copy, with the stores that the trace did before; keys as a guard compares them; contents as they were at one
+        moment, to tell later whether the trace changed them.
+Holds:  every entry is guarded, or the capture breaks; the container itself stays as it is. The constants of a long list or tuple
+        are under one guard; a number that was another one at an earlier capture is no constant: it becomes a symbol.
 """
 
 from __future__ import annotations
@@ -11,20 +13,20 @@ import collections
 import enum
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.outside import set_orders
-from pliant.capture.outside.constant_items import bring_items
 from pliant.capture.signatures import World
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_nan, reader
-from pliant.cpython import table_of
+from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_constant, is_nan, is_same_constant, reader
+from pliant.cpython import state_of, table_of
 from pliant.guards.facts import Itself
-from pliant.guards.kinds import Kind
+from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, ReferentSource, Source, TableSource, held
 from pliant.guards.standard import IDENTITY_TYPES
 
@@ -171,3 +173,70 @@ def _is_itself(key: Any) -> bool:
     cls = type(key)
     known = (cls.__hash__, cls.__eq__) == (object.__hash__, object.__eq__)  # type: ignore[comparison-overlap]
     return known and cls.__weakrefoffset__ != 0
+
+
+# ---- items of lists and tuples
+_FEW = 64  # which are guarded one by one
+
+
+def bring_items(world: World, values: Sequence[Any], source: Source, place: Callable[[int], Source]) -> list[Any]:
+    """What the program sees of the items, all of which it may use."""
+    fixed = _constant_places(world, values, source, place)
+    if len(fixed) <= _FEW:
+        return [world.bring(value, place(i)) for i, value in enumerate(values)]
+    known = frozenset(fixed)
+    whole = len(fixed) == len(values)
+    constants = ConstantItems(tuple(values[i] for i in fixed), None if whole else tuple(fixed))
+    world.guard(source, Kind.ITEMS, constants)
+    return [value if i in known else world.bring(value, place(i)) for i, value in enumerate(values)]
+
+
+def _constant_places(
+    world: World, values: Sequence[Any], source: Source, place: Callable[[int], Source]
+) -> Sequence[int]:
+    if len(values) <= _FEW or config.get().shapes.dynamic_sources:  # which may name an item
+        return ()
+    policy = world.inputs.policy
+    varying = policy.varying_items(source, values)
+    for i in varying:
+        policy.note_varies(place(i), type(values[i]))
+    return [i for i, value in enumerate(values) if is_constant(value) and i not in varying and not is_nan(value)]
+
+
+# ---- whether a container was changed since
+class _ById:
+    """Compares values by identity (fake tensors must not be compared by value)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and (self.value is other.value or is_same_constant(self.value, other.value))
+
+    __hash__ = None  # type: ignore[assignment]  # never a key
+
+
+def frozen(container: Any) -> Any:
+    """A snapshot to compare with later: keys and elements by identity, in order."""
+    return _FROZEN.of(container)(container)
+
+
+_FROZEN: ByKind[Callable[[Any], Any]] = ByKind(
+    lambda value: [*map(_ById, value)],
+    families={
+        dict: lambda value: [(_ById(k), _ById(v)) for k, v in value.items()],
+        set: lambda value: ({one: _ById(one) for one in value}, state_of(value) if set_orders.lost_items(value) else None),
+    },
+)
+
+
+def unowned_copy(container: Any) -> Any:
+    """A set is itself: its copy would have another table."""
+    return _COPIES.of(container)(container)
+
+
+_COPIES: ByKind[Callable[[Any], Any]] = ByKind(
+    lambda value: type(value)(value), families={set: lambda value: value, collections.deque: collections.deque, dict: dict}
+)

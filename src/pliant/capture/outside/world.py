@@ -24,9 +24,16 @@ from pliant.capture.iterators.suspended import Carried
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import HookId, TracedId
 from pliant.capture.outside.read_later import refuse_read_later
-from pliant.capture.outside.snapshots import frozen, unowned_copy
 from pliant.capture.outside.told_by_value import ToldByValue
-from pliant.capture.outside.whole_containers import base_in_c, copy_in, no_nan, plain_key, refuse_own_reads
+from pliant.capture.outside.whole_containers import (
+    base_in_c,
+    copy_in,
+    frozen,
+    no_nan,
+    plain_key,
+    refuse_own_reads,
+    unowned_copy,
+)
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,

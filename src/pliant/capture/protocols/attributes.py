@@ -39,7 +39,6 @@ from pliant.capture.protocols.frames import frame_above, traced_attribute
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, is_tail_call, steps_of
 from pliant.capture.protocols.tensor_members import OF_AUTOGRAD, grad_of_input, of_autograd, own_attribute, own_member
-from pliant.capture.protocols.thread_locals import local_attribute
 from pliant.capture.recording.stand_ins import is_detached
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, BreakReason
@@ -62,7 +61,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of
-from pliant.guards.sources import AttributeSource, TypeSource, held
+from pliant.guards.sources import AttributeSource, FailureSource, TypeSource, held
 from pliant.guards.standard import can_change
 from pliant.torch_adapter import member_of_module
 
@@ -158,12 +157,11 @@ def _cell_attribute(t: Tracer, cell: types.CellType, name: str) -> Any:
 
 # ---- objects
 def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
-    if is_array(obj):
-        return array_attribute(t, obj, name)
+    return array_attribute(t, obj, name) if is_array(obj) else _looked_up(t, obj, name, _attribute_by_rule)
+
+
+def _attribute_by_rule(t: Tracer, obj: Any, name: str) -> Any:
     cls = type(obj)
-    own = t.world.python_function(cls, "__getattribute__")
-    if own is not None:
-        return _with_getattr(t, obj, name, lambda: TailCall(own, (obj, name)))
     if name == "__dict__":
         return t.world.instance_dict(obj) if t.world.is_foreign(obj) and hasattr(obj, name) else _native(t, obj, name)
     if name == "__class__" and not claims_class(t, cls):
@@ -171,7 +169,7 @@ def _object_attribute(t: Tracer, obj: Any, name: str) -> Any:
     hook = t.world.type_lookup(cls, "__getattribute__")
     if hook is not object.__getattribute__ and not _IN_C_BY_RULE.of(hook):
         _refuse_attributes(t, obj, name)
-    return _with_getattr(t, obj, name, lambda: _generic_attribute(t, obj, name))
+    return _generic_attribute(t, obj, name)
 
 
 _IN_C_BY_RULE: ByKind[bool] = ByKind(False, {types.WrapperDescriptorType: True})
@@ -182,30 +180,37 @@ def _refuse_attributes(t: Tracer, obj: Any, name: str) -> NoReturn:
     raise GraphBreak("unknown-object", f"the attributes of a {type(obj).__name__}")
 
 
-def _local_attribute(t: Tracer, obj: Any, name: str) -> Any:
+def _local_attribute(t: Tracer, obj: threading.local, name: str) -> Any:
+    """Of this thread's part of the object; the guard asks whichever thread calls."""
     if name == "__dict__":
         _refuse_attributes(t, obj, name)
-    return bring_class(t, obj) if name == "__class__" else local_attribute(t, obj, name)
+    if name == "__class__":
+        return bring_class(t, obj)
+    stored = t.world.slot_get(obj, name)
+    if stored is not MISSING and stored is not DELETED:
+        return stored
+    place = t.world.place_of(obj)
+    if stored is MISSING and hasattr(obj, name):
+        return t.world.resolve(t.world.bring(getattr(obj, name), AttributeSource(place, name)))
+    t.world.guard(FailureSource(place, name), Kind.IDENTITY, AttributeError if stored is MISSING else None)
+    raise Raised(AttributeError(f"'_thread._local' object has no attribute '{name}'"))
 
 
-def _with_getattr(t: Tracer, obj: Any, name: str, find: Callable[[], Any]) -> Any:
-    """`find()`, and on AttributeError, or where nothing is found, the class' `__getattr__`."""
+def _looked_up(t: Tracer, obj: Any, name: str, by_rule: Callable[[Tracer, Any, str], Any]) -> Any:
+    """What the class' own `__getattribute__` finds, or the rule for its kind; on AttributeError, or where nothing is found, what
+    its `__getattr__` says."""
+    own = t.world.python_function(type(obj), "__getattribute__")
     try:
-        found = find()
+        found = by_rule(t, obj, name) if own is None else TailCall(own, (obj, name))
     except NoAttribute:
         if t.world.type_lookup(type(obj), "__getattr__") is MISSING:
             raise
         found = MISSING
-    if found is MISSING:
-        return _by_getattr(t, obj, name)
-    if not is_tail_call(found) or (fallback := t.world.type_lookup(type(obj), "__getattr__")) is MISSING:
+    if found is not MISSING and not is_tail_call(found):
         return found
-    return TailCall(polyfills.attribute, (found.function, found.args, fallback, obj, name))
-
-
-def _by_getattr(t: Tracer, obj: Any, name: str) -> Any:
-    """What the class' `__getattr__` says of an attribute that the object lacks."""
     fallback = t.world.type_lookup(type(obj), "__getattr__")
+    if found is not MISSING:
+        return found if fallback is MISSING else TailCall(polyfills.attribute, (found.function, found.args, fallback, obj, name))
     if fallback is MISSING:
         raise lacks(obj, name)
     return _module_member(t, obj, name) if fallback is member_of_module else TailCall(fallback, (obj, name))
@@ -339,10 +344,7 @@ def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
     t.world.guard(TypeSource(place), Kind.IDENTITY, type(module))
     if is_asked(module, name):
         return asked_attribute(t, module, name)
-    hook = t.world.python_function(type(module), "__getattribute__")
-    if hook is not None:
-        return _with_getattr(t, module, name, lambda: TailCall(hook, (module, name)))
-    return _with_getattr(t, module, name, lambda: _generic_module_attribute(t, module, name))
+    return _looked_up(t, module, name, _generic_module_attribute)
 
 
 def _generic_module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
@@ -371,14 +373,6 @@ def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
     if name in ("__func__", "__self__"):
         return getattr(method, name)
     return find_attribute(t, method.__func__, name)
-
-
-def _class_attribute(t: Tracer, cls: type, name: str) -> Any:
-    """An attribute of a class, whose metaclass may look it up in its own way."""
-    hook = t.world.python_function(type(cls), "__getattribute__")
-    if hook is not None:
-        return _with_getattr(t, cls, name, lambda: TailCall(hook, (cls, name)))
-    return generic_class_attribute(t, cls, name)
 
 
 def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
@@ -434,9 +428,8 @@ _WHOLE = (
 def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     if is_function(meta):
         return types.MethodType(meta, cls)
-    fallback = t.world.python_function(type(cls), "__getattr__") if meta is MISSING else None
-    if fallback is not None:
-        return TailCall(fallback, (cls, name))
+    if meta is MISSING and t.world.python_function(type(cls), "__getattr__") is not None:  # which C code would call
+        raise Raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'", name=name, obj=cls))
     if meta is MISSING or isinstance(meta, (*IN_C, types.MethodDescriptorType, types.WrapperDescriptorType)):
         value = t.native(getattr, cls, name)
         if isinstance(value, (type, str, tuple, int, type(None))):
@@ -480,5 +473,9 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         **dict.fromkeys((weakref.ProxyType, weakref.CallableProxyType), _refuse_attributes),
         super: lambda t, obj, name: steps_of(super_attr)(t, obj.__thisclass__, obj.__self__, name),
     },
-    {types.ModuleType: _module_attribute, type: _class_attribute, threading.local: _refuse_attributes},
+    {
+        types.ModuleType: _module_attribute,
+        type: lambda t, cls, name: _looked_up(t, cls, name, generic_class_attribute),
+        threading.local: _refuse_attributes,
+    },
 )

@@ -81,7 +81,8 @@ def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = Fa
 
 def _call_method(t: Tracer, method: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     receiver = method.__self__
-    if is_generator(receiver) and _is_drawn(t, receiver):
+    # Methods of Python's generators that the trace made are interpreted.
+    if is_generator(receiver) and (not is_of_python(receiver) or t.world.is_foreign(receiver)):
         return draw(t, receiver, method.__name__, args, kwargs)
     return _RECEIVERS.of(receiver)(t, method, args, kwargs, linked)
 
@@ -109,11 +110,6 @@ def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linke
 
 # Functions that take all items of their one argument before they do anything.
 _TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, BUILTINS.sorted)))
-
-
-def _is_drawn(t: Tracer, generator: Any) -> bool:
-    """Methods of Python's generators that the trace made are interpreted."""
-    return not is_of_python(generator) or t.world.is_foreign(generator)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.numbers.array_memory import is_array, is_index, key_of
-from pliant.capture.numbers.foreign_elements import refuse_elements
+from pliant.capture.numbers.array_memory import is_array, is_index, key_of, refuse_elements
 from pliant.capture.numbers.given_numbers import asked_key, made_key, refuse_many_keys
 from pliant.capture.numbers.progressions import item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic

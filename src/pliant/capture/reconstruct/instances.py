@@ -98,12 +98,7 @@ def added_items(b: Statements, obj: Any) -> list[str]:
 
 def _fill_deque(b: Statements, obj: Any, name: str) -> None:
     base = b.hold(collections.deque)
-    b.fill(lambda: f"{base}.__init__({name}, [{b.items(base_iter(obj))}], {obj.maxlen!r})")
-
-
-def base_iter(obj: collections.deque[Any]) -> list[Any]:
-    """The items of a deque whatever its class overrides."""
-    return list(collections.deque.__iter__(obj))
+    b.fill(lambda: f"{base}.__init__({name}, [{b.items(list(collections.deque.__iter__(obj)))}], {obj.maxlen!r})")
 
 
 def _new_exception(b: Statements, obj: BaseException) -> str:

@@ -16,7 +16,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import array_memory
-from pliant.capture.numbers.foreign_elements import refuse_elements
+from pliant.capture.numbers.array_memory import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
