@@ -28,29 +28,22 @@ class ItsOwnIterator:
         return self
 
 
-# Of a dict: how each is made.
-OF_DICTS: dict[type, Callable[[dict[Any, Any]], Any]] = {
-    type(make({})): make
-    for make in (
-        dict.__iter__,
-        lambda d: iter(dict.values(d)),
-        lambda d: iter(dict.items(d)),
-        dict.__reversed__,
-        lambda d: reversed(dict.values(d)),
-        lambda d: reversed(dict.items(d)),
+def _ways_over(cls: Any) -> tuple[Callable[[Any], Any], ...]:
+    """How iterators over a dict of the class are made."""
+    return (
+        cls.__iter__,
+        lambda d: iter(cls.values(d)),
+        lambda d: iter(cls.items(d)),
+        cls.__reversed__,
+        lambda d: reversed(cls.values(d)),
+        lambda d: reversed(cls.items(d)),
     )
-}
+
+
+OF_DICTS: dict[type, Callable[[dict[Any, Any]], Any]] = {type(make({})): make for make in _ways_over(dict)}
 # Those of an ordered dict are of one class, however they are made.
 OF_ORDERED: type = type(iter(collections.OrderedDict()))
-_ORDERED_WAYS: tuple[Callable[[Any], Any], ...] = (
-    collections.OrderedDict.__iter__,
-    lambda d: iter(collections.OrderedDict.values(d)),
-    lambda d: iter(collections.OrderedDict.items(d)),
-    collections.OrderedDict.__reversed__,
-    lambda d: reversed(collections.OrderedDict.values(d)),
-    lambda d: reversed(collections.OrderedDict.items(d)),
-)
-# How iterators over a dict are made.
+_ORDERED_WAYS = _ways_over(collections.OrderedDict)
 _WAYS: ByKind[tuple[Callable[[Any], Any], ...]] = ByKind(
     tuple(OF_DICTS.values()), families={collections.OrderedDict: _ORDERED_WAYS}
 )

@@ -22,7 +22,16 @@ from torch import fx
 from pliant.capture.bytecode.cfg import forward, live_locals
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.frame import HANDLERS, Frame, Handler
-from pliant.capture.numbers.selections import STOPS, Before, Refused, has_gradient, name_of_call, nodes_behind
+from pliant.capture.numbers.selections import (
+    STOPS,
+    Before,
+    Refused,
+    called,
+    has_gradient,
+    is_operator,
+    name_of_call,
+    nodes_behind,
+)
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import argument, is_list_or_tuple, is_node, several
@@ -32,7 +41,6 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked, written
 from pliant.graph.writes import is_written
 from pliant.symbolic.expr import Expr
-from pliant.torch_adapter import C_OPERATORS
 from pliant.unpatched import BUILTINS
 
 _MOST_PLACES = 32
@@ -317,9 +325,7 @@ def _refuse(frame: Frame, op: Op) -> None:
 
 
 def _call(frame: Frame, op: Op) -> None:
-    shape: Any = op.arg
-    high, low, *given = frame.stack[len(frame.stack) - shape.count - 2 :]
-    function = low if high is NULL else high
+    function, given = called(frame, op)
     if not _is_safe(function):
         raise Refused("a turn calls what may have effects")
     if any(hasattr(type(one), "__next__") for one in given):
@@ -371,13 +377,9 @@ _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
     lambda function: False,
     {
         type: lambda function: function in _PURE,
-        types.FunctionType: lambda function: _is_looked_at(function),
+        types.FunctionType: _is_looked_at,
         types.MethodType: lambda method: is_function(method.__func__) and _is_looked_at(method.__func__),
-        types.BuiltinFunctionType: lambda function: function in _PURE or _is_operator(function),
+        types.BuiltinFunctionType: lambda function: function in _PURE or is_operator(function),
     },
     {torch.nn.Module: lambda module: True},
 )
-
-
-def _is_operator(function: Any) -> bool:
-    return any(getattr(space, function.__name__, None) == function for space in C_OPERATORS)

@@ -33,7 +33,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.source import SourceLocation
-from pliant.torch_adapter import VARIABLE_FUNCTIONS
+from pliant.torch_adapter import C_OPERATORS
 from pliant.unpatched import BUILTINS
 
 # What a side may do: it touches the frame's locals and stack alone. Calls are looked at one by one.
@@ -179,12 +179,21 @@ def _side(frame: Frame, before: Before, start: int | None, meet: int | None) -> 
 
 def _checked_call(frame: Frame, op: Op) -> None:
     """Let only calls through that have no effect but on the graph."""
-    shape: Any = op.arg
-    low, high = frame.stack[len(frame.stack) - shape.count - 2 :][:2]
-    function = high if low is NULL else low
+    function, _ = called(frame, op)
     if not (_IS_SAFE.of(function)(function) or is_fake(getattr(function, "__self__", None))):
         raise Refused("a side calls what may have effects")
     HANDLERS["CALL"](frame, op)
+
+
+def called(frame: Frame, op: Op) -> tuple[Any, list[Any]]:
+    """What a call calls, and the values that it is given."""
+    shape: Any = op.arg
+    low, high, *given = frame.stack[len(frame.stack) - shape.count - 2 :]
+    return high if low is NULL else low, given
+
+
+def is_operator(function: types.BuiltinFunctionType) -> bool:
+    return any(getattr(space, function.__name__, None) == function for space in C_OPERATORS)
 
 
 _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
@@ -192,9 +201,7 @@ _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
     {
         type: lambda function: function in _PURE,
         types.FunctionType: lambda function: function.__module__ == "torch.nn.functional",
-        types.BuiltinFunctionType: lambda function: (
-            function in _PURE or getattr(VARIABLE_FUNCTIONS, function.__name__, None) == function
-        ),
+        types.BuiltinFunctionType: lambda function: function in _PURE or is_operator(function),
     },
 )
 

@@ -1,7 +1,7 @@
 """In which order items are added so that a set is as another one is.
 
 In:     a set.
-Out:    `same_set`, `additions`; `steps_to` for sets that lost items.
+Out:    `same_set`; `additions` and, for sets that lost items, `steps_to`: what an empty set goes through.
 Holds:  where hashes meet, the order of a set, and of what is made of it, depends on its table: on its size, and on which item came
         first. A table that lost items is like none that only grew: their places stay taken, and `pop` begins to look behind
         the one that it took last. Numbers stand for them while a table is made.
@@ -19,6 +19,8 @@ from pliant.cpython import slots_of, state_of
 
 _TURNS = 30
 AnySet = set[Any] | frozenset[Any]
+Step = tuple[str, list[Any]]  # "add", "add keys", "discard", "pop", and of what
+HASH_ALIKE = NUMBERS  # in all processes
 
 
 def same_set(value: set[Any], items: list[Any]) -> set[Any] | None:
@@ -27,14 +29,13 @@ def same_set(value: set[Any], items: list[Any]) -> set[Any] | None:
     return next((made for _, made in _tries(items, slots) if _in_order(made, items) and slots_of(made) == slots != []), None)
 
 
-def additions(value: AnySet) -> tuple[list[Any], list[Any] | None] | None:
-    """What is added to an empty set, and then as the keys of a dict (not, if that is None), for a set of the same order; None
-    if no such additions are found. With the same table, where these are."""
+def additions(value: AnySet) -> list[Step] | None:
+    """What is added to an empty set for one of the same order, with the same table where that is found; None if none is."""
     items, slots = _ITEMS.of(value)(value), slots_of(value)
     found = None
-    for added, made in _tries(items, slots):
+    for steps, made in _tries(items, slots):
         if _in_order(made, items) and (found is None or slots_of(made) == slots):
-            found = added
+            found = steps
             if not slots or slots_of(made) == slots:
                 return found
     return found
@@ -49,7 +50,7 @@ def _in_order(made: set[Any], items: list[Any]) -> bool:
     return all(map(operator.is_, made, items))
 
 
-def _tries(items: list[Any], slots: list[int]) -> Iterator[tuple[tuple[list[Any], list[Any] | None], set[Any]]]:
+def _tries(items: list[Any], slots: list[int]) -> Iterator[tuple[list[Step], set[Any]]]:
     """What lies where its hash says was added before what lies elsewhere, or may have been. A dict's keys are made room for at
     once, for twice as many as there then are, those counted twice that were there."""
     places = [place for place, number in enumerate(slots) if number != -1]
@@ -59,19 +60,15 @@ def _tries(items: list[Any], slots: list[int]) -> Iterator[tuple[tuple[list[Any]
     twice = min(max(0, len(slots) // 4 - len(items)), len(items))
     for turn in range(_TURNS):
         given = first + rest
-        yield (given, None), set(given)
+        yield [("add", given)], set(given)
         for count in sorted({twice, (twice + len(items)) // 2, len(items)}):
             made = set(given[:count])
             made.update(dict.fromkeys(given))
-            yield (given[:count], given), made
+            yield [("add", given[:count]), ("add keys", given)], made
         random.Random(turn).shuffle(rest)
 
 
 # ---------------------------------------------------------------------------------------------------- sets that lost items
-
-Step = tuple[str, list[Any]]  # "add", "add keys", "discard", "pop", and of what
-HASH_ALIKE = NUMBERS  # in all processes
-
 
 def lost_items(value: AnySet) -> bool:
     """Whether items were taken out of it, all of which, and those that are left, have one hash as long as the process lives."""
@@ -163,5 +160,4 @@ def _grown(items: dict[int, Any], slots: list[int | None]) -> Iterator[list[Step
     """What gives an empty set these items, by their slots, in a table of this size."""
     places = sorted(items)
     table = [hash(items[i]) if i in items else -1 for i in range(len(slots))]
-    for (added, keys), _ in _tries([items[i] for i in places], table):
-        yield [("add", added), *([] if keys is None else [("add keys", keys)])]
+    yield from (steps for steps, _ in _tries([items[i] for i in places], table))

@@ -200,6 +200,7 @@ def _looked_up(t: Tracer, obj: Any, name: str, by_rule: Callable[[Tracer, Any, s
     """What the class' own `__getattribute__` finds, or the rule for its kind; on AttributeError, or where nothing is found, what
     its `__getattr__` says."""
     own = t.world.python_function(type(obj), "__getattribute__")
+    found: Any
     try:
         found = by_rule(t, obj, name) if own is None else TailCall(own, (obj, name))
     except NoAttribute:

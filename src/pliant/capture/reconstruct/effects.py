@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.outside import set_orders
-from pliant.capture.reconstruct.instances import fills_of_set
+from pliant.capture.reconstruct.instances import step_of_set, steps_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED, CallEffect, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import LITERALS, ByKind, is_plain_dict, is_same_constant
@@ -138,7 +138,7 @@ def _replaced_set(b: Statements, obj: set[Any], contents: set[Any]) -> list[str]
         before.difference_update(gone)
         before.update(new)
     if before is not None and not set_orders.is_same(before, contents):
-        return [f"set.clear({target})", *fills_of_set(b, contents, target)]
+        return [f"set.clear({target})", *(step_of_set(b, step, target) for step in steps_of_set(b, contents))]
     drop = [f"set.difference_update({target}, [{b.items(gone)}])"] if gone else []
     return [*drop, f"set.update({target}, [{b.items(new)}])"]
 

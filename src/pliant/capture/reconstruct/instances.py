@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -58,42 +59,33 @@ def _fill_defaultdict(b: Statements, obj: Any, name: str) -> None:
     _fill_mapping(b, obj, name)
 
 
-def _fill_set(b: Statements, obj: Any, name: str) -> None:
-    if set_orders.lost_items(obj):
-        for line in fills_of_set(b, obj, name):
-            b.emit(line)
-    elif set.__len__(obj):
-        b.fill(lambda: f"set.update({name}, {', '.join(added_items(b, obj))})")
+def fill_set(b: Statements, obj: Any, name: str) -> None:
+    """Give an empty set this one's items, in its order."""
+    for step in steps_of_set(b, obj):
+        b.fill(functools.partial(step_of_set, b, step, name))
 
 
-def fills_of_set(b: Statements, obj: Any, name: str) -> list[str]:
-    """The statements that give an empty set this one's items and, if it lost some, its table: what `pop` takes next depends
+def steps_of_set(b: Statements, obj: set_orders.AnySet) -> list[set_orders.Step]:
+    """What an empty set goes through to have this one's items and, if it lost some, its table: what `pop` takes next depends
     on that."""
-    if not set_orders.lost_items(obj):
-        return [f"set.update({name}, {', '.join(added_items(b, obj))})"]
-    steps = set_orders.steps_to(obj)
+    has_lost = set_orders.lost_items(obj)
+    steps = set_orders.steps_to(obj) if has_lost else set_orders.additions(obj)
     if steps is None:
         raise CannotReconstruct("order-of-a-set", obj)
-    if not set_orders.HASH_ALIKE.issuperset(map(type, set.__iter__(obj))):
+    if has_lost and not set_orders.HASH_ALIKE.issuperset(map(type, set.__iter__(obj))):
         b.trace.process_bound = "the table of a set that lost items, which are no numbers"
-    return [line for what, items in steps for line in _step(b, what, items, name)]
+    return [(what, items) for what, items in steps if items or what == "pop"]
 
 
-def _step(b: Statements, what: str, items: list[Any], name: str) -> list[str]:
-    if what == "pop":
-        return [f"set.pop({name})"]
+def step_of_set(b: Statements, step: set_orders.Step, name: str) -> str:
+    what, items = step
     if what == "discard":
-        return [f"set.discard({name}, {item!r})" for item in items]
-    texts = f"[{b.items(items)}]"
-    return [f"set.update({name}, {texts if what == 'add' else f'dict.fromkeys({texts})'})"]
+        return "; ".join([f"set.discard({name}, {item!r})" for item in items])
+    return f"set.pop({name})" if what == "pop" else f"set.update({name}, {_added(b, what, items)})"
 
 
-def added_items(b: Statements, obj: Any) -> list[str]:
-    """What an empty set is updated by, one after the other, to have this one's order."""
-    added = set_orders.additions(obj)
-    if added is None:
-        raise CannotReconstruct("order-of-a-set", obj)
-    return [f"[{b.items(added[0])}]"] + ([] if added[1] is None else [f"dict.fromkeys([{b.items(added[1])}])"])
+def _added(b: Statements, what: str, items: list[Any]) -> str:
+    return f"[{b.items(items)}]" if what == "add" else f"dict.fromkeys([{b.items(items)}])"
 
 
 def _fill_deque(b: Statements, obj: Any, name: str) -> None:
@@ -143,9 +135,7 @@ def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
 
 def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
     """What a frozenset is made of to have this one's order."""
-    groups = added_items(b, obj)
-    if groups[0] == "[]":
-        groups = groups[1:] or groups
+    groups = [_added(b, *step) for step in steps_of_set(b, obj)] or ["[]"]
     return groups[0] if len(groups) == 1 else f"{{{', '.join('*' + one for one in groups)}}}"
 
 
@@ -165,7 +155,7 @@ _BASES |= {
     dict: (_new, _fill_mapping),
     collections.OrderedDict: (_new, _fill_ordered),
     collections.defaultdict: (_new, _fill_defaultdict),
-    set: (_new, _fill_set),
+    set: (_new, fill_set),
     collections.deque: (_new, _fill_deque),
     tuple: (_new_from(lambda o: tuple(tuple.__iter__(o))), _no_contents),
     frozenset: (

@@ -37,9 +37,8 @@ from pliant.capture.iterators.standing_iterators import (
 )
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
-from pliant.capture.outside import set_orders
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
-from pliant.capture.reconstruct.instances import added_items, fill_dict, fills_of_set, frozen_items, referent_text
+from pliant.capture.reconstruct.instances import fill_dict, fill_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied, is_live
 from pliant.capture.value_kinds import DICT_VIEWS, HOLDS_FUNCTIONS, LOCKS, SYMBOLIC_TYPES, is_function, times_held
@@ -58,14 +57,9 @@ def _frame(b: Statements, obj: types.FrameType) -> str:
 
 
 def _set(b: Statements, obj: set[Any]) -> str:
-    if set_orders.lost_items(obj):
-        name = b.bind(obj, "set()")
-        for line in fills_of_set(b, obj, name):
-            b.emit(line)
-        return name
-    if not obj:
-        return b.bind(obj, "set()")
-    return b.bind_contents(obj, lambda: ", ".join(f"*{one}" for one in added_items(b, obj)), "{{{}}}", ".update([{}])")
+    name = b.bind(obj, "set()")
+    fill_set(b, obj, name)
+    return name
 
 
 def struct_sequence(b: Statements, obj: Any) -> str:

@@ -34,7 +34,7 @@ _WORD = re.compile(r"\w+")
 _LITERAL = LITERALS - {float}
 
 # Text of an empty container of each kind whose contents are made before it (if it does not hold itself).
-_EMPTY: dict[type, str] = {list: "[]", dict: "{}", set: "set()"}
+_EMPTY: dict[type, str] = {list: "[]", dict: "{}"}
 
 
 class Statements(abc.ABC):
