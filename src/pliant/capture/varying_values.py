@@ -2,7 +2,7 @@
 
 Out:    `PLAIN_TYPES`: their classes, each with the class that the program sees; `concrete`: the plain value.
 Holds:  C code that knows of no other class gets what the plain value answers, under guards that fix it.
-Reads on: `numbers/varying_text.py`, `numbers/progressions.py`, `numbers/unsettled.py`: how they are made, and what they
+Reads on: `numbers/varying_text.py`, `numbers/progressions.py`, `numbers/number_domains.py`: how they are made, and what they
         answer without being fixed.
 """
 

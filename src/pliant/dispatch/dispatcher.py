@@ -24,14 +24,13 @@ from pliant.debug import events
 from pliant.dispatch import stance
 from pliant.dispatch.dynamic_policy import DynamicPolicy, Served, served
 from pliant.dispatch.entry import Entry, GraphCompiler
-from pliant.dispatch.noted import note_guards
 from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
 from pliant.errors import GraphBreakError, PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
 from pliant.graph.generator_states import set_random_bytes
 from pliant.guards import kept_casts
 from pliant.guards.codegen import MISS
-from pliant.guards.explain import Failure, explain_miss
+from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import KwargSource, Source
@@ -119,25 +118,6 @@ def _always_miss(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 class Dispatcher:
     """The entries of one callable. `hot` is the most recently used entry's function."""
-
-    __slots__ = (
-        "__weakref__",
-        "_failures",
-        "_limit_told",
-        "claim",
-        "_lock",
-        "raising",
-        "compilation",
-        "eager",
-        "entries",
-        "given_up",
-        "hot",
-        "location",
-        "name",
-        "policy",
-        "root",
-        "seen",
-    )
 
     def __init__(
         self,
@@ -304,12 +284,17 @@ class Dispatcher:
                 self.entries = (entry, *self.entries)
                 self.refresh()
         self.policy.note_found(arguments, entry.checks.guards)
-        note_guards(self.name, entry.guards)
+        self.note_guards(entry.guards)
         events.record("entry", what="found", name=self.name, why="made by another process", reason="")
         if entry.operators is not None:
             events.record("found_graph", name=self.name, nodes=entry.operators)
         if entry.told is not None:
             events.record("graph_break", name=self.name, **entry.told)
+
+    def note_guards(self, guards: Iterable[Guard]) -> None:
+        """One event a guard, with the user's line that needs it. None is worked out unless somebody listens."""
+        for guard in guards if events.wants("guard") else ():
+            events.record("guard", name=self.name, text=describe_guard(guard), where=guard.origin or "")
 
     # ---- a new entry, or not
     def _is_past_limit(self, said: stance.Stance) -> bool:
@@ -440,20 +425,10 @@ class Dispatcher:
             self.given_up = why
 
 
-class EagerAfter:
+def eager_after(dispatcher: Dispatcher) -> Callable[..., Any]:
     """What an entry holds of its dispatcher, which is running when the entry is: not the dispatcher, which holds it."""
-
-    __slots__ = ("_dispatcher",)
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = weakref.ref(dispatcher)
-
-    def __call__(
-        self, failed: tuple[str, str], args: Sequence[Any], kwargs: dict[str, Any], random_state: Any
-    ) -> Any:
-        dispatcher = self._dispatcher()
-        assert dispatcher is not None
-        return dispatcher.eager_after(failed, args, kwargs, random_state)
+    found: Any = weakref.WeakMethod(dispatcher.eager_after)
+    return lambda *call: found()(*call)
 
 
 _OBSERVED = "observed-call"

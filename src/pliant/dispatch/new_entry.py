@@ -21,9 +21,8 @@ from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet, told_of
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.debug import events
 from pliant.dispatch import stance
-from pliant.dispatch.dispatcher import Dispatcher, EagerAfter, capturing
+from pliant.dispatch.dispatcher import Dispatcher, capturing, eager_after
 from pliant.dispatch.entry import CallShape, Entry, Symbolic
-from pliant.dispatch.noted import note_guards, note_symbols
 from pliant.dispatch.resume_function import note_symbolic
 from pliant.dispatch.roots import CallableRoot, ResumeRoot
 from pliant.errors import (
@@ -40,6 +39,7 @@ from pliant.guards import native_watch
 from pliant.guards.kinds import Guard
 from pliant.guards.state import state_guards
 from pliant.interruptions import pass_on
+from pliant.symbolic.shape_env import ShapeEnv
 from pliant.together import LateFailure, together
 from pliant.torch_adapter import without_saved_tensor_hooks
 
@@ -169,13 +169,13 @@ class _Capture:
         with events.stage("entry"):
             entry = make_entry(
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.dispatcher.name, extra_guards=extra,
-                eager=EagerAfter(self.dispatcher), is_behind=isinstance(self.dispatcher.root, ResumeRoot),
+                eager=eager_after(self.dispatcher), is_behind=isinstance(self.dispatcher.root, ResumeRoot),
             )  # fmt: skip
         if entry.later and isinstance(self.dispatcher.root, CallableRoot):
             self._runs_later(entry.later)
-        note_guards(self.dispatcher.name, entry.guards)
+        self.dispatcher.note_guards(entry.guards)
         if entry.graph is not None:
-            note_symbols(self.dispatcher.name, entry.graph.shape_env)
+            _note_symbols(self.dispatcher.name, entry.graph.shape_env)
         return entry
 
     def _runs_later(self, names: list[str]) -> None:
@@ -217,7 +217,7 @@ class _Capture:
         """Compiled code of before may have cast what this call takes, and kept no cast: from now on it is not cut there."""
         first, self.compilation.learnt.casts_meet = not self.compilation.learnt.casts_meet, True
         for one in stance.everyone() if first else ():
-            if isinstance(one, Dispatcher) and one.compilation is self.compilation:
+            if one.compilation is self.compilation:
                 one.reset()
         self._cannot_capture(reason)
 
@@ -230,6 +230,21 @@ class _Capture:
         message = f"the compiler failed on {self.dispatcher.name}, which runs eagerly\n  {self.dispatcher.location}\n  why  {indented}"
         message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
         events.warn_once(f"crash:{self.dispatcher.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
+
+
+def _note_symbols(name: str, env: ShapeEnv) -> None:
+    """One event a symbol, with where it comes from, and one for each that a line of the program fixed to a value."""
+    if not events.wants("dynamic") and not events.wants("specialize"):
+        return
+    for symbol, sources in env.sources.items():
+        hint = env.hint(symbol)
+        why = "nothing may depend on its value" if hint is None else f"{hint} in this call"
+        events.record("dynamic", name=name, symbol=str(symbol), source=" and ".join(map(str, sources)), why=why)
+    for one in env.specializations:
+        origins = [str(env.sources[s][0]) for s in one.symbol.free if env.sources.get(s)]
+        text = f"{one.symbol} ({', '.join(origins)})" if origins else str(one.symbol)
+        where = one.origin or "a line that is not known"
+        events.record("specialize", name=name, symbol=text, value=one.value, where=where)
 
 
 _EAGER_RAISES = ("exception", "bad-call", "tensor-error")  # the program itself raises: eager shows its own error

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pliant import background, peer
 from pliant.debug import events
 from pliant.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pliant.dispatch.dispatcher import Dispatcher
 
 Stance = Literal[
     "default",
@@ -26,19 +28,11 @@ Stance = Literal[
 ]
 # The first call of a function runs eagerly and tells the sizes that the second one is compared with.
 EAGER_FIRST: frozenset[Stance] = frozenset(("eager_then_compile", "aot_eager_then_compile"))
-# A call that no entry serves runs eagerly because the program says so.
-
-
-class Dispatching(Protocol):
-    """What the stance needs of a dispatcher."""
-
-    def refresh(self) -> None:
-        """Take or drop the fast path, as the stance says."""
 
 
 _lock = background.lock()
 _current: Stance = "default"
-_dispatchers: weakref.WeakSet[Dispatching] = weakref.WeakSet()
+_dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
 
 def current() -> Stance:
@@ -64,12 +58,12 @@ def _of_the_peer() -> Stance:
     return found
 
 
-def register(dispatcher: Dispatching) -> None:
+def register(dispatcher: Dispatcher) -> None:
     with _lock:
         _dispatchers.add(dispatcher)
 
 
-def everyone() -> list[Dispatching]:
+def everyone() -> list[Dispatcher]:
     """All dispatchers that are alive."""
     with _lock:
         return list(_dispatchers)
@@ -107,14 +101,3 @@ class set_stance(contextlib.ContextDecorator):
     def __call__(self, function):  # type: ignore[no-untyped-def]  # the decorated function's own type comes back
         _put(self._before[-1])  # a decorator sets nothing until the function runs
         return super().__call__(function)
-
-
-@contextlib.contextmanager
-def stance(name: Stance) -> Iterator[None]:
-    """The stance for a block."""
-    before = _current
-    _put(name)
-    try:
-        yield
-    finally:
-        _put(before)

@@ -25,7 +25,7 @@ from pliant.cache.lines import Lines, written
 from pliant.cpython import order_in_table
 from pliant.debug import events
 from pliant.dispatch import markers
-from pliant.dispatch.dispatcher import Dispatcher, EagerAfter
+from pliant.dispatch.dispatcher import Dispatcher, eager_after
 from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import Answer, Entry, EntryForm
 from pliant.dispatch.roots import Root
@@ -291,7 +291,7 @@ def made(
     values |= {name: breaks.made(row, reader, dispatcher) for name, row in data["behind"].items()}
     graph, eager = data["made"]
     if eager:
-        values[eager] = EagerAfter(dispatcher)
+        values[eager] = eager_after(dispatcher)
     section = None if data["section"] is None else _Section(reader, *data["section"])
     with generated_code.known(data["code"]):
         if graph:

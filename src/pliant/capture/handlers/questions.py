@@ -200,7 +200,7 @@ def _check_subclass(t: Tracer, cls: Any, wanted: Any) -> Any:
 def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1:
         return attributes.bring_class(t, args[0])
-    return class_statements.new_class(t, type, type, args, kwargs)
+    return class_statements.new_class(t, type, args, kwargs)
 
 
 def _number_of(t: Tracer, obj: Any) -> TracedId:

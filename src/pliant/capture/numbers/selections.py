@@ -20,7 +20,7 @@ from pliant.capture.bytecode.cfg import live_locals, sides
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
 from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak, Raised, Stopped
-from pliant.capture.numbers.unsettled import PRECISE
+from pliant.capture.numbers.number_domains import PRECISE
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer

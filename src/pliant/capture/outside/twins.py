@@ -10,6 +10,7 @@ Holds:  only where an earlier capture saw one object and a later one two. A twin
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -88,13 +89,6 @@ class Twins:
         self._doubled.clear()
 
 
-def _cell_of(cell: types.CellType) -> types.CellType:
-    try:
-        return types.CellType(cell.cell_contents)
-    except ValueError:
-        return types.CellType()
-
-
 _CONTAINERS = (list, dict, collections.OrderedDict)
 _BARE = (*_CONTAINERS, types.CellType)
 
@@ -111,7 +105,7 @@ def _copied(value: Any) -> Any:
     if cls in _CONTAINERS:
         return cls(value) if {str, int}.issuperset(map(type, value)) else None
     if cls is types.CellType:
-        return _cell_of(value)
+        return types.CellType(*gc.get_referents(value))
     if cls.__basicsize__ != _Plain.__basicsize__ or any("__del__" in base.__dict__ for base in cls.__mro__):
         return None
     try:

@@ -200,9 +200,8 @@ def _looked_up(t: Tracer, obj: Any, name: str, by_rule: Callable[[Tracer, Any, s
     """What the class' own `__getattribute__` finds, or the rule for its kind; on AttributeError, or where nothing is found, what
     its `__getattr__` says."""
     own = t.world.python_function(type(obj), "__getattribute__")
-    found: Any
     try:
-        found = by_rule(t, obj, name) if own is None else TailCall(own, (obj, name))
+        found: Any = by_rule(t, obj, name) if own is None else TailCall(own, (obj, name))
     except NoAttribute:
         if t.world.type_lookup(type(obj), "__getattr__") is MISSING:
             raise
@@ -210,7 +209,7 @@ def _looked_up(t: Tracer, obj: Any, name: str, by_rule: Callable[[Tracer, Any, s
     if found is not MISSING and not is_tail_call(found):
         return found
     fallback = t.world.type_lookup(type(obj), "__getattr__")
-    if found is not MISSING:
+    if is_tail_call(found):
         return found if fallback is MISSING else TailCall(polyfills.attribute, (found.function, found.args, fallback, obj, name))
     if fallback is MISSING:
         raise lacks(obj, name)

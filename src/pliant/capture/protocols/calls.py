@@ -70,8 +70,11 @@ def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = Fa
         least, most = _positional(function)
         if not least <= len(args) <= most:
             raise GraphBreak("bad-call", f"{function.__name__}() does not take {len(args)} positional arguments")
-        with _Fitting(function, args, kwargs):
+        try:
             result = handler(t, args, kwargs)
+        except _STUMBLES as error:
+            _refuse_misfit(error, function, args, kwargs)
+            raise
         return ended(t, result, linked)
     result = marked.call_marked(t, function, args, kwargs)
     if result is not marked.NOT_MARKED:
@@ -98,8 +101,11 @@ _RECEIVERS: ByKind[Callable[..., Any]] = ByKind(
 
 
 def _call_in_c(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    with _Fitting(function, args, kwargs):
+    try:
         result = call_native(t, function, args, kwargs)
+    except _STUMBLES as error:
+        _refuse_misfit(error, function, args, kwargs)
+        raise
     return ended(t, result, linked)
 
 
@@ -125,27 +131,16 @@ def _positional(function: Any) -> tuple[int, int]:
     return least, sys.maxsize if many else sum(kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds)
 
 
-class _Fitting:
-    """Around a handler: GraphBreak if it stumbles on the number or the names of its arguments, so that CPython complains."""
-
-    __slots__ = ("args", "function", "kwargs")
-
-    def __init__(self, function: Any, args: Args, kwargs: Kwargs) -> None:
-        self.function, self.args, self.kwargs = function, args, kwargs
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is None or not issubclass(kind, (TypeError, ValueError, IndexError)):
-            return
-        try:
-            inspect.signature(self.function).bind(*self.args, **self.kwargs)
-        except (TypeError, ValueError):  # they do not fit, or there is no signature
-            name = getattr(self.function, "__name__", str(self.function))
-            raise GraphBreak("bad-call", f"the arguments of {name}() do not fit: {error}") from None
+def _refuse_misfit(error: Exception, function: Any, args: Args, kwargs: Kwargs) -> None:
+    """GraphBreak if a handler stumbled on the number or the names of its arguments, so that CPython complains."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):  # they do not fit, or there is no signature
+        name = getattr(function, "__name__", str(function))
+        raise GraphBreak("bad-call", f"the arguments of {name}() do not fit: {error}") from None
 
 
+_STUMBLES = (TypeError, ValueError, IndexError)
 _C_FUNCTIONS = (
     types.BuiltinFunctionType, type(re.compile("").match), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.MethodWrapperType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
@@ -375,8 +370,11 @@ def instantiate(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """type.__call__(cls, ...): `__new__`, then `__init__`."""
     native = find_class(cls)
     if native is not None:
-        with _Fitting(cls, args, kwargs):
+        try:
             return native(t, cls, args, kwargs)
+        except _STUMBLES as error:
+            _refuse_misfit(error, cls, args, kwargs)
+            raise
     if t.world.python_function(cls, "__del__") is not None:
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")
@@ -430,7 +428,7 @@ def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> An
 _ANY_NEW = (BaseException, tuple, frozenset, str, int, float)  # also by the `__new__` of a class in C between
 _NEW: dict[type, Callable[..., Any]] = {  # by the base that says what the object is made of
     BaseException: lambda t, cls, new, args, kwargs: t.native(new, cls, *args),
-    type: lambda t, cls, new, args, kwargs: class_statements.new_class(t, cls, functools.partial(new, cls), args, kwargs),
+    type: lambda t, cls, new, args, kwargs: class_statements.new_class(t, functools.partial(new, cls), args, kwargs),
     weakref.ref: lambda t, cls, new, args, kwargs: make_reference(t, cls, args, kwargs),
     **dict.fromkeys(_CONTAINERS, lambda t, cls, new, args, kwargs: t.native(new, cls)),
     **dict.fromkeys(

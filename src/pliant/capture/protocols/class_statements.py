@@ -30,7 +30,7 @@ def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if any(_program_hook(t, cls, hook) for cls, hook in _hooks(meta)):
         made = t.call(meta, (name, tuple(resolved), namespace), keywords)
     else:
-        made = new_class(t, meta, meta, (name, tuple(resolved), namespace), keywords)
+        made = new_class(t, meta, (name, tuple(resolved), namespace), keywords)
     if is_cell(cell) and is_class(made):
         cell.cell_contents = made
     return made
@@ -52,7 +52,7 @@ def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[
     return meta, t.call(t.get_attr(meta, "__prepare__"), (name, tuple(bases)), keywords), keywords
 
 
-def new_class(t: Tracer, meta: type, make: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def new_class(t: Tracer, make: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A class made by `make(name, bases, namespace)`; hooks of the program that this runs are interpreted."""
     name, bases, namespace = args
     for place, (value, wanted) in enumerate(((name, str), (bases, tuple), (namespace, dict)), 1):

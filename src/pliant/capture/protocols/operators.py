@@ -20,10 +20,10 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.iterators.generators import OURS
-from pliant.capture.numbers import progressions, unsettled
+from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor
-from pliant.capture.numbers.number_domains import floor_quotient, within_domain
+from pliant.capture.numbers.number_domains import floor_quotient, settled_operands, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
@@ -135,7 +135,7 @@ def special_method(t: Tracer, obj: Any, name: str) -> Any:
 def _operands(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
     """What an operator is applied to: plain lists, and what NumPy's rules make of operands where these decide."""
     if not UNSETTLED.isdisjoint((type(left), type(right))):
-        left, right = unsettled.operands(symbol, left, right)
+        left, right = settled_operands(symbol, left, right)
     left, right = beside_symbol(t, left, right)
     return beside_tensor(t, symbol, left, right) if is_array(left) or is_array(right) else (left, right)
 

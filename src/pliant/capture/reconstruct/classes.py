@@ -9,6 +9,7 @@ from __future__ import annotations
 import _collections  # type: ignore[import-not-found]
 import enum
 import functools
+import gc
 import re
 import types
 from collections.abc import Callable
@@ -76,7 +77,7 @@ class _Sharing:
     def _of_function(self, function: types.FunctionType) -> list[Any] | None:
         if self._has_variables(function):
             return None
-        cells = [cell.cell_contents for cell in function.__closure__ or () if not _is_empty(cell)]
+        cells = [contents for cell in function.__closure__ or () for contents in gc.get_referents(cell)]
         return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
 
     def _has_variables(self, function: types.FunctionType) -> bool:
@@ -106,14 +107,6 @@ _PLAIN = {
     types.ModuleType,
     _collections._tuplegetter,  # a field of a named tuple
 }
-
-
-def _is_empty(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False
 
 
 # What else must be the same in each call; None if the value itself is made or changed by calls.

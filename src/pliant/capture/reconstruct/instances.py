@@ -65,7 +65,7 @@ def fill_set(b: Statements, obj: Any, name: str) -> None:
         b.fill(functools.partial(step_of_set, b, step, name))
 
 
-def steps_of_set(b: Statements, obj: set_orders.AnySet) -> list[set_orders.Step]:
+def steps_of_set(b: Statements, obj: Any) -> list[set_orders.Step]:
     """What an empty set goes through to have this one's items and, if it lost some, its table: what `pop` takes next depends
     on that."""
     has_lost = set_orders.lost_items(obj)

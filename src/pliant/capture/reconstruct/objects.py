@@ -125,11 +125,8 @@ _OVERRIDES = (types.NoneType, types.FunctionType)
 
 def _cell(b: Statements, obj: types.CellType) -> str:
     name = b.bind(obj, f"{b.names(types.CellType, 'Cell')}()", hint="cell")
-    try:
-        contents = obj.cell_contents
-    except ValueError:  # empty
-        return name
-    b.fill(lambda: f"{name}.cell_contents = {b.value(contents)}")
+    for contents in gc.get_referents(obj):  # none: it is empty
+        b.fill(lambda contents=contents: f"{name}.cell_contents = {b.value(contents)}")  # type: ignore[misc]
     return name
 
 

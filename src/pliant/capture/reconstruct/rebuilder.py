@@ -78,5 +78,4 @@ _RECIPES: ByKind[Recipe] = ByKind(
 
 
 class Rebuilder(Statements):
-    def recipe_of(self, obj: Any) -> Recipe:
-        return _RECIPES.of(obj)
+    recipes = _RECIPES

@@ -6,7 +6,6 @@ Out:    `Statements.value(obj)`: an expression; the statements it needs are appe
 
 from __future__ import annotations
 
-import abc
 import collections
 import functools
 import re
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.capture.trace import Trace
-from pliant.capture.value_kinds import LITERALS
+from pliant.capture.value_kinds import LITERALS, ByKind
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
 
@@ -37,9 +36,11 @@ _LITERAL = LITERALS - {float}
 _EMPTY: dict[type, str] = {list: "[]", dict: "{}"}
 
 
-class Statements(abc.ABC):
+class Statements:
     """Statements that make the values of one trace; `writer` loads what existed, `outputs` names what the graph
-    returns."""
+    returns; `recipes` say how each kind of object is made again."""
+
+    recipes: ByKind[Recipe]
 
     def __init__(self, trace: Trace, writer: GuardWriter, outputs: list[str]) -> None:
         self.lines: list[str] = []
@@ -85,7 +86,7 @@ class Statements(abc.ABC):
         self.keep.append(obj)
         self._open[id(obj)] = _EMPTY.get(type(obj), "")
         try:
-            return self.recipe_of(obj)(self, obj)
+            return self.recipes.of(obj)(self, obj)
         finally:
             self._open.pop(id(obj), None)
 
@@ -95,10 +96,6 @@ class Statements(abc.ABC):
         if not empty:
             raise _ImmutableCycle("immutable-cycle", obj)
         return self.bind(obj, empty)
-
-    @abc.abstractmethod
-    def recipe_of(self, obj: Any) -> Recipe:
-        """How the object is made again."""
 
     # ---- what recipes use
     def bind(self, obj: Any, text: str, hint: str = "") -> str:
