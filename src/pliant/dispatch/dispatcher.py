@@ -25,7 +25,7 @@ from pliant.dispatch import stance
 from pliant.dispatch.dynamic_policy import DynamicPolicy, Served, served
 from pliant.dispatch.entry import Entry, GraphCompiler
 from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
-from pliant.errors import GraphBreakError, PliantWarning, RecompileError
+from pliant.errors import PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
 from pliant.graph.generator_states import set_random_bytes
 from pliant.guards import kept_casts
@@ -195,10 +195,10 @@ class Dispatcher:
         if capturing.active:
             return
         if self.compilation.fullgraph and not tracing():
-            from pliant.capture.graph_breaks import KINDS
+            from pliant.capture.trace import BreakReason
+            from pliant.capture.whole import break_error
 
-            kind = KINDS[_OBSERVED]
-            raise GraphBreakError(observer, kind=kind.id, where=self.location, why=kind.why, do=kind.do)
+            raise break_error(BreakReason(_OBSERVED, observer, self.location))
         self.tell(observer, _OBSERVED)
 
     def tell(self, why: str, kind: str) -> None:

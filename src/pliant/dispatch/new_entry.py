@@ -19,6 +19,7 @@ from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.entry import make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet, told_of
 from pliant.capture.trace import Break, BreakReason, Trace
+from pliant.capture.whole import break_error
 from pliant.debug import events
 from pliant.dispatch import stance
 from pliant.dispatch.dispatcher import Dispatcher, capturing, eager_after
@@ -28,7 +29,6 @@ from pliant.dispatch.roots import CallableRoot, ResumeRoot
 from pliant.errors import (
     DataDependentError,
     FallbackWarning,
-    GraphBreakError,
     PliantError,
     Unsupported,
     UserError,
@@ -179,10 +179,10 @@ class _Capture:
         return entry
 
     def _runs_later(self, names: list[str]) -> None:
-        kind, what = KINDS["runs-later"], f"{', '.join(names)} is returned before it has run"
+        reason = BreakReason("runs-later", f"{', '.join(names)} is returned before it has run", self.dispatcher.location)
         if self.compilation.fullgraph:
-            raise GraphBreakError(what, kind=kind.id, where=self.dispatcher.location, why=kind.why, do=kind.do)
-        self.dispatcher.tell(f"{what}: {kind.why}", kind.id)
+            raise break_error(reason)
+        self.dispatcher.tell(f"{reason.detail}: {KINDS[reason.kind].why}", reason.kind)
 
     def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
         function = self.compilation.make_resume(self.compilation, point, globals_, name)
@@ -193,18 +193,14 @@ class _Capture:
         if not isinstance(traced.end, Break):
             return
         reason = traced.end.reason
-        kind = KINDS[reason.kind]
         if self.compilation.fullgraph or peer.breaks_are_errors():
-            do = reason.do or kind.do
-            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
+            raise break_error(reason)
         events.record("graph_break", name=self.dispatcher.name, **told_of(reason))
 
     # ---- failures
     def _cannot_capture(self, reason: BreakReason) -> None:
-        kind = KINDS[reason.kind]
         if (self.compilation.fullgraph or peer.breaks_are_errors()) and reason.kind not in _EAGER_RAISES:
-            do = reason.do or kind.do
-            raise GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=do)
+            raise break_error(reason)
         why, where = f"[{reason.kind}] {reason.detail}", reason.location or self.dispatcher.location
         if reason.kind in _EAGER_RAISES:
             events.record("skip", name=self.dispatcher.name, why=why, where=where)

@@ -343,15 +343,11 @@ def _filtered(t: Tracer, real: Any, source: Source) -> Any:
 
 
 def _grouped(t: Tracer, real: Any, source: Source) -> Any:
-    reduced = real.__reduce__()
-    t.world.guard(ReducedSource(source), Kind.LENGTH, len(reduced))
-    items, key = (_part(t, real, source, i) for i in range(2))
+    items, key = _all_parts(t, real, source)
     made: Any = itertools.groupby(items, None if key is None else t.reentrant(key))
-    if len(reduced) > 2:  # it stands at a group
-        state = [
-            t.world.bring(v, ItemSource(ItemSource(ReducedSource(source), 2), i)) for i, v in enumerate(reduced[2])
-        ]
-        made.__setstate__(tuple(state))
+    for state in real.__reduce__()[2:]:  # it stands at a group
+        place = ItemSource(ReducedSource(source), 2)
+        made.__setstate__(tuple([t.world.bring(v, ItemSource(place, i)) for i, v in enumerate(state)]))
     return made
 
 

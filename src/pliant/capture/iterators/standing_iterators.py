@@ -9,6 +9,7 @@ Holds:  reading one changes nothing, so a guard may do it. An iterator over a li
 from __future__ import annotations
 
 import collections
+import contextlib
 import gc
 import itertools
 import operator
@@ -110,21 +111,25 @@ def container_of(iterator: Any) -> Any:
 
 def step(iterator: Any, count: int) -> None:
     """Advance so far, even if a list does not hold the items any more."""
-    padding = _padding(iterator, count)
-    if padding is not None:
-        items, missing = padding
-        items.extend(itertools.repeat(None, missing))
-    collections.deque(itertools.islice(iterator, count), maxlen=0)
-    if padding is not None:
-        del items[len(items) - missing :]
+    items: Any = []
+    last = -1
+    if type(iterator) in OF_LISTS:
+        items, index, direction = place(iterator)
+        last = index + count - 1 if direction > 0 else index
+    with _reaching(items, last):
+        collections.deque(itertools.islice(iterator, count), maxlen=0)
 
 
-def _padding(iterator: Any, count: int) -> tuple[list[Any], int] | None:
-    if type(iterator) not in OF_LISTS:
-        return None
-    items, index, direction = place(iterator)
-    missing = (index + count if direction > 0 else index + 1) - len(items)
-    return (items, missing) if isinstance(items, list) and missing > 0 else None
+@contextlib.contextmanager
+def _reaching(items: Any, last: int) -> Iterator[None]:
+    """A block in which a list has an item at the place."""
+    missing = last + 1 - len(items)
+    if missing <= 0:
+        yield
+        return
+    items.extend(itertools.repeat(None, missing))
+    yield
+    del items[len(items) - missing :]
 
 
 def use_up(iterator: Any) -> None:
@@ -133,15 +138,9 @@ def use_up(iterator: Any) -> None:
 
 
 def put_at(iterator: Any, index: int) -> None:
-    """Let a new iterator over a list stand at the index."""
-    items = container_of(iterator)
-    missing = index + 1 - len(items)
-    if missing <= 0:
+    """Let a new iterator over a list stand at the index; it takes none that lies behind the end."""
+    with _reaching(container_of(iterator), index):
         iterator.__setstate__(index)
-        return
-    items.extend(itertools.repeat(None, missing))  # it takes no index that lies behind the end
-    iterator.__setstate__(index)
-    del items[len(items) - missing :]
 
 
 def way_over(iterator: Any, container: dict[Any, Any]) -> int | None:

@@ -145,16 +145,15 @@ class _Run(NodeValues):
         example = inputs.example_of(fake) if is_fake(fake) else None
         if example is None or not is_plain_tensor(example):
             raise Unknown
-        if example.dtype not in _WHOLE:
-            return self._setting(fake, example)
-        return example
-
-    def _setting(self, fake: FakeTensor, example: torch.Tensor) -> torch.Tensor:
-        """A few floats that a module keeps, as a buffer: probabilities by which it is set up, not its data."""
-        source = self.t.inputs.world.source_of(fake)
-        if source is None or not root_of(source).is_held or example.numel() > MOST_ELEMENTS or example.requires_grad:
+        if example.dtype not in _WHOLE and not self._is_setting(fake, example):
             raise Unknown
         return example
+
+    def _is_setting(self, fake: FakeTensor, example: torch.Tensor) -> bool:
+        """Whether it is a few floats that a module keeps, as a buffer: probabilities by which it is set up, not its data."""
+        source = self.t.inputs.world.source_of(fake)
+        is_held = source is not None and root_of(source).is_held
+        return is_held and example.numel() <= MOST_ELEMENTS and not example.requires_grad
 
 
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

@@ -23,6 +23,7 @@ from pliant.capture.bytecode.cfg import forward, live_locals
 from pliant.capture.bytecode.decode import Op, Program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.numbers.selections import (
+    OPS,
     STOPS,
     Before,
     Refused,
@@ -45,12 +46,9 @@ from pliant.unpatched import BUILTINS
 
 _MOST_PLACES = 32
 # What a turn may do, and the functions that it calls: it changes nothing but locals. Calls and subscripts are looked at.
-_OPS = frozenset(
-    """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD LOAD_SUPER_ATTR LOAD_SUPER_METHOD PUSH_NULL
-    COPY_FREE_VARS STORE_FAST DELETE_FAST POP_TOP COPY SWAP BINARY_OP BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_TUPLE
-    BUILD_LIST UNPACK_SEQUENCE COMPARE_OP IS_OP UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE UNARY_NOT TO_BOOL CALL JUMP
-    POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP
-    CONVERT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC BUILD_STRING RETURN_VALUE""".split()
+_OPS = OPS | frozenset(
+    """LOAD_SUPER_ATTR LOAD_SUPER_METHOD COPY_FREE_VARS DELETE_FAST BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_LIST
+    UNPACK_SEQUENCE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP CONVERT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC BUILD_STRING""".split()
 )
 _PURE = frozenset(
     (float, int, bool, str, *map(vars(BUILTINS).get, "abs min max len isinstance hasattr getattr".split()))

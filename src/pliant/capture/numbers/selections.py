@@ -37,7 +37,7 @@ from pliant.torch_adapter import C_OPERATORS
 from pliant.unpatched import BUILTINS
 
 # What a side may do: it touches the frame's locals and stack alone. Calls are looked at one by one.
-_OPS = frozenset(
+OPS = frozenset(
     """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD PUSH_NULL STORE_FAST POP_TOP COPY SWAP BINARY_OP
     COMPARE_OP IS_OP UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE UNARY_NOT TO_BOOL BUILD_TUPLE CALL JUMP POP_JUMP_IF_TRUE
     POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE RETURN_VALUE""".split()
@@ -84,13 +84,13 @@ def select(frame: Frame, jump: Op, value: FakeTensor) -> Returned | None:
     try:
         condition = _condition(t, value)
         last = next(iter(reversed(t.graph.nodes)))
-        meeting = _Meeting(frame, _Taking(t, before.step, where, condition, last))
+        taken = _Taking(t, before.step, where, condition, last)
         try:
-            return meeting.of(*_ends(frame, jump, before, (found.meet, found.meet)), found.meet)
+            return _met(frame, taken, _ends(frame, jump, before, (found.meet, found.meet)), found.meet)
         except Refused:
             if found.copies is None:
                 raise
-            return meeting.of(*_ends(frame, jump, before, found.copies), found.copies[0])
+            return _met(frame, taken, _ends(frame, jump, before, found.copies), found.copies[0])
     except STOPS as error:
         raise before.left(error, "a branch on the value of a tensor") from None
 
@@ -106,7 +106,7 @@ def _is_open(t: Tracer, value: Any) -> bool:
 def _may_be_taken(frame: Frame, side: Iterable[int]) -> bool:
     ops = [frame.program.ops[index] for index in side]
     return len(ops) <= _LONGEST and all(
-        op.name in _OPS and not (op.name == "BINARY_OP" and str(op.arg).endswith("=")) for op in ops
+        op.name in OPS and not (op.name == "BINARY_OP" and str(op.arg).endswith("=")) for op in ops
     )
 
 
@@ -276,26 +276,21 @@ class _Taking:
         return made
 
 
-@dataclass(slots=True)
-class _Meeting:
-    """Where both sides come together, with what the condition takes."""
-
-    frame: Frame
-    taken: _Taking
-
-    def of(self, yes: _End, no: _End, meet: int | None) -> Returned | None:
-        if yes.returned is not None and no.returned is not None:
-            return Returned(self.taken.of(yes.returned.value, no.returned.value))
-        assert meet is not None
-        frame, live = self.frame, live_locals(self.frame.program, meet)
-        frame.stack[:] = [self.taken.of(*pair) for pair in zip(yes.stack, no.stack, strict=True)]
-        frame.locals.clear()
-        for name in {**yes.locals, **no.locals}:
-            one, other = yes.locals.get(name, NULL), no.locals.get(name, NULL)
-            if one is other or name in live:
-                frame.locals[name] = self.taken.of(one, other)
-        frame.ip = meet
-        return None
+def _met(frame: Frame, taken: _Taking, ends: tuple[_End, _End], meet: int | None) -> Returned | None:
+    """The frame where both sides come together, with what the condition takes."""
+    yes, no = ends
+    if yes.returned is not None and no.returned is not None:
+        return Returned(taken.of(yes.returned.value, no.returned.value))
+    assert meet is not None
+    live = live_locals(frame.program, meet)
+    frame.stack[:] = [taken.of(*pair) for pair in zip(yes.stack, no.stack, strict=True)]
+    frame.locals.clear()
+    for name in {**yes.locals, **no.locals}:
+        one, other = yes.locals.get(name, NULL), no.locals.get(name, NULL)
+        if one is other or name in live:
+            frame.locals[name] = taken.of(one, other)
+    frame.ip = meet
+    return None
 
 
 def _are_alike(one: FakeTensor, other: FakeTensor, condition: FakeTensor) -> bool:

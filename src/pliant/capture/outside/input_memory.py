@@ -109,45 +109,33 @@ class InputMemory(abc.ABC):
     def _guard_flags(self) -> None:
         """What eager looks at before it writes an input, or makes views of one while nothing is recorded."""
         for one in self.inputs:
-            if one.kind == "tensor":
-                written = self.is_written(one.fake)
-                self._guard_view(one, written)
-                self._guard_inference(one, written)
-                self._guard_base(one)
+            if one.kind != "tensor":
+                continue
+            written, example = self.is_written(one.fake), one.example
+            if written:
+                self._guard_inference(one)
+            if written and example.requires_grad and not example.is_leaf:  # eager refuses to write a view of a leaf
+                self._guard_base(one, "is_leaf")
+            # A view that is made while nothing is recorded requires gradients where the input's base does. Parameters are no views.
+            unrecorded = id(base_of(one.fake)) in self.mode.viewed_unrecorded
+            if unrecorded and example.requires_grad and not one.fake.is_parameter_:
+                self._guard_base(one, "requires_grad")
 
-    def _guard_view(self, one: GraphInput, written: bool) -> None:
-        """An input that is written, and has a history, is no view of a leaf, which eager refuses to write."""
-        if not written or not one.example.requires_grad or one.example.is_leaf:
-            return
-        if (base := self._guard_base_of(one)) is not None:
-            self._guard_flag(one, "is_leaf", base)
-
-    def _guard_inference(self, one: GraphInput, written: bool) -> None:
+    def _guard_inference(self, one: GraphInput) -> None:
         """Outside inference mode, where it is an error to write tensors that were made there, a written argument is as
         it was. A held one is not asked: it never changes, and another is hardly put in its place."""
-        if written and not torch.is_inference_mode_enabled() and not root_of(one.source).is_held:
+        if not torch.is_inference_mode_enabled() and not root_of(one.source).is_held:
             with DisableTorchFunction():
                 self.world.guard(MethodSource(one.source, "is_inference"), Kind.EQUALS, one.example.is_inference())
 
-    def _guard_base(self, one: GraphInput) -> None:
-        """A view of an input that is made while nothing is recorded requires gradients where the input's base does.
-        Parameters are no views."""
-        if not one.example.requires_grad or one.fake.is_parameter_ or id(base_of(one.fake)) not in self.mode.viewed_unrecorded:
-            return
-        if (base := self._guard_base_of(one)) is not None:
-            self._guard_flag(one, "requires_grad", base)
-
-    def _guard_base_of(self, one: GraphInput) -> torch.Tensor | None:
-        """What the input is a view of, under a guard whether it is one."""
+    def _guard_base(self, one: GraphInput, flag: str) -> None:
+        """Whether the input is a view, and a flag of what it is a view of."""
         with DisableTorchFunction():
-            base: torch.Tensor | None = one.example._base
+            base = one.example._base
+            known = getattr(base, flag, None)
         self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, base is not None)
-        return base
-
-    def _guard_flag(self, one: GraphInput, name: str, base: torch.Tensor) -> None:
-        with DisableTorchFunction():
-            flag = getattr(base, name)
-        self.world.guard(AttributeSource(AttributeSource(one.source, "_base"), name), Kind.EQUALS, flag)
+        if base is not None:
+            self.world.guard(AttributeSource(AttributeSource(one.source, "_base"), flag), Kind.EQUALS, known)
 
     def _share_now(self, tensors: list[GraphInput]) -> bool:
         """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""

@@ -115,21 +115,16 @@ def _through_property(t: Tracer, found: property, obj: Any, name: str, value: An
 
 def _through_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: str, value: Any) -> None:
     if t.world.is_foreign(obj):
-        if value is DELETED and _slot_is_empty(t, found, obj, name):
-            raise Raised(AttributeError(name))
+        try:
+            if value is DELETED:
+                c_descriptor(t, found, obj, name)
+        except Raised:  # it is empty
+            raise Raised(AttributeError(name)) from None
         t.world.slot_set(obj, name, value, "slot")
     elif value is DELETED:
         t.native(found.__delete__, obj)
     else:
         t.native(found.__set__, obj, value)
-
-
-def _slot_is_empty(t: Tracer, slot: types.MemberDescriptorType, obj: Any, name: str) -> bool:
-    try:
-        c_descriptor(t, slot, obj, name)
-    except Raised:
-        return True
-    return False
 
 
 def _through_object(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:

@@ -288,12 +288,11 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         methods = ordered_methods(t, left, right, f"__{name}__", f"__{reflected}__", comparing=True)
     if methods:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__{reflected}__"))
-    if symbol in ("==", "!=") and by_identity(left) and by_identity(right):
-        return identical(t, left, right) is (symbol == "==")
-    if symbol in ("==", "!=") and type(left) is type(right) and isinstance(left, _BOUND):
-        return _are_bound_alike(t, left, right) is (symbol == "==")
-    if type(left) is type(right) is weakref.ref and symbol in ("==", "!="):
-        return _references_alike(t, symbol, left, right)
+    if symbol in ("==", "!="):
+        if by_identity(left) and by_identity(right):
+            return identical(t, left, right) is (symbol == "==")
+        if type(left) is type(right) and (alike := _ALIKE.of(left)) is not None:
+            return alike(t, symbol, left, right)
     given = left, right
     left, right = t.internalize(t.world.whole(left)), t.internalize(t.world.whole(right))
     for value in (left, right):
@@ -319,13 +318,21 @@ def _references_alike(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     return compare(t, symbol, *objects)
 
 
-_BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
-
-
-def _are_bound_alike(t: Tracer, left: Any, right: Any) -> bool:
+def _bound_alike(t: Tracer, symbol: str, left: Any, right: Any) -> bool:
     """Of two methods of objects: the same function, of one object."""
     what = "__func__" if is_method(left) else "__name__"
-    return getattr(left, what) == getattr(right, what) and identical(t, left.__self__, right.__self__)
+    same = getattr(left, what) == getattr(right, what) and identical(t, left.__self__, right.__self__)
+    return same is (symbol == "==")
+
+
+# Equality of two values of one class by what they lead to.
+_ALIKE: ByKind[Callable[..., Any] | None] = ByKind(
+    None,
+    {
+        **dict.fromkeys((types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType), _bound_alike),
+        weakref.ref: _references_alike,
+    },
+)
 
 
 def by_identity(value: Any) -> bool:
