@@ -95,9 +95,7 @@ def location_of(fn: Any) -> SourceLocation | None:
         fn = fn.func
     if isinstance(fn, torch.nn.Module):
         fn = fn.forward
-    elif not isinstance(fn, (types.FunctionType, types.MethodType, type)) and not isinstance(
-        fn, types.BuiltinFunctionType
-    ):
+    elif not isinstance(fn, (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)):
         fn = type(fn).__dict__.get("__call__", fn)
     code = getattr(fn, "__code__", None)
     if not isinstance(code, types.CodeType):
@@ -221,7 +219,6 @@ FUNCTIONS = (
     types.MethodWrapperType,
     types.WrapperDescriptorType,
 )
-
 
 
 def shares_all(obj: Any) -> bool:

@@ -69,10 +69,6 @@ def _refuse_floats(function: _Named, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def _fix(function: _Named, x: Any, *args: Any, **kwargs: Any) -> Any:
-    return numpy_on_tensors().trunc(x, *args, **kwargs)
-
-
 def _sign(function: _Named, x: Any, *args: Any, **kwargs: Any) -> Any:
     """NaN has itself for a sign."""
     found = function(x, *args, **kwargs)
@@ -151,7 +147,7 @@ _RULES: dict[str, Rule] = {
     "cumsum": _cumsum,
     **dict.fromkeys(("cbrt", "modf"), _refuse),
     **dict.fromkeys(("searchsorted", "unique", "divmod", "__divmod__", "__rdivmod__"), _refuse_floats),
-    "fix": _fix,
+    "fix": lambda function, x, *args, **kwargs: numpy_on_tensors().trunc(x, *args, **kwargs),
     "sign": _sign,
     "clip": _clip,
     **dict.fromkeys(("round", "around", "round_"), _round),

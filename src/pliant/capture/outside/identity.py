@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from torch.utils.hooks import RemovableHandle
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.value_kinds import exactly
 
 
 class TracedId(int):
@@ -28,6 +29,9 @@ class TracedId(int):
 
 class HookId(int):
     """The key of a hook that the trace registers: a number that differs from call to call."""
+
+
+is_hook_id = exactly(HookId)
 
 
 def take_hook_id() -> int:

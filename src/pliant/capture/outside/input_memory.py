@@ -1,4 +1,4 @@
-"""The memory of inputs: which of them the program writes, and what has to hold of the others, and of views, then.
+"""The memory of inputs: which are one tensor, which the program writes, and what has to hold of others, and of views, then.
 
 In:     the inputs of a graph, when the trace is done.
 Out:    guards; breaks where eager refuses a write.
@@ -6,30 +6,30 @@ Out:    guards; breaks where eager refuses a write.
 
 from __future__ import annotations
 
-import abc
 from typing import Any
 
 import torch
 from torch import fx
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.signatures import World
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
+from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, base_of, is_fake
 from pliant.guards import facts
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
-from pliant.guards.sources import AttributeSource, MethodSource
+from pliant.guards.sources import AttributeSource, MethodSource, Source
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction
 
 _STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
 
 
-class InputMemory(abc.ABC):
+class InputMemory:
     """What `Inputs` knows of memory."""
 
     world: World
@@ -37,13 +37,42 @@ class InputMemory(abc.ABC):
     mode: FakeMode
     shape_env: ShapeEnv
     inputs: list[GraphInput]
+    policy: DynamicPolicy
+    _by_tensor: dict[int, tuple[torch.Tensor, list[FakeTensor]]]
     _examples: dict[int, torch.Tensor]
     _whole: list[GraphInput]  # those whose memory is copied with them
 
-    @abc.abstractmethod
+    # ---- one tensor, several sources
+    def _is_one(self, value: torch.Tensor, source: Source, first: Source | None, fake: FakeTensor) -> bool:
+        """Whether it matters, or costs nothing, that a second way leads to the same tensor."""
+        if value.layout is not torch.strided:
+            return True
+        apart = first is not None and self.world.twins.may_be_apart(source, first)
+        if not apart and all(root_of(s).is_held or self.world.is_of_module(s) for s in (source, first) if s):
+            return True
+        return self.policy.is_one(source) or self.is_written(fake) or self.world.is_told_apart(fake)
+
+    def one_if_shared(self, value: Any) -> None:
+        """It matters which tensor it is: if several inputs are this one, the capture starts again with one."""
+        example = self._examples.get(id(value))
+        known = self._by_tensor[id(example)][1] if example is not None else []
+        if len(known) > 1:
+            self.policy.note_one(s for fake in known if (s := self.world.source_of(fake)) is not None)
+            raise StartAgain
+
+    def same_if_shared(self, left: Any, right: Any) -> None:
+        """Two values that were found to be different ones: not so if they are inputs for one tensor."""
+        example = self._examples.get(id(left))
+        if example is not None and example is self._examples.get(id(right)):
+            self.one_if_shared(left)
+
     def check_shared(self) -> None:
         """Tensors that are several inputs are only read."""
+        for _, known in self._by_tensor.values():
+            if len(known) > 1 and any(map(self.is_written, known)):
+                self.one_if_shared(known[0])
 
+    # ---- written, and copied
     def guard_memory(self) -> None:
         """Tensors that the program writes share no memory with others, as now (a graph is made for one or the other)."""
         with DisableTorchFunction():  # some questions of every input: who records the program is not asked

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.graph_breaks import GraphBreak, StartAgain
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, READABLE
 from pliant.capture.outside.input_memory import InputMemory
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
@@ -34,7 +34,6 @@ from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_own_parameter
 from pliant.guards.kinds import Kind, TensorFacts
-from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     AttributeSource,
     InMemorySource,
@@ -134,38 +133,6 @@ class Inputs(InputMemory):
         self._examples[id(fake)] = value
         self.world.set_origin(fake, source)
         return fake
-
-    # ---- one tensor, several sources
-    def _is_one(self, value: torch.Tensor, source: Source, first: Source | None, fake: FakeTensor) -> bool:
-        """Whether it matters, or costs nothing, that a second way leads to the same tensor."""
-        if value.layout is not torch.strided:
-            return True
-        apart = first is not None and self.world.twins.may_be_apart(source, first)
-        if not apart and all(
-            root_of(s).is_held or self.world.is_of_module(s) for s in (source, first) if s
-        ):
-            return True
-        return self.policy.is_one(source) or self.is_written(fake) or self.world.is_told_apart(fake)
-
-    def one_if_shared(self, value: Any) -> None:
-        """It matters which tensor it is: if several inputs are this one, the capture starts again with one."""
-        example = self._examples.get(id(value))
-        known = self._by_tensor[id(example)][1] if example is not None else []
-        if len(known) > 1:
-            self.policy.note_one(s for fake in known if (s := self.world.source_of(fake)) is not None)
-            raise StartAgain
-
-    def same_if_shared(self, left: Any, right: Any) -> None:
-        """Two values that were found to be different ones: not so if they are inputs for one tensor."""
-        example = self._examples.get(id(left))
-        if example is not None and example is self._examples.get(id(right)):
-            self.one_if_shared(left)
-
-    def check_shared(self) -> None:
-        """Tensors that are several inputs are only read."""
-        for _, known in self._by_tensor.values():
-            if len(known) > 1 and any(map(self.is_written, known)):
-                self.one_if_shared(known[0])
 
     # ---- states
     def learns_from(self, source: Source, left: Any) -> bool:

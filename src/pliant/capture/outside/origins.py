@@ -41,6 +41,7 @@ class Origins(abc.ABC):
         self.origins: dict[int, tuple[Any, Source]] = {}
         self._guarded: set[tuple[Any, ...]] = set()
         self._memo: dict[Source, Any] = {}
+        self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._told_apart: dict[int, Any] = {}  # by id: objects of which it matters which ones they are
         self.twins = Twins(lambda: self.inputs.policy)
         self._differentiated: dict[int, FakeTensor] = {}  # by id: inputs whose gradients the trace computes
@@ -53,9 +54,14 @@ class Origins(abc.ABC):
     def bring(self, value: Any, source: Source) -> Any:
         """The traced form of `value`, which was just read through `source`."""
 
-    @abc.abstractmethod
+    def stand_for(self, value: Any, shadow: Any) -> None:
+        """Wherever `value` is met, `shadow` stands for it."""
+        self._stands[id(value)] = (value, shadow)
+
     def resolve(self, value: Any) -> Any:
-        """What stands for an object from outside in the trace; anything else is itself."""
+        """What stands for an object from outside, as the copy of a container does; anything else is itself."""
+        found = self._stands.get(id(value))
+        return found[1] if found is not None else value
 
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:

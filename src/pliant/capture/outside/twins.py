@@ -76,12 +76,9 @@ class Twins:
 
     def check_different(self, left: Any, right: Any) -> None:
         """The two were found to be different ones."""
-        if self._real and self._stands_for(left) is self._stands_for(right):
+        real = [self._real.get(id(one), (one, one))[1] for one in (left, right)]
+        if real[0] is real[1]:
             self.check(left, right)
-
-    def _stands_for(self, value: Any) -> Any:
-        found = self._real.get(id(value))
-        return value if found is None else found[1]
 
     def forget(self) -> None:
         """Let go of the program's objects."""

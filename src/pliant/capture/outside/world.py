@@ -22,7 +22,7 @@ from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import Carried
 from pliant.capture.outside.bringing import traced_form
-from pliant.capture.outside.identity import HookId, TracedId
+from pliant.capture.outside.identity import TracedId, is_hook_id
 from pliant.capture.outside.read_later import refuse_read_later
 from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import (
@@ -85,7 +85,6 @@ class World(ToldByValue):
         super().__init__(inputs, location)
         self.effects_in_order: list[Effect] = []
         self._changed: dict[int, Changed] = {}
-        self._stands: dict[int, tuple[Any, Any]] = {}  # an object, and what stands for it wherever it is met
         self._owner_of_dict: dict[int, Any] = {}
         self.changed_reads = 0  # how often a dict was asked into which the trace had stored
         self._later = ""  # what is traced now and runs at another time
@@ -120,15 +119,6 @@ class World(ToldByValue):
             yield
         finally:
             self._later = before
-
-    def stand_for(self, value: Any, shadow: Any) -> None:
-        """Wherever `value` is met, `shadow` stands for it."""
-        self._stands[id(value)] = (value, shadow)
-
-    def resolve(self, value: Any) -> Any:
-        """The copy that stands for a foreign container once it was adopted; anything else is itself."""
-        found = self._stands.get(id(value))
-        return found[1] if found is not None else value
 
     # ---- dicts (of objects, of modules, plain) without copying them
     def instance_dict(self, obj: Any) -> dict[str, Any]:
@@ -200,7 +190,7 @@ class World(ToldByValue):
         stores = self.stores_into(mapping)
         if stores and key in stores:
             return MISSING if stores[key] is DELETED else stores[key]
-        if type(key) is HookId:  # a new one
+        if is_hook_id(key):  # a new one
             return MISSING
         key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
@@ -244,7 +234,7 @@ class World(ToldByValue):
         stores = self.stores_into(mapping)
         if stores and key in stores:
             return stores[key] is not DELETED
-        if type(key) is HookId:
+        if is_hook_id(key):
             return False
         key = self.real_key(key)
         base: Any = base_in_c(mapping)

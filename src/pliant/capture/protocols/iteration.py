@@ -28,7 +28,7 @@ from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import is_list_or_tuple
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, is_dict, misused
+from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, exactly, is_dict, misused
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.unpatched import BUILTINS
@@ -153,10 +153,13 @@ def iterable(t: Tracer, value: Any) -> Any:
 
 def hashables(t: Tracer, value: Any) -> Any:
     """Something C code can make a set of. Sets and dicts stay what they are: their slots, too, decide on the new order."""
-    if type(value) in (set, dict):
+    if _is_hashed(value):
         value = t.world.adopt(t.world.resolve(value))
     items = iterable(t, value)
-    return items if type(items) in (dict, set, frozenset) else map(t.hashable, items)
+    return items if _is_hashed(items) else map(t.hashable, items)
+
+
+_is_hashed = exactly(dict, set, frozenset)  # which keep the hashes of what they hold
 
 
 def note_order(t: Tracer, value: Any) -> None:

@@ -49,21 +49,14 @@ def _suspended(b: Statements, obj: TracedGenerator) -> str:
 
 def _new_generator(b: Statements, obj: TracedGenerator) -> str:
     """A generator that has not started: its function is called again with the bound parameters."""
-    frame = obj.frame
-    code = frame.code
-    values = {
-        **frame.locals,
-        **{n: frame.cells[n].cell_contents for n in code.co_cellvars if n in _parameters(code) and n in frame.cells},
-    }
+    frame, code = obj.frame, obj.frame.code
+    names, placed, own = _parameters(code), code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    values = frame.locals | {n: frame.cells[n].cell_contents for n in code.co_cellvars if n in names and n in frame.cells}
     closure = f"({b.items([frame.cells[n] for n in code.co_freevars])},)" if code.co_freevars else "None"
     make = f"{b.names(types.FunctionType, 'FunctionType')}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
-    args = [b.value(values[n]) for n in _parameters(code)[: code.co_argcount]]
-    rest = list(_parameters(code)[code.co_argcount + code.co_kwonlyargcount :])
-    keywords = [
-        f"{n}={b.value(values[n])}"
-        for n in _parameters(code)[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    ]
-    stars = ["*" * (1 + (i > 0 or not code.co_flags & 0x04)) + b.value(values[n]) for i, n in enumerate(rest)]
+    args = [b.value(values[n]) for n in names[:placed]]
+    keywords = [f"{n}={b.value(values[n])}" for n in names[placed:own]]
+    stars = ["*" * (1 + (i > 0 or not code.co_flags & 0x04)) + b.value(values[n]) for i, n in enumerate(names[own:])]
     return b.bind(obj, f"{make}({', '.join([*args, *keywords, *stars])})", hint="generator")
 
 
