@@ -322,38 +322,36 @@ def _refuse(frame: Frame, op: Op) -> None:
     raise Refused(f"a turn does more than compute: {op.name}")
 
 
-def _call(frame: Frame, op: Op) -> None:
+def _checked(name: str, allows: Callable[[Frame, Op], bool], what: str) -> Handler:
+    """The operation of the name, if a turn may do it."""
+
+    def checked(frame: Frame, op: Op) -> None:
+        if not allows(frame, op):
+            raise Refused(f"a turn {what}")
+        HANDLERS[name](frame, op)
+
+    return checked
+
+
+def _may_unpack(frame: Frame, op: Op) -> bool:
+    return is_fake(frame.stack[-1]) or is_list_or_tuple(frame.stack[-1])
+
+
+def _may_call(frame: Frame, op: Op) -> bool:
     function, given = called(frame, op)
-    if not _is_safe(function):
-        raise Refused("a turn calls what may have effects")
-    if any(hasattr(type(one), "__next__") for one in given):
-        raise Refused("a turn takes items of an iterator")
-    HANDLERS["CALL"](frame, op)
-
-
-def _subscript(frame: Frame, op: Op) -> None:
-    container = frame.stack[-2]
-    if not _STAYS.of(container):
-        raise Refused("a turn reads what may change when it is read")
-    HANDLERS[op.name](frame, op)
-
-
-def _operate(frame: Frame, op: Op) -> None:
-    if str(op.arg).endswith("="):
-        raise Refused("a turn changes a value in its place")
-    HANDLERS["BINARY_OP"](frame, op)
-
-
-def _unpack(frame: Frame, op: Op) -> None:
-    if not (is_fake(frame.stack[-1]) or is_list_or_tuple(frame.stack[-1])):
-        raise Refused("a turn takes items of an iterator")
-    HANDLERS["UNPACK_SEQUENCE"](frame, op)
+    return _is_safe(function) and not any(hasattr(type(one), "__next__") for one in given)
 
 
 _JUMPS = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "TO_BOOL", "UNARY_NOT")
 _LOOKING: dict[str, Handler] = {
-    "CALL": _call, "BINARY_SUBSCR": _subscript, "BINARY_OP": _operate, "UNPACK_SEQUENCE": _unpack,
-}  # fmt: skip
+    name: _checked(name, allows, what)
+    for name, allows, what in (
+        ("CALL", _may_call, "calls what may have effects, or takes items of an iterator"),
+        ("BINARY_SUBSCR", lambda frame, op: _STAYS.of(frame.stack[-2]), "reads what may change when it is read"),
+        ("BINARY_OP", lambda frame, op: not str(op.arg).endswith("="), "changes a value in its place"),
+        ("UNPACK_SEQUENCE", _may_unpack, "takes items of an iterator"),
+    )
+}
 
 
 def _is_safe(function: Any) -> bool:
