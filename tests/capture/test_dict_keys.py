@@ -128,7 +128,14 @@ def cached_below(x):
     return x * 2 + helper(x.shape[0])[:, None]
 
 
-@pytest.mark.parametrize("program", [cached_mask, cached_by_number, cached_below])
+def cached_by_shape_and_name(x):
+    key = (x.shape, "mask")
+    if key not in MASKS:
+        MASKS[key] = torch.ones(x.shape)
+    return x * 2 + MASKS[key]
+
+
+@pytest.mark.parametrize("program", [cached_mask, cached_by_number, cached_below, cached_by_shape_and_name])
 def test_keys_of_many_sizes_are_asked_for_between_graphs(program):
     pliant.reset(), MASKS.clear()
     compiled = pliant.compile(program)
