@@ -19,6 +19,7 @@ from torch import fx
 from pliant.autograd.aliases import Alias
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.gradients import gradients
 from pliant.graph.lent_numbers import call_on_fakes, mode_of
 from pliant.graph.unbacked import CHECKS, call_numbering, numbering
 from pliant.torch_adapter import set_grad_enabled
@@ -39,7 +40,7 @@ def run_module(
     """The outputs of `module(*inputs)`. `constant` turns a tensor that the module holds into a fake. `values` is given what
     each node gave."""
     values = {} if values is None else values
-    given = iter(inputs)
+    given, depth = iter(inputs), 1 + sum(node.target is gradients for node in module.graph.nodes)
     for node in module.graph.nodes:
         on_node(node)
         match node.op:
@@ -54,9 +55,9 @@ def run_module(
                 values[node] = None
             case _ if node.meta.get("inference") and torch.is_grad_enabled() and node.target is not set_grad_enabled:
                 with torch.no_grad():  # which `enable_grad` in a block of inference mode does not change
-                    values[node] = _call(module, node, values, inputs)
+                    values[node] = _call(module, node, values, inputs, depth)
             case _:
-                values[node] = _call(module, node, values, inputs)
+                values[node] = _call(module, node, values, inputs, depth)
     raise AssertionError("a graph without an output node")
 
 
@@ -65,21 +66,23 @@ def _attribute(module: fx.GraphModule, target: Any, constant: Callable[[torch.Te
     return constant(value) if isinstance(value, torch.Tensor) else value
 
 
-def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inputs: list[Any]) -> Any:
+def _call(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], inputs: list[Any], depth: int) -> Any:
+    """What a node gives; as many derivatives of it, one of another, may be asked for."""
     args: Any = fx.map_arg(node.args, values.__getitem__)
     kwargs = fx.map_arg(node.kwargs, values.__getitem__)
     target: Any = node.target
     if (numbers := numbering(target)) is not None:
         return call_numbering(numbers, mode_of(args, kwargs), args, kwargs)
     if node.op == "call_function":
-        return _alone(node, call_on_fakes(target, args, kwargs))
+        return _alone(node, call_on_fakes(target, args, kwargs, depth=depth))
     if node.op == "call_module":
         return module.get_submodule(target)(*args, **kwargs)
     if target == "detach_" and any(args[0] is given for given in inputs):  # an error on views, which fakes are not
         raise UnsupportedMutation("`detach_` of an input", kind="metadata-mutation")
     if target in _VIEW_IN_PLACE:
         return _view_in_place(node, args, kwargs, values, inputs)
-    return call_on_fakes(getattr(type(args[0]), target), args, kwargs)  # by the name that tables have it
+    # by the name that tables have it
+    return call_on_fakes(getattr(type(args[0]), target), args, kwargs, depth=depth)
 
 
 def _alone(node: fx.Node, made: Any) -> Any:

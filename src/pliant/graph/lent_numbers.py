@@ -1,11 +1,12 @@
-"""Calls of torch functions on fakes; symbolic floats for arguments that are `double` in C++.
+"""Calls of torch functions on fakes; symbolic floats for arguments that are plain numbers in C++.
 
 In:     `call_on_fakes`: a torch function and its arguments, fakes and symbols among them.
 Out:    its result. Where C++ wants a symbolic float as a plain number, it gets one that stands for it: one that nothing
-        else equals, so that it is known again wherever C++ passes it on, in derivative formulas too.
+        else equals, so that it is known again wherever C++ passes it on, in derivative formulas too. A derivative that
+        asks is asked for after the call: the call itself gets the number.
 Holds:  it is lent only if the function was tried with other numbers, its derivative included, and made the same calls
-        of operators with just that number in other places. Where that holds on one side of 0, 1 or 2 only, a guard says
-        so; elsewhere the symbol is fixed to its value.
+        of operators with just that number in other places. Where that holds on one side of 0, 1, 2, another argument,
+        or not for NaN, a guard says so; elsewhere the symbol is fixed to its value.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import torch
@@ -25,6 +27,7 @@ from pliant.graph.concrete_sizes import call_specialized
 from pliant.graph.fake_mode import FakeMode, ShapeOnlyMode
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
+from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Number
 from pliant.symbolic.loans import ArgumentAsked, refuse, swap
 from pliant.symbolic.rules import floats
@@ -34,46 +37,90 @@ from pliant.torch_adapter import current_dispatch_mode
 Warnings: TypeAlias = "list[given_warnings.GivenWarning]"
 Calls: TypeAlias = "list[tuple[Any, ...]]"
 
-# Numbers for which C++ code may do something else, and one of each open interval between them.
-_SPECIAL = (0.0, 1.0, 2.0)
-_BETWEEN = (-0.734375, 0.390625, 1.390625, 2.734375)  # of single precision, as C++ code rounds
-_PROBES = tuple(sorted((*_SPECIAL, *_BETWEEN)))
+# Numbers for which C++ code may do something else; it may, too, for constants among the arguments.
+_SPECIAL = (-math.inf, 0.0, 1.0, 2.0, math.inf)
+_APART, _INSIDE = 0.734375, 0.390625  # of single precision, as C++ code rounds
 # What C++ code is known to make of such a number before it passes it on.
 _FORMS: tuple[Callable[[Any], Any], ...] = (
     lambda n: n,
     lambda n: -n,
     lambda n: 1.0 - n,
+    lambda n: n - 1.0,
+    lambda n: n - 2.0,
     lambda n: n * n,
-    lambda n: 1.0 / (1.0 - n) if isinstance(n, Expr) or n != 1.0 else math.inf,
-    lambda n: floats.math_call("sqrt", n) if isinstance(n, Expr) else math.sqrt(n) if n >= 0 else math.nan,
+    lambda n: n / 2.0,
+    lambda n: 1.0 / n,
+    lambda n: 1.0 / (1.0 - n),
+    lambda n: _math("sqrt", n),
+    lambda n: _math("log", n),
 )
 _STEP = 2.0**-20  # a number lent is its hint but for a few such parts
+_NO_NUMBER = 1.2345678901234e-300  # none that C++ makes of another
+_DEEPEST = 3  # of derivatives of derivatives
 
 
 def call_on_fakes(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tell: Callable[[Warnings], None] | None = None
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tell: Callable[[Warnings], None] | None = None,
+    depth: int = 0,
 ) -> Any:
     """`func(*args, **kwargs)`, specialized as little as C++ code allows. `tell` gets what it warned of; without one that is
-    dropped: a graph's functions are called again, whose warnings its capture was told."""
+    dropped: a graph's functions are called again, whose warnings its capture was told. `depth`: how many derivatives, one of
+    another, the caller will ask for."""
     with given_warnings.collected() as told:
-        result = _called(func, args, kwargs)
+        result = _called(func, args, kwargs, depth)
     if told and tell is not None:
         tell(told)
     return result
 
 
-def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], depth: int) -> Any:
     outer, told = swap(refuse), given_warnings.mark()
     try:
+        if depth and torch.is_grad_enabled() and _has_symbol(args, kwargs):
+            args, kwargs = _as_derivative_takes(func, args, kwargs, depth)
+            swap(refuse)
+            given_warnings.forget(told)
         return call_specialized(func, args, kwargs)
     except ArgumentAsked:
         swap(None)
-        loans = _loans_of(func, args, kwargs)
+        loans = _loans_of(func, args, kwargs, max(depth, 1), as_symbols=True)
         given_warnings.forget(told)
         swap(lambda node: loans.get(node.expr))
         return call_specialized(func, args, kwargs)
     finally:
         swap(outer)
+
+
+def _has_symbol(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return any(type(one) is torch.SymFloat for one in args) or any(type(one) is torch.SymFloat for one in kwargs.values())
+
+
+def _as_derivative_takes(func: Any, args: Any, kwargs: Any, depth: int) -> tuple[Any, Any]:
+    """The arguments with plain numbers in place of symbols that the call's derivative asks for."""
+    mode = mode_of(args, kwargs)
+    env = None if mode is None else mode.shape_env
+    if mode is None or env is None or not any(t.requires_grad for t in tree_leaves((args, kwargs)) if type(t) is FakeTensor):
+        return args, kwargs
+    asked: set[Expr] = set()
+
+    def note(node: Any) -> Number | None:
+        asked.add(node.expr)
+        return env.hint(node.expr)
+
+    found = _tried(mode, env, func, args, kwargs, note, depth)
+    if found is not None and not asked:
+        return args, kwargs
+    loans = _loans_of(func, args, kwargs, depth, as_symbols=False) if depth <= _DEEPEST else {}
+    takes_symbols = found is not None or _Trial(mode, env, (func, args, kwargs), depth, False).calls(note) is None
+
+    def given(number: Any) -> Any:
+        lent = loans.get(number.node.expr)
+        return lent if lent is not None else number if takes_symbols else float(number)
+
+    return tree_map_only(torch.SymFloat, given, (tuple(args), dict(kwargs)))  # type: ignore[no-any-return]
 
 
 def mode_of(args: Any, kwargs: Any) -> FakeMode | None:
@@ -84,8 +131,8 @@ def mode_of(args: Any, kwargs: Any) -> FakeMode | None:
     return next((t.fake_mode for t in tree_leaves((args, kwargs)) if type(t) is FakeTensor), None)
 
 
-def _loans_of(func: Any, args: Any, kwargs: Any) -> dict[Expr, Number]:
-    """What may be lent in this call; guarded as far as that depends on it."""
+def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool) -> dict[Expr, Number]:
+    """What may be lent in this call; guarded as far as that depends on it. `as_symbols`: see `_Trial`."""
     mode = mode_of(args, kwargs)
     env = None if mode is None else mode.shape_env
     if mode is None or env is None:
@@ -98,26 +145,44 @@ def _loans_of(func: Any, args: Any, kwargs: Any) -> dict[Expr, Number]:
             return asked.get(e) or asked.setdefault(e, _marker(env, e, set(asked.values())))
         return None
 
-    if (
-        _tried(mode, env, func, args, kwargs, mark) is None
-    ):  # it may teach what sizes are, so it is not the one to compare
+    trial = _Trial(mode, env, (func, args, kwargs), depth, as_symbols)
+    if trial.calls(mark) is None:  # it may teach what sizes are, so it is not the one to compare
         return {}
-    wanted = _tried(mode, env, func, args, kwargs, mark) or []
-    found: dict[Expr, Number] = {}
-    for e, marker in asked.items():
-        same = [p for p in _PROBES if _is_passed_on(mode, env, (func, args, kwargs), wanted, {**asked, e: p}, asked)]
-        if _guarded(env, e, same):
-            found[e] = marker
-            env.loans.update((form(marker), form(e)) for form in _FORMS)
+    trial.markers, trial.wanted = asked, trial.calls(mark) or []
+    specials = sorted({*_SPECIAL, *_constants(args, kwargs)})
+    found = {e: marker for e, marker in asked.items() if _guarded(trial, e, specials)}
+    for one, other in itertools.combinations(list(found), 2):
+        if not _guarded_order(trial, one, other):
+            return {}
+    for e, marker in found.items():
+        env.loans.update((number, form(e)) for form in _FORMS if (number := _formed(form, marker)) is not None)
     return found
+
+
+def _math(name: str, n: Any) -> Any:
+    return floats.math_call(name, n) if isinstance(n, Expr) else getattr(math, name)(n)
+
+
+def _formed(form: Callable[[Any], Any], number: Number) -> float | None:
+    """What a form makes of a number; None where Python has an error."""
+    try:
+        return float(form(number))
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _constants(args: Any, kwargs: Any) -> set[float]:
+    """The numbers among the arguments, which C++ code may compare with others."""
+    return {float(n) for n in tree_leaves((args, kwargs)) if type(n) in (int, float) and math.isfinite(n)}
 
 
 def _marker(env: ShapeEnv, e: Expr, others: set[Number]) -> float:
     """A number that is known again among `others`, in each of its forms: `-x` and `x` may be arguments of one call."""
-    hint, taken = float(env.hint(e) or 0.0), {form(other) for other in others for form in _FORMS}
+    hint, taken = float(env.hint(e) or 0.0), {_formed(form, other) for other in others for form in _FORMS} - {None}
     for k in itertools.count(1):
         number = _rounded(hint * (1 - k * _STEP) if hint else k * 1.3e-30)
-        if env.loans.get(number, e) is e and taken.isdisjoint(form(number) for form in _FORMS):
+        forms = [made for form in _FORMS if (made := _formed(form, number)) is not None]
+        if env.loans.get(number, e) is e and taken.isdisjoint(forms):
             return number
     raise AssertionError("unreachable")
 
@@ -130,22 +195,51 @@ def _rounded(number: float) -> float:
         return number
 
 
-def _guarded(env: ShapeEnv, e: Expr, same: Sequence[float]) -> bool:
+def _between(low: float, high: float) -> float:
+    """A number between two, none of which need be finite."""
+    if math.isinf(low):
+        return -_APART if math.isinf(high) else _rounded(high - _APART)
+    return _rounded(low + (_APART if math.isinf(high) else (high - low) * _INSIDE))
+
+
+def _guarded(trial: _Trial, e: Expr, specials: list[float]) -> bool:
     """Whether the symbol may be lent: all numbers between those that were tried around its hint did the same."""
-    hint = float(env.hint(e) or 0.0)
-    at = sum(p < hint for p in _SPECIAL) * 2 + (hint in _SPECIAL)  # the place among probes of what holds the hint
-    if not math.isfinite(hint) or _PROBES[at] not in same:
+    hint = float(trial.env.hint(e) or 0.0)
+    if not math.isfinite(hint):
         return False
-    low, high = at, at
-    while low > 0 and _PROBES[low - 1] in same:
+    probes = [specials[0]]
+    for low, high in itertools.pairwise(specials):
+        probes += [_between(low, high), high]
+    at = 2 * sum(p < hint for p in specials) - (hint not in specials)  # the place among probes of what holds the hint
+
+    def same(place: int) -> bool:
+        inside = place % 2 == 0 or probes[place - 1] < probes[place] < probes[place + 1]
+        return inside and trial.is_passed_on({e: probes[place]})
+
+    if not same(at):
+        return False
+    low, high, last = at, at, len(probes) - 1
+    while low > 0 and same(low - 1):
         low -= 1
-    while high < len(_PROBES) - 1 and _PROBES[high + 1] in same:
+    while high < last and same(high + 1):
         high += 1
+    env = trial.env
     if low > 0:
-        env.evaluate(e.ge(_PROBES[low]) if low % 2 else e.gt(_PROBES[low - 1]))
-    if high < len(_PROBES) - 1:
-        env.evaluate(e.le(_PROBES[high]) if high % 2 else e.lt(_PROBES[high + 1]))
+        env.evaluate(e.gt(probes[low - 1]) if low % 2 else e.ge(probes[low]))
+    if high < last:
+        env.evaluate(e.lt(probes[high + 1]) if high % 2 else e.le(probes[high]))
+    if low == 0 and high == last and not trial.is_passed_on({e: math.nan}):
+        env.evaluate(e.le(math.inf))
     return True
+
+
+def _guarded_order(trial: _Trial, one: Expr, other: Expr) -> bool:
+    """Whether two symbols may be lent to the same call, which may compare them; guarded as far as it does."""
+    env, (low, high) = trial.env, sorted((one, other), key=trial.markers.__getitem__)
+    equal = trial.is_passed_on({low: trial.markers[low], high: trial.markers[low]})
+    if not trial.is_passed_on({low: trial.markers[high], high: trial.markers[low]}):
+        return bool(env.evaluate(low.le(high) if equal else low.lt(high)))
+    return equal or not env.evaluate(low.eq(high))
 
 
 # -- trying -----------------------------------------------------------------------------------------------------------
@@ -161,6 +255,7 @@ class _Log(ShapeOnlyMode):  # type: ignore[no-untyped-call]  # torch's base has 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         leaves, tree = tree_flatten(_all_arguments(func, args, kwargs or {}))
         self.calls.append((func, str(tree), *map(_noted, leaves)))
+        self.owner.shape_env.lent = None  # type: ignore[union-attr]  # whether that is passed on, the real call tells
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
@@ -171,37 +266,71 @@ def _all_arguments(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
 
 
 def _noted(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
+    if type(value) is FakeTensor:
         return (tuple(map(str, value.shape)), value.dtype)
+    if isinstance(value, torch.Tensor):  # which C++ may have made of a number
+        return ("constant", value.dtype, value.item() if value.numel() == 1 and not value.is_meta else id(value))
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value.node.expr
     return value
-
-
-def _is_passed_on(
-    mode: FakeMode, env: ShapeEnv, call: tuple[Any, Any, Any], wanted: Calls, numbers: dict[Expr, Number],
-    markers: dict[Expr, Number],
-) -> bool:  # fmt: skip
-    """Whether with these numbers the calls are as `wanted`, the numbers in the places of their markers."""
-    found = _tried(mode, env, *call, lambda node: numbers.get(node.expr))
-    if found is None or len(found) != len(wanted):
-        return False
-    becomes = {form(marker): form(numbers[e]) for e, marker in markers.items() for form in _FORMS}
-    return all(len(a) == len(b) and all(map(_is_same(becomes), a, b)) for a, b in zip(wanted, found))
 
 
 def _is_same(becomes: dict[Number, Number]) -> Callable[[Any, Any], bool]:
     def same(wanted: Any, found: Any) -> bool:
         if type(wanted) is not type(found):
             return False
-        wanted = becomes.get(wanted, wanted) if type(wanted) is float else wanted
+        if type(wanted) is float:
+            wanted = becomes.get(wanted, wanted)
+            return bool(wanted == found) or (math.isnan(wanted) and math.isnan(found))
         return wanted is found or bool(wanted == found)
 
     return same
 
 
-def _tried(mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any, give: Any) -> Calls | None:
-    """The operators that the call and its derivative reach on other fakes; None if it raises."""
+@dataclass(slots=True, eq=False)
+class _Trial:
+    """A call that is tried. `as_symbols`: it gets symbols where it can take them; else plain numbers. `markers`: what stands for
+    each symbol in the calls of operators that are `wanted`."""
+
+    mode: FakeMode
+    env: ShapeEnv
+    call: tuple[Any, Any, Any]
+    depth: int
+    as_symbols: bool
+    markers: dict[Expr, Number] = field(default_factory=dict)
+    wanted: Calls = field(default_factory=list)
+
+    def calls(self, give: Callable[[Any], Number | None]) -> Calls | None:
+        """The operators reached if C++ gets these numbers."""
+        func, args, kwargs = self.call
+
+        def given(number: Any) -> Any:
+            lent = give(number.node)
+            return number if lent is None else float(lent)
+
+        if not self.as_symbols:
+            args, kwargs = tree_map_only(torch.SymFloat, given, (tuple(args), dict(kwargs)))
+        return _tried(self.mode, self.env, func, args, kwargs, give, self.depth)
+
+    def is_passed_on(self, numbers: dict[Expr, Number]) -> bool:
+        """Whether with these numbers the calls are as wanted, the numbers in the places of their markers."""
+        numbers = {**self.markers, **numbers}
+        found = self.calls(lambda node: numbers.get(node.expr))
+        if found is None or len(found) != len(self.wanted):
+            return False
+        becomes: dict[Number, Number] = {}
+        for e, marker in self.markers.items():
+            for form in _FORMS:
+                made = _formed(form, marker)
+                if made is not None:
+                    becomes[made] = _NO_NUMBER if (value := _formed(form, numbers[e])) is None else value
+        return all(len(a) == len(b) and all(map(_is_same(becomes), a, b)) for a, b in zip(self.wanted, found))
+
+
+def _tried(
+    mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any, give: Any, depth: int
+) -> Calls | None:
+    """The operators that the call and its derivatives reach on other fakes; None if it raises."""
     receiver = getattr(func, "__self__", None)
     if type(receiver) is FakeTensor:
         func, args = getattr(torch.Tensor, func.__name__), (receiver, *args)
@@ -214,21 +343,30 @@ def _tried(mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any, giv
         leaves.append(made)
         return mode._as_non_leaf(made)
 
-    before = (list(env.fresh), env.replayed and list(env.replayed))
+    before = (list(env.fresh), env.replayed and list(env.replayed), env.lends)
     log = _Log(mode)
     try:
         swap(give)
         given = tree_map_only(FakeTensor, fresh, (tuple(args), dict(kwargs)))
+        env.lends = True
         with log:
             outputs = call_specialized(func, *given)
             log.calls.append(tuple(_noted(one) for one in tree_leaves((outputs, given))))
-            roots: list[torch.Tensor] = [t for t in tree_leaves(outputs) if type(t) is FakeTensor and t.requires_grad]
-            if roots and leaves:
-                torch_adapter.gradients(roots, leaves, [torch.empty_like(r) for r in roots])
+            roots = _differentiable(outputs)
+            for order in range(depth if leaves else 0):
+                if not roots:
+                    break
+                tangents: list[torch.Tensor] = [torch.empty_like(r) for r in roots]
+                roots = _differentiable(torch_adapter.gradients(roots, leaves, tangents, create_graph=order + 1 < depth))
     except Exception as error:  # whatever it is, the numbers are not to be lent
         pass_on(error)
         return None
     finally:
         swap(None)
-        env.fresh, env.replayed = before[0], before[1]
+        env.fresh, env.replayed, env.lends = before
+        env.lent = None
     return log.calls
+
+
+def _differentiable(outputs: Any) -> list[torch.Tensor]:
+    return [t for t in tree_leaves(outputs) if type(t) is FakeTensor and t.requires_grad]

@@ -2,7 +2,7 @@
 
 In:     `swap(give)`: from then on in this thread `give(node)` is asked; None leaves it to a guard.
 Out:    the number.
-Holds:  only conversions of arguments ask here, not decisions inside C++ code.
+Holds:  only conversions of arguments ask here, not decisions of C++ code about sizes.
 Reads on: `graph/lent_numbers.py`.
 """
 
@@ -16,7 +16,8 @@ from pliant.symbolic.expr import Number
 
 Give: TypeAlias = "Callable[[Any], Number | None]"
 
-_ARGUMENTS = "python_arg_parser.h"  # of PyTorch: what converts arguments
+# Of PyTorch: what converts arguments, and what reads a number that was passed on as it is.
+_ARGUMENTS = ("python_arg_parser.h", "core/Scalar.h")
 
 
 class _Active(threading.local):
