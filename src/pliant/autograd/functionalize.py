@@ -31,7 +31,9 @@ from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, tensor_of_number
 from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import bindings_of
+from pliant.symbolic.expr import Float
 from pliant.symbolic.shape_env import ShapeEnv
+from pliant.symbolic.traverse import substitute
 from pliant.torch_adapter import OpOverload, append_node
 
 _aten = torch.ops.aten
@@ -151,9 +153,17 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             return [self.lower(v) for v in value]
         if isinstance(value, torch.Tensor):
             return self.read(self.constant(value).node)
-        if kind is float and (env := self.shape_env) is not None and (number := env.loans.get(value)) is not None:
-            return env.wrap(number)
-        return value
+        return self._as_lent(value) if kind is float or kind is torch.SymFloat else value
+
+    def _as_lent(self, number: Any) -> Any:
+        """A number with the symbols in it that C++ was lent plain ones for."""
+        if (env := self.shape_env) is None or not env.loans:
+            return number
+        if type(number) is float:
+            return number if (e := env.loans.get(number)) is None else env.wrap(e)
+        e = env.expr_of(number)
+        given = substitute(e, {Float(lent): symbol for lent, symbol in env.loans.items()})
+        return number if given is e else env.wrap(given)
 
     def lower_all(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         lower = self.lower

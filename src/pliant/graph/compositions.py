@@ -19,6 +19,7 @@ from torch import Tensor
 from pliant.graph.einsum_order import einsum
 from pliant.graph.tensor_spec import DENSE_ORDERS, is_channels_last
 from pliant.symbolic.expr import lit
+from pliant.symbolic.loans import as_argument
 
 _FACTORY = frozenset(("dtype", "device"))
 
@@ -199,7 +200,7 @@ def _resized(
         return NotImplemented
     for one_size in sizes:
         _expect_size(one_size)
-    return operator(x, sizes, *([bool(align_corners)] if linear else []), *scales)
+    return operator(x, sizes, *([bool(align_corners)] if linear else []), *map(as_argument, scales))
 
 
 def _expect_size(size: Any) -> None:
@@ -209,10 +210,12 @@ def _expect_size(size: Any) -> None:
 
 
 def _times(size: Any, scale: float) -> Any:
-    return size * int(scale) if scale == int(scale) else torch.sym_int(size * scale)  # type: ignore[no-untyped-call]
+    if type(scale) is not torch.SymFloat and scale == int(scale):
+        return size * int(scale)
+    return torch.sym_int(size * scale)  # type: ignore[no-untyped-call]
 
 
-_DIM, _SCALE = (int, torch.SymInt), (int, float)
+_DIM, _SCALE = (int, torch.SymInt), (int, float, torch.SymFloat)
 _RESIZING: dict[tuple[str, int], Callable[..., Any]] = {
     (mode, rank + 2): getattr(torch.ops.aten, f"{name}{rank}d").default
     for mode, name, ranks in (
@@ -225,6 +228,25 @@ _RESIZING: dict[tuple[str, int], Callable[..., Any]] = {
     )
     for rank in ranks
 }
+
+
+def _alpha_dropout(of_channels: bool) -> Callable[..., Any]:
+    """Dropout that keeps mean and variance, at a probability that varies."""
+
+    def dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+        if type(p) is not torch.SymFloat or not training or inplace or not 0 < p < 1 or x.numel() == 0 or of_channels and x.dim() < 2:
+            return NotImplemented
+        shape = [*x.shape[:2], *[1] * (x.dim() - 2)] if of_channels else x.shape
+        kept = torch.empty(shape, dtype=x.dtype, device=x.device) if of_channels else torch.empty_like(x)
+        kept.bernoulli_(1 - p)
+        scale = 1.0 / torch.sym_sqrt((_SATURATED * _SATURATED * p + 1) * (1 - p))  # type: ignore[attr-defined]
+        moved = (kept + -1).mul_(_SATURATED * scale).add_(_SATURATED * scale * p)
+        return (x * kept.mul_(scale)).add_(moved)
+
+    return dropout
+
+
+_SATURATED = 1.7580993408473766  # what SELU's other end is
 
 
 def _rms_norm(x: Tensor, normalized_shape: Sequence[Any], weight: Any = None, eps: Any = None) -> Any:
@@ -342,6 +364,10 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     F.interpolate: _resized,
     F.rms_norm: _rms_norm,
     torch.rms_norm: _rms_norm,
+    torch.alpha_dropout: _alpha_dropout(of_channels=False),
+    F.alpha_dropout: _alpha_dropout(of_channels=False),
+    torch.feature_alpha_dropout: _alpha_dropout(of_channels=True),
+    F.feature_alpha_dropout: _alpha_dropout(of_channels=True),
     torch.fft.fftfreq: _frequencies,
     torch.fft.rfftfreq: _half_frequencies,
     torch.hann_window: _window(0.5, 0.5),

@@ -14,9 +14,9 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
@@ -28,20 +28,22 @@ from pliant.graph.fake_mode import FakeMode, ShapeOnlyMode
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
-from pliant.symbolic.expr import Expr, Number
+from pliant.symbolic.expr import Expr, Float, Number
 from pliant.symbolic.loans import ArgumentAsked, refuse, swap
 from pliant.symbolic.rules import floats
 from pliant.symbolic.shape_env import ShapeEnv
+from pliant.symbolic.traverse import substitute
 from pliant.torch_adapter import current_dispatch_mode
 
 Warnings: TypeAlias = "list[given_warnings.GivenWarning]"
 Calls: TypeAlias = "list[tuple[Any, ...]]"
+Form: TypeAlias = "Callable[[Any], Any]"
 
 # Numbers for which C++ code may do something else; it may, too, for constants among the arguments.
 _SPECIAL = (-math.inf, 0.0, 1.0, 2.0, math.inf)
 _APART, _INSIDE = 0.734375, 0.390625  # of single precision, as C++ code rounds
 # What C++ code is known to make of such a number before it passes it on.
-_FORMS: tuple[Callable[[Any], Any], ...] = (
+_FORMS: tuple[Form, ...] = (
     lambda n: n,
     lambda n: -n,
     lambda n: 1.0 - n,
@@ -50,11 +52,12 @@ _FORMS: tuple[Callable[[Any], Any], ...] = (
     lambda n: n * n,
     lambda n: n / 2.0,
     lambda n: 1.0 / n,
+    lambda n: 1.0 / n - 1.0,
     lambda n: 1.0 / (1.0 - n),
     lambda n: _math("sqrt", n),
     lambda n: _math("log", n),
 )
-_STEP = 2.0**-20  # a number lent is its hint but for a few such parts
+_STEP, _TRIES = 2.0**-20, 64  # a number lent is its hint but for a few such parts
 _NO_NUMBER = 1.2345678901234e-300  # none that C++ makes of another
 _DEEPEST = 3  # of derivatives of derivatives
 
@@ -137,13 +140,15 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool) -
     env = None if mode is None else mode.shape_env
     if mode is None or env is None:
         return {}
-    asked: dict[Expr, Number] = {}
+    asked: dict[Expr, _Marker] = {}
+    forms = _forms_for(args, kwargs)
 
     def mark(node: Any) -> Number | None:
         e = node.expr
-        if e.kind is float and e.free and env.hint(e) is not None:
-            return asked.get(e) or asked.setdefault(e, _marker(env, e, set(asked.values())))
-        return None
+        if e.kind is not float or not e.free or env.hint(e) is None:
+            return None
+        marker = asked.get(e) or _marker(env, e, asked.values(), forms)
+        return None if marker is None else asked.setdefault(e, marker).number
 
     trial = _Trial(mode, env, (func, args, kwargs), depth, as_symbols)
     if trial.calls(mark) is None:  # it may teach what sizes are, so it is not the one to compare
@@ -155,15 +160,22 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool) -
         if not _guarded_order(trial, one, other):
             return {}
     for e, marker in found.items():
-        env.loans.update((number, form(e)) for form in _FORMS if (number := _formed(form, marker)) is not None)
-    return found
+        env.loans.update((number, form(e)) for number, form in marker.forms.items())
+    return {e: marker.number for e, marker in found.items()}
 
 
 def _math(name: str, n: Any) -> Any:
     return floats.math_call(name, n) if isinstance(n, Expr) else getattr(math, name)(n)
 
 
-def _formed(form: Callable[[Any], Any], number: Number) -> float | None:
+def _forms_for(args: Any, kwargs: Any) -> tuple[Form, ...]:
+    """What C++ code may make of a number in this call: a share of it for each class, for one."""
+    tensors = [t for t in tree_leaves((args, kwargs)) if type(t) is FakeTensor]
+    sizes = {n for t in tensors for n in t.size_ if type(n) is int and n > 2}
+    return (*_FORMS, *[lambda n, size=float(size): n / size for size in sorted(sizes)])
+
+
+def _formed(form: Form, number: Number) -> float | None:
     """What a form makes of a number; None where Python has an error."""
     try:
         return float(form(number))
@@ -176,15 +188,30 @@ def _constants(args: Any, kwargs: Any) -> set[float]:
     return {float(n) for n in tree_leaves((args, kwargs)) if type(n) in (int, float) and math.isfinite(n)}
 
 
-def _marker(env: ShapeEnv, e: Expr, others: set[Number]) -> float:
+class _Marker(NamedTuple):
+    """A number that stands for a symbol, and what C++ may make of it."""
+
+    number: float
+    forms: dict[float, Form]
+
+
+def _marker(env: ShapeEnv, e: Expr, others: Iterable[_Marker], forms: tuple[Form, ...]) -> _Marker | None:
     """A number that is known again among `others`, in each of its forms: `-x` and `x` may be arguments of one call."""
-    hint, taken = float(env.hint(e) or 0.0), {_formed(form, other) for other in others for form in _FORMS} - {None}
-    for k in itertools.count(1):
-        number = _rounded(hint * (1 - k * _STEP) if hint else k * 1.3e-30)
-        forms = [made for form in _FORMS if (made := _formed(form, number)) is not None]
-        if env.loans.get(number, e) is e and taken.isdisjoint(forms):
-            return number
-    raise AssertionError("unreachable")
+    hint = float(env.hint(e) or 0.0)
+    taken = {made for other in others for made in other.forms}
+    for k in range(1, _TRIES):
+        number = _rounded(hint * (1 - k * _STEP) if hint else k * _STEP * 1.3)
+        known = {made: form for form in reversed(forms) if (made := _told(form, number, hint)) is not None}
+        ours = all(env.loans.get(made, form(e)) is form(e) for made, form in known.items())
+        if number in known and ours and taken.isdisjoint(known):
+            return _Marker(number, known)
+    return None
+
+
+def _told(form: Form, number: float, hint: float) -> float | None:
+    """What a form makes of a number; None where it makes the same of others."""
+    made = _formed(form, number)
+    return None if made is None or made == _formed(form, hint) or not math.isfinite(made) else made
 
 
 def _rounded(number: float) -> float:
@@ -235,9 +262,10 @@ def _guarded(trial: _Trial, e: Expr, specials: list[float]) -> bool:
 
 def _guarded_order(trial: _Trial, one: Expr, other: Expr) -> bool:
     """Whether two symbols may be lent to the same call, which may compare them; guarded as far as it does."""
-    env, (low, high) = trial.env, sorted((one, other), key=trial.markers.__getitem__)
-    equal = trial.is_passed_on({low: trial.markers[low], high: trial.markers[low]})
-    if not trial.is_passed_on({low: trial.markers[high], high: trial.markers[low]}):
+    env, (low, high) = trial.env, sorted((one, other), key=lambda e: trial.markers[e].number)
+    less, more = trial.markers[low].number, trial.markers[high].number
+    equal = trial.is_passed_on({low: less, high: less})
+    if not trial.is_passed_on({low: more, high: less}):
         return bool(env.evaluate(low.le(high) if equal else low.lt(high)))
     return equal or not env.evaluate(low.eq(high))
 
@@ -282,6 +310,8 @@ def _is_same(becomes: dict[Number, Number]) -> Callable[[Any, Any], bool]:
         if type(wanted) is float:
             wanted = becomes.get(wanted, wanted)
             return bool(wanted == found) or (math.isnan(wanted) and math.isnan(found))
+        if isinstance(wanted, Expr):  # of sizes too
+            return substitute(wanted, {Float(one): Float(other) for one, other in becomes.items()}) is found
         return wanted is found or bool(wanted == found)
 
     return same
@@ -297,7 +327,7 @@ class _Trial:
     call: tuple[Any, Any, Any]
     depth: int
     as_symbols: bool
-    markers: dict[Expr, Number] = field(default_factory=dict)
+    markers: dict[Expr, _Marker] = field(default_factory=dict)
     wanted: Calls = field(default_factory=list)
 
     def calls(self, give: Callable[[Any], Number | None]) -> Calls | None:
@@ -314,16 +344,15 @@ class _Trial:
 
     def is_passed_on(self, numbers: dict[Expr, Number]) -> bool:
         """Whether with these numbers the calls are as wanted, the numbers in the places of their markers."""
-        numbers = {**self.markers, **numbers}
+        numbers = {**{e: marker.number for e, marker in self.markers.items()}, **numbers}
         found = self.calls(lambda node: numbers.get(node.expr))
         if found is None or len(found) != len(self.wanted):
             return False
         becomes: dict[Number, Number] = {}
         for e, marker in self.markers.items():
-            for form in _FORMS:
-                made = _formed(form, marker)
-                if made is not None:
-                    becomes[made] = _NO_NUMBER if (value := _formed(form, numbers[e])) is None else value
+            for made, form in marker.forms.items():
+                value = _formed(form, numbers[e])
+                becomes[made] = _NO_NUMBER if value is None else value
         return all(len(a) == len(b) and all(map(_is_same(becomes), a, b)) for a, b in zip(self.wanted, found))
 
 

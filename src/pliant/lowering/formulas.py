@@ -196,7 +196,7 @@ def log_sigmoid_backward(grad: Scalar, x: Scalar) -> Scalar:
 
 def elu(x: Scalar, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Scalar:
     negative = times(apply("expm1", times(x, input_scale)), alpha * scale)
-    return where(apply("le", x, lit(x, 0)), negative, times(x, scale))
+    return where(apply("lt", x, lit(x, 0)), negative, times(x, scale))
 
 
 def elu_backward(grad: Scalar, x: Scalar, alpha: float, scale: float, input_scale: float, is_result: bool) -> Scalar:
@@ -277,7 +277,9 @@ def tanh_backward(grad: Scalar, y: Scalar) -> Scalar:
 
 def logit(x: Scalar, eps: float | None = None) -> Scalar:
     if eps is not None:
-        x = apply("minimum", apply("maximum", x, lit(x, eps)), lit(x, 1 - eps))
+        least, most = lit(x, eps), lit(x, 1 - eps)
+        limited = where(apply("lt", x, least), least, where(apply("gt", x, most), most, x))
+        x = where(apply("lt", least, lit(x, 0)), x, limited)  # a negative one is none
     return apply("log", apply("div", x, sub(lit(x, 1), x)))
 
 

@@ -157,10 +157,16 @@ def shrink_backward(grad: Scalar, x: Scalar, limit: float) -> Scalar:
 
 
 def logit_backward(grad: Scalar, x: Scalar, eps: float | None = None) -> Scalar:
-    least, most = (0.0, 1.0) if eps is None else (eps, 1 - eps)
-    inside = apply("bit_and", _is(x, "ge", least), _is(x, "le", most))
     slope = apply("div", grad, mul(x, sub(lit(x, 1), x)))
-    return where(inside, slope, lit(x, math.nan if eps is None else 0.0))
+    unlimited = where(_outside(x, 0.0, 1.0), lit(x, math.nan), slope)
+    if eps is None:
+        return unlimited
+    limited = where(_outside(x, eps, 1 - eps), lit(x, 0.0), slope)
+    return where(apply("lt", lit(x, eps), lit(x, 0)), unlimited, limited)
+
+
+def _outside(x: Scalar, least: float, most: float) -> Scalar:
+    return apply("bit_or", _is(x, "lt", least), _is(x, "gt", most))
 
 
 def _halves(low: Lowering, x: Tensor, dim: int) -> tuple[int, Any]:

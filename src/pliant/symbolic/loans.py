@@ -47,3 +47,8 @@ def lent(node: Any, file: str) -> Number | None:
     """The number given for a node; None if it is no argument, or nobody gives."""
     give = _active.give
     return give(node) if give is not None and file.endswith(_ARGUMENTS) else None
+
+
+def as_argument(number: Any) -> Any:
+    """A number as C++ gets it for an argument that is a plain one; calls of operators by their own names ask otherwise."""
+    return number.node.guard_float(_ARGUMENTS[0]) if hasattr(number, "node") else number

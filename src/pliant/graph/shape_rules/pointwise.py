@@ -9,6 +9,7 @@ asked of the operator's own kernel on tensors of one element, once per process a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -175,6 +176,23 @@ def log_sigmoid_backward(grad: TensorSpec, self: TensorSpec, buffer: TensorSpec)
 def power_of_number(base: Any, self: TensorSpec) -> TensorSpec:
     dtype = result_dtypes(_aten.pow.Scalar, (base, self), {})
     return TensorSpec(self.size, row_major_strides(self.size), dtype, self.device)
+
+
+@rule(_aten.celu.default, _aten.celu_.default)
+def celu(self: TensorSpec, alpha: Any = 1.0) -> TensorSpec:
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    result: TensorSpec = pointwise_rule(_aten.celu.default)(self, alpha)
+    return result
+
+
+@rule(_aten.softshrink.default)
+def softshrink(self: TensorSpec, lambd: Any = 0.5) -> TensorSpec:
+    largest = torch.finfo(self.dtype).max if self.dtype.is_floating_point else math.inf
+    if not (lambd >= 0 and lambd <= largest):
+        raise RuntimeError(f"lambda must be in range [0, {largest}], but found {lambd}")
+    result: TensorSpec = pointwise_rule(_aten.softshrink.default)(self, lambd)
+    return result
 
 
 @rule(_aten.angle.default)
