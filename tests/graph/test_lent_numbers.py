@@ -1,5 +1,8 @@
 """Symbolic floats that C++ takes as `double`: one graph for all values where nothing is decided by them."""
 
+import math
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -94,3 +97,98 @@ def test_statistics_from_outside(name):
         torch.testing.assert_close(compiled(x, *mine, s), f(x, *theirs, s))
         torch.testing.assert_close(mine, theirs)
     assert pliant.stats()["graphs"] == 2 and not pliant.stats()["fallbacks"]
+
+
+DERIVATIVES = {
+    "power of a number": lambda x, y, s: s ** x,
+    "power": lambda x, y, s: x.abs() ** s,
+    "float power": lambda x, y, s: torch.float_power(x.abs(), s),
+    "lerp": torch.lerp,
+    "celu": lambda x, y, s: F.celu(x, s),
+    "xlogy": lambda x, y, s: torch.xlogy(x, s),
+    "random slopes": lambda x, y, s: F.rrelu(x, s / 4, s, training=True),
+    "slopes": lambda x, y, s: F.rrelu(x, 0.1, s),
+    "alpha dropout": lambda x, y, s: F.alpha_dropout(x, s / 3, training=True),
+    "channels": lambda x, y, s: F.feature_alpha_dropout(x[..., None], s / 3, training=True),
+    "pool": lambda x, y, s: F.lp_pool1d(x.abs()[None], s, 2),
+    "smooth labels": lambda x, y, s: F.cross_entropy(x, torch.zeros(x.size(0), dtype=torch.long), label_smoothing=s / 3),
+    "resize": lambda x, y, s: F.interpolate(x[None], scale_factor=s + 1),
+    "resize by lines": lambda x, y, s: F.interpolate(x[None], scale_factor=s + 1, mode="linear"),
+    "trapezoid": lambda x, y, s: torch.trapezoid(x, dx=s),
+    "operator": lambda x, y, s: torch.ops.aten.huber_loss.default(x, y, 1, s),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_ask(name):
+    f = DERIVATIVES[name]
+    compiled = pliant.compile(f, backend="aot_eager", dynamic=True)
+    for n, s in enumerate(VALUES):
+        x, y = torch.randn(4 + n, 6, requires_grad=True), torch.randn(4 + n, 6)
+        torch.testing.assert_close(outcome(compiled, x, y, s), outcome(f, x, y, s), atol=1e-4, rtol=1e-4)
+    assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+SPECIAL = (2.5, 0.5, 1.5, 0.0, 1.0, 2.0, -1.0, -2.5, math.nan, math.inf, -math.inf, -0.0, 3.5)
+
+
+@pytest.mark.parametrize("name", ["power of a number", "power", "norm", "lerp", "celu", "elu", "logit", "softshrink", "xlogy"])
+def test_special_numbers(name):
+    f = {
+        "norm": lambda x, y, s: torch.linalg.vector_norm(x, s, dim=1),
+        "elu": lambda x, y, s: F.elu(x, s),
+        "logit": lambda x, y, s: torch.logit(x, s),
+        "softshrink": lambda x, y, s: F.softshrink(x, s),
+        **DERIVATIVES,
+    }[name]  # fmt: skip
+    compiled = pliant.compile(f, backend="pliant" if name in ("celu", "elu", "logit", "softshrink") else "aot_eager")
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    x[0, :3] = torch.tensor([0.0, 1.0, 0.25])
+    x.requires_grad_()
+    for s in SPECIAL:
+        pliant.reset() if name == "norm" else None  # each number has its own formula
+        try:
+            expected = outcome(f, x, y, s)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error)[:30])):
+                outcome(compiled, x, y, s)
+        else:
+            torch.testing.assert_close(outcome(compiled, x, y, s), expected, equal_nan=True, atol=1e-4, rtol=1e-4)
+
+
+def test_constants_are_not_taken_for_a_number_that_is_zero_at_first():
+    """`1 - 0` is no sign of it."""
+    compiled = pliant.compile(lambda x, s: F.layer_norm(x, (6,), eps=s) * 1.0 + 1.0 / (x.exp() + 1.0), dynamic=True)
+    f = lambda x, s: F.layer_norm(x, (6,), eps=s) * 1.0 + 1.0 / (x.exp() + 1.0)  # noqa: E731
+    for s in (0.0, 0.5, 2.5):
+        x = torch.randn(4, 6, requires_grad=True)
+        torch.testing.assert_close(compiled(x, s), f(x, s))
+
+
+def test_order_of_two_numbers():
+    """One that is above the other is an error."""
+    f = lambda x, low, high: F.rrelu(x, low, high)  # noqa: E731
+    compiled = pliant.compile(f, dynamic=True)
+    x = torch.randn(4, requires_grad=True)
+    for low, high in ((0.1, 0.3), (0.2, 0.7), (0.4, 0.45), (0.5, 0.5)):
+        torch.testing.assert_close(compiled(x, low, high), f(x, low, high))
+    with pytest.raises(RuntimeError, match="Lower bound"):
+        compiled(x, 0.7, 0.2)
+
+
+def test_derivatives_of_derivatives():
+    """They ask again, of what the first made of the number."""
+
+    def f(x, s):
+        (g,) = torch.autograd.grad((x**s).sum(), x, create_graph=True)
+        return (g * g).sum()
+
+    compiled = pliant.compile(f, dynamic=True)
+    for s in (3.5, 2.5, 4.25, 1.0, 2.0, 3.0, 0.5):
+        x = torch.rand(4) + 0.1
+        one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        expected, found = f(one, s), compiled(other, s)
+        expected.backward()
+        found.backward()
+        torch.testing.assert_close((found, other.grad), (expected, one.grad))
+    assert not pliant.stats()["fallbacks"]

@@ -209,8 +209,12 @@ def _expect_size(size: Any) -> None:
         size.node.expect_size()
 
 
-def _times(size: Any, scale: float) -> Any:
-    if type(scale) is not torch.SymFloat and scale == int(scale):
+def _varies(number: Any) -> bool:
+    return type(number) is torch.SymFloat
+
+
+def _times(size: Any, scale: Any) -> Any:
+    if not _varies(scale) and scale == int(scale):
         return size * int(scale)
     return torch.sym_int(size * scale)  # type: ignore[no-untyped-call]
 
@@ -233,13 +237,13 @@ _RESIZING: dict[tuple[str, int], Callable[..., Any]] = {
 def _alpha_dropout(of_channels: bool) -> Callable[..., Any]:
     """Dropout that keeps mean and variance, at a probability that varies."""
 
-    def dropout(x: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
-        if type(p) is not torch.SymFloat or not training or inplace or not 0 < p < 1 or x.numel() == 0 or of_channels and x.dim() < 2:
+    def dropout(x: Tensor, p: Any = 0.5, training: bool = False, inplace: bool = False) -> Any:
+        if not _varies(p) or not training or inplace or not 0 < p < 1 or x.numel() == 0 or of_channels and x.dim() < 2:
             return NotImplemented
         shape = [*x.shape[:2], *[1] * (x.dim() - 2)] if of_channels else x.shape
         kept = torch.empty(shape, dtype=x.dtype, device=x.device) if of_channels else torch.empty_like(x)
         kept.bernoulli_(1 - p)
-        scale = 1.0 / torch.sym_sqrt((_SATURATED * _SATURATED * p + 1) * (1 - p))  # type: ignore[attr-defined]
+        scale = 1.0 / torch.sym_sqrt((_SATURATED * _SATURATED * p + 1) * (1 - p))
         moved = (kept + -1).mul_(_SATURATED * scale).add_(_SATURATED * scale * p)
         return (x * kept.mul_(scale)).add_(moved)
 

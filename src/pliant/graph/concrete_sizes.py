@@ -22,7 +22,8 @@ from torch.utils._pytree import tree_map_only
 from pliant.errors import WantsNumbers
 from pliant.graph import given_warnings, recurrent
 from pliant.graph.compositions import COMPOSITIONS
-from pliant.torch_adapter import python_kernels
+from pliant.symbolic.loans import as_argument
+from pliant.torch_adapter import OpOverload, python_kernels
 
 _aten = torch.ops.aten
 _REFUSALS = ("concrete integers", "SymInt", "SymFloat", "with symbolic sizes/strides")
@@ -47,6 +48,8 @@ def call_specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     (`upsample_bilinear2d.vec`) `torch._decomp` registers a Python kernel, which the dispatcher takes while the second
     attempt's guard is held. Holding it always would cost each call some microseconds.
     """
+    if isinstance(func, OpOverload):
+        args, kwargs = _as_schema_has(func, args, kwargs)
     if func in recurrent.NAMES and (result := recurrent.call(func, args, kwargs)) is not NotImplemented:
         return result
     if func in COMPOSITIONS and (result := COMPOSITIONS[func](*args, **kwargs)) is not NotImplemented:
@@ -69,6 +72,16 @@ def call_specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     finally:
         _refusing.active = outer
     return _specialized(func, args, kwargs)
+
+
+def _as_schema_has(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with what C++ gets for symbolic floats that it takes as plain ones; an operator called by its own name
+    would refuse them."""
+    if not any(type(one) is torch.SymFloat for one in (*args, *kwargs.values())):
+        return args, kwargs
+    kinds = {one.name: str(one.type) in ("float", "Optional[float]") for one in func._schema.arguments}
+    given = tuple(as_argument(one) if plain else one for one, plain in zip(args, kinds.values()))
+    return given, {name: as_argument(one) if kinds.get(name) else one for name, one in kwargs.items()}
 
 
 def _specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

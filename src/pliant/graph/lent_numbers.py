@@ -49,6 +49,7 @@ _FORMS: tuple[Form, ...] = (
     lambda n: 1.0 - n,
     lambda n: n - 1.0,
     lambda n: n - 2.0,
+    lambda n: n + 1.0,
     lambda n: n * n,
     lambda n: n / 2.0,
     lambda n: 1.0 / n,
