@@ -192,3 +192,47 @@ def test_derivatives_of_derivatives():
         found.backward()
         torch.testing.assert_close((found, other.grad), (expected, one.grad))
     assert not pliant.stats()["fallbacks"]
+
+
+INTEGERS = {
+    "power": lambda x, n: x**n,
+    "power of a number": lambda x, n: n**x,
+    "by its own length": lambda x, n: x ** x.size(0),
+    "norm": lambda x, n: x.norm(n),
+    "lerp": lambda x, n: torch.lerp(x, x * 2, n),
+    "celu": lambda x, n: F.celu(x - 1, n),
+    "trapezoid": lambda x, n: torch.trapezoid(x, dx=n),
+    "sizes": lambda x, n: x.expand(n, *x.shape).reshape(-1, n) ** 2,
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers(name):
+    f = INTEGERS[name]
+    compiled = pliant.compile(f, backend="aot_eager", dynamic=True)
+    for n in (3, 5, 4, 7):
+        x = torch.rand(n + 1, 6, requires_grad=True)
+        expected, found = f(x, n), compiled(x, n)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(*[torch.autograd.grad(one.sum(), x) for one in (found, expected)])
+    assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize("name", ["power", "power of a number", "norm"])
+def test_special_integers(name):
+    f = INTEGERS[name]
+    compiled = pliant.compile(f)
+    x = torch.rand(4, 6)
+    x[0, :2] = torch.tensor([0.0, 1.0])
+    x.requires_grad_()
+    for n in (3, 5, 0, 1, 2, -1, -3, 4):
+        try:
+            expected = f(x, n)
+            gradient = torch.autograd.grad(expected.sum(), x)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error)[:30])):
+                torch.autograd.grad(compiled(x, n).sum(), x)
+            continue
+        found = compiled(x, n)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        torch.testing.assert_close(torch.autograd.grad(found.sum(), x), gradient, equal_nan=True)

@@ -153,16 +153,16 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             return [self.lower(v) for v in value]
         if isinstance(value, torch.Tensor):
             return self.read(self.constant(value).node)
-        return self._as_lent(value) if kind is float or kind is torch.SymFloat else value
+        return self._as_lent(value) if kind is float or kind is int or kind is torch.SymFloat else value
 
     def _as_lent(self, number: Any) -> Any:
         """A number with the symbols in it that C++ was lent plain ones for."""
         if (env := self.shape_env) is None or not env.loans:
             return number
-        if type(number) is float:
-            return number if (e := env.loans.get(number)) is None else env.wrap(e)
+        if type(number) is not torch.SymFloat:
+            return number if (e := env.loans.get((type(number), number))) is None else env.wrap(e)
         e = env.expr_of(number)
-        given = substitute(e, {Float(lent): symbol for lent, symbol in env.loans.items()})
+        given = substitute(e, {Float(lent): symbol for (kind, lent), symbol in env.loans.items() if kind is float})
         return number if given is e else env.wrap(given)
 
     def lower_all(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

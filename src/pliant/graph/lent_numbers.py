@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
 from pliant import torch_adapter
 from pliant.graph import given_warnings
-from pliant.graph.concrete_sizes import call_specialized
+from pliant.graph.concrete_sizes import call_specialized, concrete
 from pliant.graph.fake_mode import FakeMode, ShapeOnlyMode
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.interruptions import pass_on
@@ -58,9 +58,22 @@ _FORMS: tuple[Form, ...] = (
     lambda n: _math("sqrt", n),
     lambda n: _math("log", n),
 )
+# The same of an integer, which C++ also takes as a float.
+_FORMS_OF_INTEGERS: tuple[Form, ...] = (
+    lambda n: n,
+    lambda n: -n,
+    lambda n: 1 - n,
+    lambda n: n - 1,
+    lambda n: n - 2,
+    lambda n: n + 1,
+)
+_FIRST_INTEGER = 10_368_889  # which single precision has, and no size is
 _STEP, _TRIES = 2.0**-20, 64  # a number lent is its hint but for a few such parts
 _NO_NUMBER = 1.2345678901234e-300  # none that C++ makes of another
+_NOT_FOR_SYMBOLS = "NYI"  # what C++ says of a number that has no symbolic form there
 _DEEPEST = 3  # of derivatives of derivatives
+_SYMBOLIC = (torch.SymFloat, torch.SymInt)
+_NEVER_ASKED: set[tuple[Any, ...]] = set()  # calls, by their arguments' types, whose derivatives want no plain numbers
 
 
 def call_on_fakes(
@@ -83,7 +96,7 @@ def call_on_fakes(
 def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], depth: int) -> Any:
     outer, told = swap(refuse), given_warnings.mark()
     try:
-        if depth and torch.is_grad_enabled() and _has_symbol(args, kwargs):
+        if depth and torch.is_grad_enabled() and _may_be_asked(func, args, kwargs):
             args, kwargs = _as_derivative_takes(func, args, kwargs, depth)
             swap(refuse)
             given_warnings.forget(told)
@@ -98,8 +111,14 @@ def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         swap(outer)
 
 
-def _has_symbol(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    return any(type(one) is torch.SymFloat for one in args) or any(type(one) is torch.SymFloat for one in kwargs.values())
+def _kinds(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    return (func, *map(type, args), *((name, type(one)) for name, one in kwargs.items()))
+
+
+def _may_be_asked(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether there are numbers among the arguments that a derivative may ask for. Most integers are sizes."""
+    kinds = {type(one) for one in (*args, *kwargs.values())}
+    return torch.SymFloat in kinds or torch.SymInt in kinds and _kinds(func, args, kwargs) not in _NEVER_ASKED
 
 
 def _as_derivative_takes(func: Any, args: Any, kwargs: Any, depth: int) -> tuple[Any, Any]:
@@ -114,17 +133,21 @@ def _as_derivative_takes(func: Any, args: Any, kwargs: Any, depth: int) -> tuple
         asked.add(node.expr)
         return env.hint(node.expr)
 
-    found = _tried(mode, env, func, args, kwargs, note, depth)
-    if found is not None and not asked:
+    errors: list[Exception] = []
+    found = _tried(mode, env, func, args, kwargs, note, depth, errors)
+    if found is not None and not asked or any(_NOT_FOR_SYMBOLS not in str(error) for error in errors):
+        _NEVER_ASKED.add(_kinds(func, args, kwargs))
         return args, kwargs
-    loans = _loans_of(func, args, kwargs, depth, as_symbols=False) if depth <= _DEEPEST else {}
+    if found is None:  # there are no symbols for it
+        asked.update(one.node.expr for one in (*args, *kwargs.values()) if isinstance(one, _SYMBOLIC))
+    loans = _loans_of(func, args, kwargs, depth, as_symbols=False, known=asked) if depth <= _DEEPEST else {}
     takes_symbols = found is not None or _Trial(mode, env, (func, args, kwargs), depth, False).calls(note) is None
 
     def given(number: Any) -> Any:
         lent = loans.get(number.node.expr)
-        return lent if lent is not None else number if takes_symbols else float(number)
+        return lent if lent is not None else number if takes_symbols else concrete(number)
 
-    return tree_map_only(torch.SymFloat, given, (tuple(args), dict(kwargs)))  # type: ignore[no-any-return]
+    return tree_map_only(_SYMBOLIC, given, (tuple(args), dict(kwargs)))  # type: ignore[no-any-return]
 
 
 def mode_of(args: Any, kwargs: Any) -> FakeMode | None:
@@ -135,8 +158,9 @@ def mode_of(args: Any, kwargs: Any) -> FakeMode | None:
     return next((t.fake_mode for t in tree_leaves((args, kwargs)) if type(t) is FakeTensor), None)
 
 
-def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool) -> dict[Expr, Number]:
-    """What may be lent in this call; guarded as far as that depends on it. `as_symbols`: see `_Trial`."""
+def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, known: Collection[Expr] = ()) -> dict[Expr, Number]:
+    """What may be lent in this call; guarded as far as that depends on it. `as_symbols`: see `_Trial`; if not, `known` are the
+    integers that are asked for."""
     mode = mode_of(args, kwargs)
     env = None if mode is None else mode.shape_env
     if mode is None or env is None:
@@ -146,7 +170,8 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool) -
 
     def mark(node: Any) -> Number | None:
         e = node.expr
-        if e.kind is not float or not e.free or env.hint(e) is None:
+        is_size = e.kind is int and not as_symbols and e not in known
+        if e.kind is bool or is_size or not e.free or env.hint(e) is None:
             return None
         marker = asked.get(e) or _marker(env, e, asked.values(), forms)
         return None if marker is None else asked.setdefault(e, marker).number
@@ -155,13 +180,13 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool) -
     if trial.calls(mark) is None:  # it may teach what sizes are, so it is not the one to compare
         return {}
     trial.markers, trial.wanted = asked, trial.calls(mark) or []
-    specials = sorted({*_SPECIAL, *_constants(args, kwargs)})
+    specials = {*_SPECIAL, *_constants(args, kwargs)}
     found = {e: marker for e, marker in asked.items() if _guarded(trial, e, specials)}
     for one, other in itertools.combinations(list(found), 2):
         if not _guarded_order(trial, one, other):
             return {}
     for e, marker in found.items():
-        env.loans.update((number, form(e)) for number, form in marker.forms.items())
+        env.loans.update((made, form(e)) for made, form in marker.forms.items())
     return {e: marker.number for e, marker in found.items()}
 
 
@@ -176,10 +201,10 @@ def _forms_for(args: Any, kwargs: Any) -> tuple[Form, ...]:
     return (*_FORMS, *[lambda n, size=float(size): n / size for size in sorted(sizes)])
 
 
-def _formed(form: Form, number: Number) -> float | None:
+def _formed(form: Form, number: Number) -> Number | None:
     """What a form makes of a number; None where Python has an error."""
     try:
-        return float(form(number))
+        return form(number)  # type: ignore[no-any-return]
     except (ArithmeticError, ValueError):
         return None
 
@@ -192,24 +217,33 @@ def _constants(args: Any, kwargs: Any) -> set[float]:
 class _Marker(NamedTuple):
     """A number that stands for a symbol, and what C++ may make of it."""
 
-    number: float
-    forms: dict[float, Form]
+    number: Number
+    forms: dict[tuple[type, Number], Form]
 
 
 def _marker(env: ShapeEnv, e: Expr, others: Iterable[_Marker], forms: tuple[Form, ...]) -> _Marker | None:
     """A number that is known again among `others`, in each of its forms: `-x` and `x` may be arguments of one call."""
-    hint = float(env.hint(e) or 0.0)
+    hint: Any = env.hint(e) or 0
+    forms = forms if e.kind is float else (*_FORMS_OF_INTEGERS, *map(_of_float, forms))
     taken = {made for other in others for made in other.forms}
     for k in range(1, _TRIES):
-        number = _rounded(hint * (1 - k * _STEP) if hint else k * _STEP * 1.3)
-        known = {made: form for form in reversed(forms) if (made := _told(form, number, hint)) is not None}
+        if e.kind is int:
+            number: Number = (_FIRST_INTEGER + 2 * k) * (-1 if hint < 0 else 1)
+        else:
+            number = _rounded(hint * (1 - k * _STEP) if hint else k * _STEP * 1.3)
+        known = {(type(made), made): form for form in reversed(forms) if (made := _told(form, number, hint)) is not None}
         ours = all(env.loans.get(made, form(e)) is form(e) for made, form in known.items())
-        if number in known and ours and taken.isdisjoint(known):
+        if (type(number), number) in known and ours and taken.isdisjoint(known):
             return _Marker(number, known)
     return None
 
 
-def _told(form: Form, number: float, hint: float) -> float | None:
+def _of_float(form: Form) -> Form:
+    """The same of an integer as a float."""
+    return lambda n: form(floats.to_float(n) if isinstance(n, Expr) else float(n))
+
+
+def _told(form: Form, number: Number, hint: Number) -> Number | None:
     """What a form makes of a number; None where it makes the same of others."""
     made = _formed(form, number)
     return None if made is None or made == _formed(form, hint) or not math.isfinite(made) else made
@@ -223,30 +257,35 @@ def _rounded(number: float) -> float:
         return number
 
 
-def _between(low: float, high: float) -> float:
-    """A number between two, none of which need be finite."""
+def _between(low: float, high: float, kind: type) -> float:
+    """A number between two, none of which need be finite; one of the two where there is none."""
+    if kind is int:
+        return math.floor(high) - 3 if math.isinf(low) else math.floor(low) + 3 if math.isinf(high) else math.floor(low + high) // 2
     if math.isinf(low):
         return -_APART if math.isinf(high) else _rounded(high - _APART)
     return _rounded(low + (_APART if math.isinf(high) else (high - low) * _INSIDE))
 
 
-def _guarded(trial: _Trial, e: Expr, specials: list[float]) -> bool:
+def _guarded(trial: _Trial, e: Expr, at_which: set[float]) -> bool:
     """Whether the symbol may be lent: all numbers between those that were tried around its hint did the same."""
     hint = float(trial.env.hint(e) or 0.0)
     if not math.isfinite(hint):
         return False
+    specials = sorted(int(n) if e.kind is int and math.isfinite(n) else n for n in at_which if e.kind is float or math.isinf(n) or n == int(n))
     probes = [specials[0]]
     for low, high in itertools.pairwise(specials):
-        probes += [_between(low, high), high]
+        probes += [_between(low, high, e.kind), high]
     at = 2 * sum(p < hint for p in specials) - (hint not in specials)  # the place among probes of what holds the hint
 
     def same(place: int) -> bool:
-        inside = place % 2 == 0 or probes[place - 1] < probes[place] < probes[place + 1]
-        return inside and trial.is_passed_on({e: probes[place]})
+        if place % 2 and not probes[place - 1] < probes[place] < probes[place + 1] or e.kind is int and place in (0, last):
+            return e.kind is int  # there is no such number
+        return trial.is_passed_on({e: probes[place]})
 
+    last = len(probes) - 1
     if not same(at):
         return False
-    low, high, last = at, at, len(probes) - 1
+    low, high = at, at
     while low > 0 and same(low - 1):
         low -= 1
     while high < last and same(high + 1):
@@ -256,7 +295,7 @@ def _guarded(trial: _Trial, e: Expr, specials: list[float]) -> bool:
         env.evaluate(e.gt(probes[low - 1]) if low % 2 else e.ge(probes[low]))
     if high < last:
         env.evaluate(e.lt(probes[high + 1]) if high % 2 else e.le(probes[high]))
-    if low == 0 and high == last and not trial.is_passed_on({e: math.nan}):
+    if e.kind is float and low == 0 and high == last and not trial.is_passed_on({e: math.nan}):
         env.evaluate(e.le(math.inf))
     return True
 
@@ -304,15 +343,15 @@ def _noted(value: Any) -> Any:
     return value
 
 
-def _is_same(becomes: dict[Number, Number]) -> Callable[[Any, Any], bool]:
+def _is_same(becomes: dict[tuple[type, Number], Number]) -> Callable[[Any, Any], bool]:
     def same(wanted: Any, found: Any) -> bool:
         if type(wanted) is not type(found):
             return False
-        if type(wanted) is float:
-            wanted = becomes.get(wanted, wanted)
+        if type(wanted) in (float, int):
+            wanted = becomes.get((type(wanted), wanted), wanted)
             return bool(wanted == found) or (math.isnan(wanted) and math.isnan(found))
         if isinstance(wanted, Expr):  # of sizes too
-            return substitute(wanted, {Float(one): Float(other) for one, other in becomes.items()}) is found
+            return substitute(wanted, {Float(one): Float(other) for (kind, one), other in becomes.items() if kind is float}) is found
         return wanted is found or bool(wanted == found)
 
     return same
@@ -337,10 +376,10 @@ class _Trial:
 
         def given(number: Any) -> Any:
             lent = give(number.node)
-            return number if lent is None else float(lent)
+            return number if lent is None else lent
 
         if not self.as_symbols:
-            args, kwargs = tree_map_only(torch.SymFloat, given, (tuple(args), dict(kwargs)))
+            args, kwargs = tree_map_only(_SYMBOLIC, given, (tuple(args), dict(kwargs)))
         return _tried(self.mode, self.env, func, args, kwargs, give, self.depth)
 
     def is_passed_on(self, numbers: dict[Expr, Number]) -> bool:
@@ -349,7 +388,7 @@ class _Trial:
         found = self.calls(lambda node: numbers.get(node.expr))
         if found is None or len(found) != len(self.wanted):
             return False
-        becomes: dict[Number, Number] = {}
+        becomes: dict[tuple[type, Number], Number] = {}
         for e, marker in self.markers.items():
             for made, form in marker.forms.items():
                 value = _formed(form, numbers[e])
@@ -358,9 +397,10 @@ class _Trial:
 
 
 def _tried(
-    mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any, give: Any, depth: int
-) -> Calls | None:
-    """The operators that the call and its derivatives reach on other fakes; None if it raises."""
+    mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any, give: Any, depth: int,
+    errors: list[Exception] | None = None,
+) -> Calls | None:  # fmt: skip
+    """The operators that the call and its derivatives reach on other fakes; None if it raises: `errors` gets what."""
     receiver = getattr(func, "__self__", None)
     if type(receiver) is FakeTensor:
         func, args = getattr(torch.Tensor, func.__name__), (receiver, *args)
@@ -390,6 +430,8 @@ def _tried(
                 roots = _differentiable(torch_adapter.gradients(roots, leaves, tangents, create_graph=order + 1 < depth))
     except Exception as error:  # whatever it is, the numbers are not to be lent
         pass_on(error)
+        if errors is not None:
+            errors.append(error)
         return None
     finally:
         swap(None)

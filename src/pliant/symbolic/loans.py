@@ -17,7 +17,8 @@ from pliant.symbolic.expr import Number
 Give: TypeAlias = "Callable[[Any], Number | None]"
 
 # Of PyTorch: what converts arguments, and what reads a number that was passed on as it is.
-_ARGUMENTS = ("python_arg_parser.h", "core/Scalar.h")
+_PASSED_ON = "core/Scalar.h"
+_ARGUMENTS = ("python_arg_parser.h", _PASSED_ON)
 
 
 class _Active(threading.local):
@@ -39,14 +40,15 @@ def swap(give: Give | None) -> Give | None:
 
 def refuse(node: Any) -> None:
     """The first giver of a call: whoever called is to find out what the number is for."""
-    if node.pytype is float:
-        raise ArgumentAsked(f"{node} is to be a plain number")
+    raise ArgumentAsked(f"{node} is to be a plain number")
 
 
 def lent(node: Any, file: str) -> Number | None:
     """The number given for a node; None if it is no argument, or nobody gives."""
     give = _active.give
-    return give(node) if give is not None and file.endswith(_ARGUMENTS) else None
+    if give is None:
+        return None
+    return give(node) if file.endswith(_ARGUMENTS if node.pytype is float else _PASSED_ON) else None  # integers may be sizes
 
 
 def as_argument(number: Any) -> Any:

@@ -60,7 +60,7 @@ class ShapeEnv(Symbols, RuntimeAsserts):
         self.reveal: Callable[[Symbol], Expr | None] = lambda symbol: None
         # The truth of a condition for the values at hand, where inputs tell it: a guess, for the running graph checks it.
         self.foresee: Callable[[Expr], bool | None] = lambda e: None
-        self.loans: dict[Number, Expr] = {}  # what stands for a symbolic number in C++ code
+        self.loans: dict[tuple[type, Number], Expr] = {}  # what stands for a symbolic number in C++ code
         self.takes_fallbacks = False  # whether a "no" of `certain` needs no guard
         self.answers: dict[Expr, bool] = {}  # to questions whose askers go on as well with either answer, while they run
         self.takes_copies = False  # the same where C++ asks whether a view will do, and copies otherwise
