@@ -73,7 +73,7 @@ _NO_NUMBER = 1.2345678901234e-300  # none that C++ makes of another
 _NOT_FOR_SYMBOLS = "NYI"  # what C++ says of a number that has no symbolic form there
 _DEEPEST = 3  # of derivatives of derivatives
 _SYMBOLIC = (torch.SymFloat, torch.SymInt)
-_NEVER_ASKED: set[tuple[Any, ...]] = set()  # calls, by their arguments' types, whose derivatives want no plain numbers
+_NEVER_ASKED: set[tuple[Any, ...]] = set()  # calls, by their arguments, whose derivatives want no plain numbers
 
 
 def call_on_fakes(
@@ -112,13 +112,23 @@ def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _kinds(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    return (func, *map(type, args), *((name, type(one)) for name, one in kwargs.items()))
+    return (func, *map(_kind, args), *((name, _kind(one)) for name, one in kwargs.items()))
+
+
+def _is_lasting(func: Any) -> bool:
+    """Whether it is a function of a library, no method of an object nor a function made by the program."""
+    module = getattr(func, "__module__", None) or "torch"  # descriptors have none
+    return module.split(".")[0] in ("torch", "_operator") and type(getattr(func, "__self__", None)) is not FakeTensor
+
+
+def _kind(value: Any) -> Any:
+    return (value.dtype_, value.requires_grad) if type(value) is FakeTensor else type(value)
 
 
 def _may_be_asked(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether there are numbers among the arguments that a derivative may ask for. Most integers are sizes."""
-    kinds = {type(one) for one in (*args, *kwargs.values())}
-    return torch.SymFloat in kinds or torch.SymInt in kinds and _kinds(func, args, kwargs) not in _NEVER_ASKED
+    varies = any(type(one) in _SYMBOLIC for one in args) or any(type(one) in _SYMBOLIC for one in kwargs.values())
+    return varies and _kinds(func, args, kwargs) not in _NEVER_ASKED
 
 
 def _as_derivative_takes(func: Any, args: Any, kwargs: Any, depth: int) -> tuple[Any, Any]:
@@ -136,7 +146,8 @@ def _as_derivative_takes(func: Any, args: Any, kwargs: Any, depth: int) -> tuple
     errors: list[Exception] = []
     found = _tried(mode, env, func, args, kwargs, note, depth, errors)
     if found is not None and not asked or any(_NOT_FOR_SYMBOLS not in str(error) for error in errors):
-        _NEVER_ASKED.add(_kinds(func, args, kwargs))
+        if _is_lasting(func):
+            _NEVER_ASKED.add(_kinds(func, args, kwargs))
         return args, kwargs
     if found is None:  # there are no symbols for it
         asked.update(one.node.expr for one in (*args, *kwargs.values()) if isinstance(one, _SYMBOLIC))
