@@ -2,6 +2,10 @@
 
 import collections
 import dataclasses
+import functools
+import types
+import weakref
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -69,6 +73,38 @@ def test_looked_up_among_each_other(name):
         "dict",
         "set",
     ) else None
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object = 1
+
+
+# Of a value that is told from others by which one it is: a key that is told from others by that value.
+HOLDERS = {
+    "tuple": lambda one: (one, 1),
+    "own tuple": Pair,
+    "in an own tuple": lambda one: Pair((one, 2)),
+    "frozenset": lambda one: frozenset((one, 1)),
+    "frozen dataclass": Point,
+    "weak reference": weakref.ref,
+    "method": lambda one: types.MethodType(print, one),
+    "method of a class in C": lambda one: [one].append,
+    "slot's method": lambda one: one.__ne__,
+    "partial": lambda one: functools.partial(print, one),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("make", [lambda: torch.ones(2), Plain])
+def test_keys_that_hold_what_is_told_by_which_it_is(make, holder):
+    hold, one, other = HOLDERS[holder], make(), make()
+    held = hold(one)
+    calls = [(hold(one), hold(other)), (held, held), (hold(one), hold(other))]
+    if "method of a class" not in holder and holder != "partial":
+        calls.append((hold(one), hold(one)))
+    check(lambda x, o, p: x + len({o, p}) + {o: 1}.get(p, 5) + (hash(o) == hash(p)), calls[1:])
+    check(PAIRS["set"], calls)
 
 
 def test_new_objects_are_no_recompile():

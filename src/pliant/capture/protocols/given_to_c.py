@@ -26,6 +26,7 @@ from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import (
     CONSTANTS,
     DICT_VIEWS,
+    HOLDS_FUNCTIONS,
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
     ByKind,
@@ -33,7 +34,6 @@ from pliant.capture.value_kinds import (
     derives,
     is_function,
     is_hashed_by_identity,
-    is_method,
     is_mutable_container,
     is_numpy_scalar,
     is_tuple,
@@ -51,10 +51,11 @@ def hashable(t: Tracer, key: Any) -> Any:
 
 
 def _tuple_as_key(t: Tracer, key: Any) -> Any:
-    """Of a tuple of another class: with numbers that do not vary, where the class hashes as tuples do."""
-    numbers = [concrete(part) for part in tuple.__iter__(key)]
-    same = all(a is b for a, b in zip(numbers, tuple.__iter__(key), strict=True))
-    return _object_as_key(t, key if same else tuple_of(type(key), numbers))
+    """Of a tuple of another class: of parts that are keys, where the class hashes as tuples do."""
+    _refuse_own_hash(t, key)
+    parts = [hashable(t, part) for part in tuple.__iter__(key)]
+    same = all(a is b for a, b in zip(parts, tuple.__iter__(key), strict=True))
+    return _object_as_key(t, key if same else tuple_of(type(key), parts))
 
 
 def _tensor_as_key(t: Tracer, key: FakeTensor) -> FakeTensor:
@@ -75,8 +76,8 @@ def _object_as_key(t: Tracer, key: Any) -> Any:
     if type(key).__hash__ is None:
         raise Raised(unhashable(key))
     _refuse_own_hash(t, key)
-    if is_hashed_by_identity(key):
-        t.world.note_identity(key)
+    if is_hashed_by_identity(key) or type(key) in _BOUND:
+        t.world.note_identity(_told_by(key))
     else:
         for name in fields_compared(type(key)):
             fixed_field(t, key, name)
@@ -180,10 +181,14 @@ def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: b
 
 def _note_compared(t: Tracer, value: Any) -> None:
     """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
-    if is_method(value):
-        value = value.__self__
+    value = _told_by(value)
     if t.world.is_opaque(value):
         t.world.note_identity(value)
+
+
+def _told_by(value: Any) -> Any:
+    """The object whose identity tells the value from others: of a method, what it is a method of."""
+    return value.__self__ if type(value) in _BOUND and not HOLDS_FUNCTIONS.of(value.__self__) else value
 
 
 def reentrant(t: Tracer, function: Any, truth: bool = False) -> TracedCallable:
@@ -213,6 +218,7 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     },
     {tuple: _internalize_parts},
 )
+_BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 _COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
     **dict.fromkeys((list, tuple, set, frozenset), iter),
