@@ -86,3 +86,28 @@ def test_views_of_returned_tensors_without_a_history(make):
         assert view._base is plain and not plain.requires_grad and part.data_ptr() == view[1:].data_ptr()
         with pytest.raises(RuntimeError, match="view"):
             view.mul_(2)
+
+
+def _of_a_view_without_gradient(x, y):
+    rows = x.reshape(-1, 2)  # of which no gradient comes, but later views say that it is asked for
+    with torch.enable_grad():
+        same, more = AsIs.apply(rows, y)
+    return same, same.view(-1), more
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+def test_views_of_inputs_that_get_no_gradient(backend):
+    pliant.reset()
+    seen = []
+    for f in (_of_a_view_without_gradient, pliant.compile(_of_a_view_without_gradient, backend=backend)):
+        x, y = torch.ones(4, 2, requires_grad=True), torch.ones(3, requires_grad=True)
+        called = []
+        x.register_hook(called.append)
+        x.register_post_accumulate_grad_hook(called.append)
+        with torch.no_grad():
+            same, view, more = f(x, y)
+        told = [(o.requires_grad, o._base is x) for o in (same, view, more)]
+        (same.sum() + more.sum()).backward()
+        seen.append((told, x.grad, y.grad.tolist(), called))
+    assert seen[0] == seen[1]
+    assert not pliant.stats()["fallbacks"] and not pliant.stats()["assumptions"]

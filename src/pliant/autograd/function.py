@@ -109,13 +109,14 @@ class Halves:
     """Forward and backward of a program, as `Compiled` runs them. `ctx` is the record of one call.
 
     `backwards` gives the compiled backward, which may not exist before it is asked for. `apart`: inputs of which views are
-    given. `ordinary`: what runs the backward of a call where it is the only one, of all its results' gradients.
+    given; `detached`: those that are given detached. `ordinary`: what runs the backward of a call where it is the only one, of all its results' gradients.
     """
 
     def __init__(
-        self, facts: HalvesFacts, run: Runnable, backwards: Backwards, again: GradientProgram, apart: Sequence[int] = ()
-    ) -> None:
-        self.apart = apart
+        self, facts: HalvesFacts, run: Runnable, backwards: Backwards, again: GradientProgram, apart: Sequence[int] = (),
+        detached: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        self.apart, self.detached = apart, detached
         self.run, self.backwards, self.kept, self.again = run, backwards, facts.kept, again
         self.run_without_casts, self.random, self.unsaved = without_casts(run), facts.kept.random, facts.kept.unsaved
         self.n_results, self.n_numbers, self.n_inputs = facts.results, facts.numbers, facts.inputs
@@ -152,9 +153,12 @@ class Halves:
         """Of the inputs that are saved: under hooks autograd does not tell whether they were written since."""
         return [version(inputs[position]) for position, _ in self.saved_inputs]
 
-    def with_views(self, results: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results, some of them in the memory of inputs or of others: they come out as those of any custom function."""
+    def with_views(self, results: tuple[Any, ...], before: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results, some of them in the memory of inputs or of others: they come out as those of any custom function. What is
+        a view of an input is one of the caller's tensor, which says whether later views need gradients."""
         found = list(results)
+        if before is not None and self.detached:
+            inputs = tuple([before[i] if i in self.detached else one for i, one in enumerate(inputs)])
         for position, get in self.inner.items():
             found[position] = get(inputs, found, [])
         return tuple(found)

@@ -46,7 +46,7 @@ class Compiled(torch.autograd.Function):
         if not halves.only_tensors or any(map(is_view, results)):
             results = tuple(map(without_base, results))
         if halves.inner:
-            results = halves.with_views(results, inputs)
+            results = halves.with_views(results, before, inputs)
         if halves.plain:
             ctx.non_differentiable = tuple([results[i] for i in halves.plain])
         if halves.n_numbers:

@@ -22,6 +22,7 @@ from pliant.autograd.function import Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.node import Compiled
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.places import FromInput
 from pliant.autograd.result_hooks import spare_hooks
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
@@ -79,10 +80,12 @@ def trained(
     """The callable of a program's forward and backward."""
     kept, bump, watched = facts.kept, around.bump, around.watched
     maker = OutputMaker(made, wrote=bool(bump or around.bump_last))
-    halves = Halves(facts, run, backwards, again, around.hooked)
+    sources = {one.source.input for one in facts.inner.values() if isinstance(one.source, FromInput)}
+    detached = [position for position in around.idle if position in sources]
+    halves = Halves(facts, run, backwards, again, around.hooked, detached)
     apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), halves)
     if around.hooked or around.idle:
-        apply = _given_apart(apply, around.hooked, around.idle)
+        apply = _given_apart(apply, around.hooked, around.idle, detached)
     if not around.records:
         apply = with_gradients(apply)
     differentiable, whole = facts.tangents, kept.whole
@@ -124,9 +127,11 @@ def _with_views(inputs: list[Any], places: list[int]) -> list[Any]:
     return found
 
 
-def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) -> Callable[..., Any]:
+def _given_apart(
+    apply: Callable[..., Any], hooked: list[int], idle: list[int], detached: list[int]
+) -> Callable[..., Any]:
     """`apply` whose gradients reach leaves with hooks one by one, the last of `hooked` first, and inputs that no result
-    depends on not at all.
+    depends on not at all: those of `detached` are kept as they are, for the results that are views of them.
 
     The engine, given all gradients at once, goes to what was made last; all leaves are alike to it.
     """
@@ -137,7 +142,10 @@ def _given_apart(apply: Callable[..., Any], hooked: list[int], idle: list[int]) 
             given[position] = given[position].view_as(given[position])
         for position in idle:
             given[position] = given[position].detach()
-        return apply(inputs if before is None else before, *given)
+        own = inputs if before is None else before
+        if detached:
+            own = [inputs[i] if i in detached else one for i, one in enumerate(own)]
+        return apply(own, *given)
 
     return call
 
