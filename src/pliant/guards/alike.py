@@ -85,16 +85,19 @@ def never(args: tuple[Any, ...]) -> bool:
 
 
 class Learner:
-    """Makes the native function once tensors have passed; a few times, as they may be alike in several ways. The function
-    of the check holds it, and is running when it is called."""
+    """Makes the native function once tensors have passed again; a few times, as they may be alike in several ways. What is
+    called once would take longer to learn from than its checks take. The function of the check holds it, and is running when
+    it is called."""
 
     def __init__(self, indexes: Sequence[int], check: Any, name: str) -> None:
         self._indexes = tuple(dict.fromkeys(indexes))
         self._check, self._name = weakref.ref(check), name
         self._left = _ATTEMPTS
+        self._waits = True
 
     def __call__(self, args: tuple[Any, ...]) -> None:
-        if not self._left:
+        waits, self._waits = self._waits, False
+        if waits or not self._left:
             return
         self._left -= 1
         found = _like(args, self._indexes)
