@@ -20,8 +20,6 @@ from pliant import config
 from pliant.backends import BACKENDS, UserBackend, graph_compiler, known_as, registered, registered_names
 from pliant.compiler import load_stages, new_entry, resume_function
 from pliant.debug import events
-from pliant.debug.explain import Explanation
-from pliant.debug.explain import explain as explaining
 from pliant.dispatch import markers, stance
 from pliant.dispatch.compiled_function import (
     FUNCTIONS,
@@ -41,6 +39,7 @@ from pliant.guards import kept_casts
 
 if TYPE_CHECKING:
     from pliant.debug.cost import Cost
+    from pliant.debug.explain import Explanation
     from pliant.exporting.exported import Exported
 
 set_stance = stance.set_stance
@@ -311,6 +310,8 @@ def stats() -> dict[str, object]:
 def explain(fn: Any, **arguments: Any) -> Callable[..., Explanation]:
     """`explain(fn)(*args)` compiles `fn` afresh, calls it once, and returns graphs, breaks, guards, seconds. Print
     it."""
+    from pliant.debug.explain import explain as explaining
+
     return explaining(functools.partial(compile, **arguments), original_of(fn))
 
 

@@ -10,7 +10,7 @@ import difflib
 import importlib.metadata
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import fx
 
@@ -18,9 +18,9 @@ from pliant import config, peer
 from pliant.compiler import GraphCallable, GraphCompiler, aot_eager, compile_captured, eager, undoing
 from pliant.debug import events
 from pliant.errors import BackendError, ConfigError, WantsNumbers
-from pliant.graph.contracts import CapturedGraph
-from pliant.graph.late_module import with_code
-from pliant.together import at_end
+
+if TYPE_CHECKING:
+    from pliant.graph.contracts import CapturedGraph
 
 # What a user may pass as backend: gets the graph and its inputs, returns what runs it.
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -39,6 +39,8 @@ def from_user(backend: UserBackend) -> GraphCompiler:
     name = _name_of(backend)
 
     def compile_with_it(captured: CapturedGraph) -> GraphCallable:
+        from pliant.graph.late_module import with_code
+
         symbolic = _has_symbols(captured)
         may_keep_numbers = symbolic and not takes_symbols(backend)
         shown = [i.fake if symbolic and not may_keep_numbers else i.example for i in captured.inputs]
@@ -158,6 +160,7 @@ def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
     def compile_it(captured: CapturedGraph) -> GraphCallable:
         from pliant.debug.first_run import checked
         from pliant.debug.repro import crash_report
+        from pliant.together import at_end
 
         operators = [n for n in captured.module.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
         if events.wants("graph_code"):

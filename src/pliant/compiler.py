@@ -32,12 +32,9 @@ from pliant.dispatch.entry import Entry
 from pliant.dispatch.roots import argument_sources
 from pliant.errors import CompileError, NoKernels
 from pliant.gc_pause import GcPause
-from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
-from pliant.graph.late_module import with_code
-from pliant.guards import native_watch
+from pliant.guards import native_builder
 from pliant.guards.settings import SETTERS, Settings
 from pliant.interruptions import pass_on
-from pliant.runtime.kernels_or_operators import kernels_or_operators, tell_operators
 from pliant.targets.registry import provide, target_of
 from pliant.targets.target import Target
 from pliant.torch_adapter import python_kernels_of_aten
@@ -45,9 +42,10 @@ from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
     from pliant.autograd.repeated import RowRun
+    from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
-GraphCompiler = Callable[[CapturedGraph], GraphCallable]
+GraphCompiler = Callable[["CapturedGraph"], GraphCallable]
 
 
 def compile_captured(captured: CapturedGraph) -> GraphCallable:
@@ -56,6 +54,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
     from pliant.autograd.runtime import build
     from pliant.graph.control_flow import compile_bodies
     from pliant.runtime.compile_graph import interpret_loops
+    from pliant.runtime.kernels_or_operators import kernels_or_operators, tell_operators
     from pliant.together import beside
     from pliant.wrappers.wrapper import telling_by_lines
 
@@ -149,6 +148,8 @@ def new_entry(dispatcher: Dispatcher, args: Sequence[Any], kwargs: dict[str, Any
 def load_stages() -> None:
     """Load all stages: where a program asks for compiled code, not at the code's first call. C that any compiled code needs is
     compiled meanwhile."""
+    from pliant.guards import native_watch
+
     native_watch.prepare_beside()
     with GcPause():
         import pliant.autograd.repeated
@@ -170,6 +171,7 @@ def aot_eager(captured: CapturedGraph) -> GraphCallable:
 def eager(captured: CapturedGraph) -> GraphCallable:
     """The captured graph as it is."""
     from pliant.graph.interpret import in_inference_mode
+    from pliant.graph.late_module import with_code
 
     forward = in_inference_mode(captured.module) or with_code(captured.module).forward
     return undoing(captured, lambda inputs: forward(*inputs))
@@ -273,7 +275,7 @@ def _prepare_loading() -> None:
         prepare()
 
 
-native_watch.use_builder(_build_watch)
+native_builder.use(_build_watch)
 
 
 def _gpu(device: torch.device) -> Target:

@@ -7,9 +7,10 @@ import types
 import pytest
 import torch
 
-from pliant.guards import held_section, native_watch
+from pliant.guards import held_state, native_watch
 from pliant.guards.codegen import READ_ERRORS
-from pliant.guards.held_section import LOAD, HeldSection, HeldState, never
+from pliant.guards.held_section import HeldSection
+from pliant.guards.held_state import LOAD, HeldState, never
 from pliant.guards.kinds import Guard, Kind, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import dict_of
@@ -256,7 +257,7 @@ def test_state_that_changes_at_every_slow_call_is_watched_rarely(monkeypatch):
     owner.a = 1.5
     w = Watched([Guard(DictAttributeSource(held(owner, "owner"), "a"), Kind.EQUALS, 1.5)])
     look, load = w.state._look, w.state._load
-    monkeypatch.setattr(held_section, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(held_state, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
 
     def taking(seconds, action):
         clock[0] += seconds

@@ -27,9 +27,9 @@ from pliant.dispatch.markers import ORIGINAL, is_ours
 from pliant.dispatch.own_frames import OWN_CODE, hide_frames
 from pliant.dispatch.roots import CallableRoot
 from pliant.errors import PliantWarning
-from pliant.guards.codegen import MISS
 from pliant.guards.standard import can_change
 from pliant.guards.state import tracing
+from pliant.guards.steps import MISS
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.torch_adapter import is_fx_tracing

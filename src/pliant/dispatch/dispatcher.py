@@ -27,7 +27,6 @@ from pliant.dispatch.entry import Entry, GraphCompiler
 from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
 from pliant.errors import PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
-from pliant.graph.generator_states import set_random_bytes
 from pliant.guards import kept_casts
 from pliant.guards.codegen import MISS
 from pliant.guards.explain import Failure, describe_guard, explain_miss
@@ -35,12 +34,14 @@ from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import KwargSource, Source
 from pliant.guards.state import observers, tracing
+from pliant.guards.steps import MISS
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.torch_adapter import shielded
 
 if TYPE_CHECKING:
     from pliant.capture.bytecode.resume import ResumePoint
+    from pliant.guards.explain import Failure
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
 
@@ -265,7 +266,7 @@ class Dispatcher:
             if result is not MISS:
                 return result
             if events.wants("entry"):
-                failure = explain_miss(entry.checks, args, kwargs)
+                failure = _explained(entry, args, kwargs)
                 why = failure.text if failure is not None else "unknown"
                 events.record("entry", what="not for this call", name=self.name, why=why, reason="guard")
         return MISS
@@ -334,7 +335,7 @@ class Dispatcher:
 
     def explain(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Failure]:
         """Why each entry does not serve this call."""
-        return [f for e in self.entries if (f := explain_miss(e.checks, args, kwargs)) is not None]
+        return [f for e in self.entries if (f := _explained(e, args, kwargs)) is not None]
 
     def _limit_reached(self, limit: int, failures: list[Failure], why: str) -> None:
         """Say so once; later calls are counted as fallbacks like this one."""
@@ -386,7 +387,7 @@ class Dispatcher:
         return result
 
     def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        failure = explain_miss(entry.checks, args, kwargs)
+        failure = _explained(entry, args, kwargs)
         why = f"a guard does not hold for the call it was made from: {failure.text if failure else 'unknown'}"
         self.fall_back(why, "guard-inconsistent")
 
@@ -402,6 +403,8 @@ class Dispatcher:
         error, assumed = failed
         events.record("assumption", name=self.name, why=error.partition("\n")[0], where=self.location)
         if random_state is not None:
+            from pliant.graph.generator_states import set_random_bytes
+
             set_random_bytes(*random_state)
         result = self._eagerly(args, kwargs)
         if assumed and not self.compilation.fullgraph:
@@ -433,3 +436,9 @@ def eager_after(dispatcher: Dispatcher) -> Callable[..., Any]:
 
 _OBSERVED = "observed-call"
 _GIVE_UP_AFTER = 8  # failed captures before a callable runs eagerly for good
+
+
+def _explained(entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> Failure | None:
+    """Why the entry does not serve a call. Words for that are loaded when somebody asks."""
+
+    return explain_miss(entry.checks, args, kwargs)

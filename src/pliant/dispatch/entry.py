@@ -13,11 +13,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pliant.errors import AssumptionError
-from pliant.guards.codegen import MISS
 from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.replay import Probe, Replay
 from pliant.guards.sources import Source
+from pliant.guards.steps import MISS
 from pliant.records import dataclass
 from pliant.torch_adapter import OPERATORS
 from pliant.wrappers.wrapper import WROTE

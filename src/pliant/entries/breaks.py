@@ -17,13 +17,14 @@ from pliant.dispatch.dispatcher import Dispatcher
 from pliant.dispatch.entry import ResumesForm, StepForm, Symbolic
 from pliant.dispatch.own_frames import tail_of
 from pliant.entries.constants import Json
-from pliant.entries.facts import FactReader, FactWriter
+from pliant.entries.facts import FactReader
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
 if TYPE_CHECKING:
     from pliant.capture.bytecode.resume import ResumePoint
     from pliant.capture.iterators.suspended import Place
+    from pliant.entries.fact_writer import FactWriter
 
 _NUMBERS: dict[str, type] = {"int": int, "float": float, "str": str}
 

@@ -18,7 +18,6 @@ import torch
 from pliant.cache.key import Key, machine, make_key
 from pliant.dispatch.dispatcher import Compilation
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root
-from pliant.entries.breaks import place_of
 from pliant.entries.content import Content, NotKept, content, digest_of, module_of
 from pliant.entries.own_sources import source_digest
 from pliant.guards.settings import KERNEL_SETTINGS, Settings
@@ -71,6 +70,8 @@ def _content(root: Any) -> Content:
 
 def _content_of_rest(root: ResumeRoot) -> Content:
     """What follows a break: where it begins, in what code."""
+    from pliant.entries.breaks import place_of
+
     point, module = root.point, module_of(root.globals)
     if module is None:
         raise NotKept("no-name", f"the namespace of {root.name} is no module's")

@@ -1,51 +1,38 @@
-"""Sources and guards as tables of JSON.
+"""Sources and guards of tables of JSON.
 
-In:     sources and guards as capture made them.
-Out:    `FactWriter`: places in two tables; `FactReader`: sources and guards again, made when they are asked for.
+In:     the tables.
+Out:    `FactReader`: sources and guards that `FactWriter` wrote down, made again when they are asked for.
 Holds:  a row refers to rows before it only. What guards of sizes say is kept as text, for explanations: the entry's own
         text checks them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pliant.cache.lines import Lines
 from pliant.entries import constants
 from pliant.entries.constants import Json
-from pliant.entries.content import NotKept, check_type
-from pliant.entries.objects import Finder, Namer, at_path, path_of
-from pliant.entries.taken import Taken
+from pliant.entries.objects import Finder, at_path
 from pliant.guards import parts, sources
-from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
+from pliant.guards.kinds import ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
-_CLASSES: dict[str, type[Any]] = {
+CLASSES: dict[str, type[Any]] = {
     name: cls
     for module in (sources, parts)
     for name, cls in vars(module).items()
     if isinstance(cls, type) and issubclass(cls, Source)
 }
-_HELD = sources._Held
-
-
-def _name_of(cls: type) -> str | None:
-    """What stands for a class of sources; of capture's own, which are loaded where an entry has them, with its module."""
-    name = cls.__name__
-    if _CLASSES.get(name) is cls:
-        return name
-    path = path_of(cls) if cls.__module__.startswith("pliant.capture.") else None
-    return None if path is None else f"{path[0]}.{name}"
+HELD = sources._Held
 
 
 def _class_of(name: str) -> Any:
     module, _, last = name.rpartition(".")
-    return at_path(module, [last]) if module else _CLASSES[name]
+    return at_path(module, [last]) if module else CLASSES[name]
 
 
 class Told:
@@ -58,7 +45,7 @@ class Told:
         return self.text
 
 
-def _weakly(table: Any) -> Callable[[Any], Any]:
+def weakly(table: Any) -> Callable[[Any], Any]:
     """`table.source` for what the table holds itself: else the program's objects in both would live on as a cycle."""
     held = weakref.ref(table)
 
@@ -70,97 +57,6 @@ def _weakly(table: Any) -> Callable[[Any], Any]:
     return source
 
 
-@functools.cache
-def _field_names(cls: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(cls) if f.init)
-
-
-@functools.cache
-def _expressions() -> type[Any]:
-    from pliant.symbolic.expr import Expr  # what is written was captured; what is read was not
-
-    return Expr
-
-
-class FactWriter:
-    """Writes sources and guards; objects get names in `namer`."""
-
-    def __init__(self, root: Any, guards: Iterable[Guard], taken: Taken) -> None:
-        self.sources: list[Json] = []
-        self.guards: list[Json] = []
-        self._places: dict[int, tuple[int, Source]] = {}
-        self._by_value: dict[Source, int] = {}
-        self.namer = Namer(root, guards, _weakly(self), taken)
-
-    def source(self, source: Source) -> int:
-        known = self._places.get(id(source))
-        if known is not None:
-            return known[0]
-        place = self._by_value.get(source)
-        if place is None:
-            cls: Any = type(source)
-            name = _name_of(cls)
-            if name is None:
-                raise NotKept("no-form", f"what is read by a {cls.__name__}: {source.describe()}")
-            row = [name, *[self._field(getattr(source, field)) for field in _field_names(cls)]]
-            place = self._by_value[source] = len(self.sources)
-            self.sources.append(row)
-        self._places[id(source)] = place, source
-        return place
-
-    def _field(self, value: Any) -> Json:
-        if type(value) in constants.ITSELF:
-            return ["c", value]
-        if isinstance(value, Source):
-            return ["s", self.source(value)]
-        if type(value) is _HELD:
-            return ["h", self.namer.reference(value.value)]
-        if type(value) is tuple and value and all(isinstance(one, Source) for one in value):
-            return ["ss", *map(self.source, value)]
-        spelled = constants.spelled(value)
-        return ["c", spelled] if spelled is not None or value is None else ["o", self.namer.reference(value)]
-
-    def guard(self, guard: Guard) -> int:
-        if guard.kind is Kind.TYPE:
-            check_type(guard.expected)
-        source = None if guard.source is None else self.source(guard.source)
-        origin = guard.origin
-        where = [origin.file, origin.line, origin.function] if origin is not None else None
-        self.guards.append([guard.kind._name_, source, self._expected(guard), where])
-        return len(self.guards) - 1
-
-    def _expected(self, guard: Guard) -> Json:
-        value = guard.expected
-        if type(value) in constants.ITSELF:
-            return ["c", value]
-        match value:
-            case TensorFacts():
-                return ["tensor", *(self._expected_part(getattr(value, f.name)) for f in dataclasses.fields(value))]
-            case ConstantItems():
-                return ["items", *map(self._expected_part, (value.values, value.places))]
-            case Source():
-                return ["s", self.source(value)]
-        if isinstance(value, _expressions()):
-            return ["told", str(value)]
-        if guard.kind in (Kind.DISTINCT, Kind.SEPARATE):
-            return ["relation", [[self.source(one) for one in side] for side in value]]
-        if guard.kind is Kind.TYPE_LOOKUP:
-            return ["lookup", value[0], self._looked_up(value[1])]
-        return self._expected_part(value)
-
-    def _looked_up(self, value: Any) -> Json:
-        return ["number", self.namer.reference(value.cls)] if isinstance(value, NumberOf) else self._object(value)
-
-    def _expected_part(self, value: Any) -> Json:
-        spelled = constants.spelled(value)
-        return ["c", spelled] if spelled is not None or value is None else self._object(value)
-
-    def _object(self, value: Any) -> Json:
-        if type(value) is tuple and value is not MISSING and not constants.is_constant(value):
-            return ["t", *map(self._expected_part, value)]
-        return ["o", self.namer.reference(value)]
-
-
 class FactReader:
     """The same in another process; objects are found by `finder`."""
 
@@ -168,7 +64,7 @@ class FactReader:
         self._data = data
         self._sources: dict[int, Source] = {}
         self._guards: dict[int, Guard] = {}
-        self.finder = Finder(data["objects"], root, _weakly(self))
+        self.finder = Finder(data["objects"], root, weakly(self))
 
     def source(self, place: int) -> Source:
         found = self._sources.get(place)
@@ -193,7 +89,7 @@ class FactReader:
 _READ: dict[str, Callable[..., Any]] = {
     "s": FactReader.source,
     "ss": lambda reader, *places: tuple(map(reader.source, places)),
-    "h": lambda reader, place: _HELD(reader.finder.find(place)),
+    "h": lambda reader, place: HELD(reader.finder.find(place)),
     "o": lambda reader, place: reader.finder.find(place),
     "c": lambda reader, json: constants.read(json),
     "t": lambda reader, *items: tuple(map(reader._value, items)),

@@ -13,7 +13,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant import background, config
 from pliant.cache.key import Key
@@ -23,13 +23,16 @@ from pliant.debug import events
 from pliant.dispatch.dispatcher import Dispatcher
 from pliant.dispatch.entry import Entry
 from pliant.entries import form
-from pliant.entries.claims import Claim, claimed
 from pliant.entries.content import NotKept
 from pliant.entries.environment import Parts, circumstances_of, compiler_of, key_of
 from pliant.entries.objects import NotFound
 from pliant.entries.programs import ProgramReader
 from pliant.errors import PliantError
 from pliant.interruptions import pass_on
+
+if TYPE_CHECKING:
+    from pliant.entries.claims import Claim
+    from pliant.entries.draft import Draft
 
 _STORE, _SUFFIX = "entries", ".json"
 _MOST = 16  # entries of one key that a process looks at
@@ -47,10 +50,12 @@ class Keeper:
         claim, dispatcher.claim = dispatcher.claim, None
         if not _wanted():
             return None
+        from pliant.entries.draft import Draft  # what finds its entries writes none
+
         try:
             with events.stage("keep"):
                 circumstances = circumstances_of(dispatcher.compilation, dispatcher.root, args, kwargs)
-                draft = form.Draft(dispatcher.root, entry, compiler_of(dispatcher.compilation))
+                draft = Draft(dispatcher.root, entry, compiler_of(dispatcher.compilation))
         except Exception as error:  # a fault here must not change what the program does
             pass_on(error)
             _refused("not kept", dispatcher.name, error)
@@ -69,6 +74,8 @@ class Keeper:
         if not _wanted():
             return
         yield from self._known(dispatcher, args, kwargs)
+        from pliant.entries.claims import claimed  # by who may have to compile
+
         dispatcher.claim = claim = claimed(open_store(_STORE), dispatcher.root, args, kwargs)
         if claim is None or not claim.was_anothers:
             return
@@ -142,7 +149,7 @@ class _Keeping:
     program's is held while a backward is waited for."""
 
     def __init__(
-        self, circumstances: Parts, draft: form.Draft, name: str, seen: dict[str, form.Found | None], claim: Claim | None
+        self, circumstances: Parts, draft: Draft, name: str, seen: dict[str, form.Found | None], claim: Claim | None
     ) -> None:
         self.circumstances, self.draft, self.name, self.seen, self.claim = circumstances, draft, name, seen, claim
         self.changing = background.lock()

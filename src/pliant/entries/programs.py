@@ -1,39 +1,30 @@
-"""What runs an entry's graph, as the calls that made it.
+"""What runs an entry's graph, made again by the calls that made it.
 
-In:     a callable made by functions that are `@remade`.
-Out:    `ProgramWriter.written(run)`: JSON; `ProgramReader.made(json)`: the callable, made by the same functions (rows of
-        `MAKERS`).
+In:     the JSON that `program_writer.ProgramWriter` wrote.
+Out:    `ProgramReader.made(json)`: the callable, made by the same functions (rows of `MAKERS`).
 Holds:  arguments are constants, tensors, operators, functions that modules hold, records of `RECORDS`, and such callables.
 """
 
 from __future__ import annotations
 
 import base64
-import dataclasses
 import functools
 import importlib
-import sys
 import types
-import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant.entries import constants
 from pliant.entries.constants import Json
-from pliant.entries.content import NotKept, digest_of
-from pliant.entries.objects import at_path, path_of
-from pliant.entries.operators import content_of
-from pliant.torch_adapter import RUNS_AS, OpOverload
-from pliant.wrappers import generated_code
-from pliant.wrappers.remade import call_that_made
+from pliant.entries.objects import at_path
+from pliant.torch_adapter import RUNS_AS
 from pliant.wrappers.wrapper import without_memory
 
 if TYPE_CHECKING:
     from pliant.autograd.higher_order import GradientProgram
     from pliant.autograd.trained import KeptBackwards
-    from pliant.autograd.training import Backwards
 
 # Where each is: a program loads the modules of what it has.
 MAKERS = {
@@ -62,162 +53,19 @@ MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("Gradient", "Jacobian", "PulledBack", "PushedForward"), ("graph.transforms", ("body", "places", "n_outputs", "options"))
     ),
 }
-_GRADIENT = {"GradientProgram": "autograd.higher_order"}
+GRADIENT = {"GradientProgram": "autograd.higher_order"}
 _BACKWARD = {"KeptBackwards": "autograd.trained"}
-_OURS = "pliant"  # the namespace of operators
-_LARGEST = 1 << 16  # bytes of a constant tensor
+OURS = "pliant"  # the namespace of operators
 
 
-def _named(table: dict[str, str], name: str) -> Any:
+def named(table: dict[str, str], name: str) -> Any:
     return getattr(importlib.import_module(f"pliant.{table[name]}"), name)
-
-
-class ProgramWriter:
-    """Writes what runs a graph, and keeps none of it alive. `backwards`: those of the graph that live, which are compiled when
-    they are first asked for, each with its row, which `fill` makes up to date. `known`: operators that say themselves what they
-    do, to whoever reads."""
-
-    def __init__(self, known: Collection[OpOverload[..., Any]] = ()) -> None:
-        self.known = known
-        self._backwards: list[tuple[weakref.ref[Backwards], list[Json]]] = []
-        self.operators: dict[str, str] = {}  # the program's own, with digests
-        self.code: dict[str, types.CodeType] = {}  # of the texts that are part of it
-
-    def note(self, operator: OpOverload[..., Any]) -> None:
-        """Write down what an operator of the program's would do. NotKept."""
-        self.operators[name_of(operator)] = digest_of(content_of(operator))
-
-    def fill(self) -> None:
-        """Write down what of the backwards is compiled by now."""
-        for backwards, row in self.backwards:
-            runs = dict(backwards.found)
-            row[1:] = [[missing, self.written(run)] for missing, run in sorted(runs.items()) if run is not None]
-
-    @property
-    def backwards(self) -> list[tuple[Backwards, list[Json]]]:
-        return [(found, row) for one, row in self._backwards if (found := one()) is not None]
-
-    def is_whole(self) -> bool:
-        """Whether each backward is compiled."""
-        return all(any(run is not None for run in list(one.found.values())) for one, _ in self.backwards)
-
-    def grows(self) -> bool:
-        """Whether a backward is being compiled."""
-        return any(one.lock.locked() for one, _ in self.backwards)
-
-    def written(self, value: Any) -> Json:
-        """The value as JSON. NotKept."""
-        spelled = constants.spelled(value)
-        if spelled is not None or value is None:
-            return ["c", spelled]
-        call = call_that_made(value)
-        if call is not None:
-            self.code |= generated_code.code_behind(value)
-            return ["made", call.maker, *map(self.written, call.args)]
-        if type(value).__name__ in RECORDS and type(value) is _named(RECORDS, type(value).__name__):
-            return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]
-        if getattr(type(value), "is_compiled_on_demand", False):
-            return self._backward(value)
-        if type(value) is _named(_GRADIENT, "GradientProgram"):
-            return self._gradient(value)
-        match value:
-            case list() | tuple():
-                return [type(value).__name__, *map(self.written, value)]
-            case dict():
-                return ["dict", *([self.written(k), self.written(v)] for k, v in value.items())]
-            case OpOverload():
-                return self._operator(value)
-            case torch.Tensor():
-                return _tensor(value)
-            case types.ModuleType():
-                return ["at", value.__name__, []]
-            case torch.fx.GraphModule():
-                return ["text", *self._text(value)]
-            case torch.nn.Module() if type(value).__name__ in MODULES:
-                return self._module(value)
-        if (operator := _run_by().get(value)) is not None:
-            return ["runs as", *parts_of(name_of(operator))]
-        if (found := path_of(value)) is not None:
-            return ["at", *found]
-        what = value.__qualname__ if isinstance(value, types.FunctionType) else type(value).__qualname__
-        raise NotKept("no-form", f"{what} in what runs the graph")
-
-    def _operator(self, operator: OpOverload[..., Any]) -> Json:
-        if (writes := _written_by(operator)) is not None:
-            self.note(writes)
-            return ["pure form", *parts_of(name_of(writes))]
-        if operator.namespace not in ("aten", "prims") and operator not in self.known and not _is_ours(operator):
-            self.note(operator)
-        return ["operator", *parts_of(name_of(operator))]
-
-    def _backward(self, backwards: Backwards) -> Json:
-        row: list[Json] = ["backward"]
-        self._backwards.append((weakref.ref(backwards), row))
-        return row
-
-    def _gradient(self, program: GradientProgram) -> Json:
-        """The program as text, which runs where gradients of its gradients are asked for."""
-        where = (program.roots, program.written, program.late, program.records, program.casts)
-        facts = [program.name, program.count, *map(self.written, where)]
-        return ["gradient", *self._text(program.module), *facts]
-
-    def _text(self, module: Any) -> list[Json]:
-        """A graph module as text, the globals of the text, and what the module holds. NotKept."""
-        targets = {str(n.target) for n in module.graph.nodes if n.op in ("get_attr", "call_module")}
-        held = {name: getattr(module, name, None) for name in sorted(targets)}
-        code = module.graph.python_code("self")
-        names = _names_in(code.src)
-        scope = {name: self.written(value) for name, value in code.globals.items() if name in names}
-        return [code.src, scope, {name: self.written(value) for name, value in held.items()}]
-
-    def _module(self, module: torch.nn.Module) -> Json:
-        """One of ours that captured graphs call. NotKept."""
-        name = type(module).__name__
-        place, attributes = MODULES[name]
-        if type(module) is not _named({name: place}, name):
-            raise NotKept("no-form", f"{name} in what runs the graph")
-        given = [self.written(getattr(module, one)) for one in attributes if one != "options"]
-        options = getattr(module, "options", {}) if "options" in attributes else {}
-        return ["module", name, {key: self.written(value) for key, value in options.items()}, *given]
-
-
-@functools.cache
-def _run_by() -> dict[Any, OpOverload[..., Any]]:
-    """Of functions that compiled code calls in place of operators: which."""
-    return {function: operator for operator, function in RUNS_AS.items()}
-
-
-def _names_in(text: str) -> set[str]:
-    """Global names that the functions of the text read."""
-    codes = [one for one in compile(text, "<pliant>", "exec").co_consts if isinstance(one, types.CodeType)]
-    return {name for code in codes for name in code.co_names}
-
-
-def name_of(operator: OpOverload[..., Any]) -> str:
-    """Its schema's name with that of the overload."""
-    schema = operator._schema
-    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
 
 
 def parts_of(name: str) -> list[str]:
     """Namespace, name and overload of an operator that says that it is called so."""
     namespace, _, rest = name.partition("::")
     return [namespace, *rest.partition(".")[::2]]
-
-
-def _tensor(value: torch.Tensor) -> Json:
-    plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type in ("cpu", "cuda")
-    if not plain or value.requires_grad or value.is_quantized or value.is_conj() or value.is_neg():
-        raise NotKept("tensor", "a constant tensor of a special kind")
-    facts = [constants.spelled(one) for one in (tuple(value.shape), value.stride(), value.dtype, value.device)]
-    if value.untyped_storage().nbytes() == 0 and value.numel():
-        return ["without memory", *facts]
-    if value.nbytes > _LARGEST:
-        raise NotKept("tensor", f"a constant tensor of {value.nbytes} bytes")
-    if not value.is_contiguous():
-        raise NotKept("tensor", "a constant tensor with gaps")
-    content = bytes(value.reshape(-1).view(torch.uint8).tolist()) if value.numel() else b""
-    return ["tensor", *facts, base64.b64encode(content).decode()]
 
 
 class ProgramReader:
@@ -232,25 +80,25 @@ class ProgramReader:
         return _READ[word](self, *rest)
 
     def _made(self, maker: str, *args: Json) -> Any:
-        return _named(MAKERS, maker)(*map(self.made, args))
+        return named(MAKERS, maker)(*map(self.made, args))
 
     def _row(self, name: str, *values: Json) -> Any:
-        return _named(RECORDS, name)(*map(self.made, values))
+        return named(RECORDS, name)(*map(self.made, values))
 
     def _backward(self, *runs: Json) -> KeptBackwards:
-        make = _named(_BACKWARD, "KeptBackwards")
+        make = named(_BACKWARD, "KeptBackwards")
         self.backwards.append(make({missing: self.made(run) for missing, run in runs}))
         return self.backwards[-1]
 
     def _module(self, name: str, options: dict[str, Json], *given: Json) -> Any:
-        make = _named({name: MODULES[name][0]}, name)
+        make = named({name: MODULES[name][0]}, name)
         return make(*map(self.made, given), **{key: self.made(value) for key, value in options.items()})
 
     def _gradient(
         self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, *facts: Json
     ) -> GradientProgram:
         program = _TextModule(self, text, scope, held)
-        found: GradientProgram = _named(_GRADIENT, "GradientProgram")(name, program, count, *map(self.made, facts), None)
+        found: GradientProgram = named(GRADIENT, "GradientProgram")(name, program, count, *map(self.made, facts), None)
         return found
 
 
@@ -273,18 +121,9 @@ class _TextModule(torch.nn.Module):
         return self._function(*values)
 
 
-def _is_ours(operator: OpOverload[..., Any]) -> bool:
-    """Whether it is registered wherever a program is made."""
-    if operator.namespace != _OURS:
-        return False
-    from pliant.graph.packed_weights import packed_convolution, packed_transpose
-
-    return operator in (packed_convolution, packed_transpose)
-
-
 def operator_named(namespace: str, name: str, overload: str) -> Any:
     """The operator. AttributeError if there is none."""
-    if namespace == _OURS:
+    if namespace == OURS:
         importlib.import_module("pliant.graph.packed_weights")
     return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
 
@@ -293,12 +132,6 @@ def _pure_form(operator: Any) -> Any:
     from pliant.graph.custom_ops import functional_form
 
     return functional_form(operator)
-
-
-def _written_by(operator: OpOverload[..., Any]) -> Any:
-    """Of a pure form that the joint stage made: the program's operator."""
-    made = sys.modules.get("pliant.graph.custom_ops")
-    return made.written_by(operator) if made is not None else None
 
 
 def _read_tensor(size: Json, stride: Json, dtype: Json, device: Json, content: str) -> torch.Tensor:

@@ -24,7 +24,8 @@ from pliant.cache.store import open_store
 from pliant.debug import events
 from pliant.entries.content import NotKept
 from pliant.entries.objects import NotFound
-from pliant.entries.programs import ProgramReader, ProgramWriter
+from pliant.entries.program_writer import ProgramWriter
+from pliant.entries.programs import ProgramReader
 from pliant.errors import ExportError, FallbackWarning, FileError, PliantWarning
 from pliant.exporting.bodies import bodies_in, own_bodies, prepared, run_by
 from pliant.exporting.control_form import control_of

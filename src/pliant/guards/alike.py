@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pliant.guards import native_watch
-from pliant.guards.codegen import Step
 from pliant.guards.kinds import Guard, Kind
-from pliant.guards.native_watch import native_alike
 from pliant.guards.sources import ArgSource, Source
-from pliant.guards.tensor_words import description
+
+if TYPE_CHECKING:
+    from pliant.guards.steps import Step
 
 Block = tuple[list[str], list[int]]  # the statements, and the indexes of the tensors to learn
 
@@ -124,12 +123,15 @@ class KnownTensors:
 
 def _like(args: tuple[Any, ...], indexes: Iterable[int]) -> Callable[[tuple[Any, ...]], bool] | None:
     """The native function that knows arguments like these; None where there is none."""
+    from pliant.guards import native_watch  # which what is called once does not need
+    from pliant.guards.tensor_words import description
+
     known = description() if native_watch.available() else None
     if known is None or not all(known.describes(args[i]) for i in indexes):
         return None
     if any(known.kind_of_record(args[i]) is None for i in indexes):
         return None
-    return native_alike(known, {i: args[i] for i in indexes})
+    return native_watch.native_alike(known, {i: args[i] for i in indexes})
 
 
 _ATTEMPTS = 4

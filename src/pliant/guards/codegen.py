@@ -20,7 +20,7 @@ import torch
 
 from pliant import config
 from pliant.guards import facts
-from pliant.guards.kinds import MISSING, Guard, Kind, NumberOf, TensorFacts
+from pliant.guards.kinds import Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import Local, StoragesSource, root_of, shape_of, shared, stride_of
 from pliant.guards.sources import (
@@ -34,6 +34,9 @@ from pliant.guards.sources import (
     TypeSource,
 )
 from pliant.guards.state import READERS, WATCHERS
+from pliant.guards.steps import MISS as MISS
+from pliant.guards.steps import READ_ERRORS as READ_ERRORS
+from pliant.guards.steps import Step, lookup
 from pliant.peer import EVAL_FRAME
 from pliant.records import dataclass
 from pliant.saved_hooks import changing_hook
@@ -52,29 +55,6 @@ from pliant.torch_adapter import (
 
 if TYPE_CHECKING:
     from pliant.symbolic.expr import Expr
-
-
-class _Miss:
-    """What an entry returns when a guard fails."""
-
-    def __repr__(self) -> str:
-        return "MISS"
-
-
-MISS: Any = _Miss()
-
-# What reading a source that is not there raises (ValueError: an empty cell; RuntimeError: strides of a sparse tensor),
-# and what an expression has no value for: the guard that says so may come later, or be left out of a probe.
-READ_ERRORS = (KeyError, AttributeError, IndexError, TypeError, ValueError, RuntimeError, ArithmeticError)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One statement of the check; `guard` is None for a statement that only reads `source`."""
-
-    text: str
-    guard: Guard | None
-    source: Source | None = None
 
 
 class Section(Protocol):
@@ -397,14 +377,6 @@ def _is_not(w: GuardWriter, found: str, value: Any) -> str:
 
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-
-
-def lookup(cls: type, name: str) -> Any:
-    """The first value of the name along the class' bases, or MISSING."""
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return MISSING
 
 
 def _tensor(w: GuardWriter, g: Guard) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from pliant.guards.codegen import READ_ERRORS, Step, lookup, related
+from pliant.guards.codegen import related
 from pliant.guards.facts import same
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.parts import root_of
@@ -32,6 +32,7 @@ from pliant.guards.sources import (
     value_of,
 )
 from pliant.guards.state import READERS
+from pliant.guards.steps import READ_ERRORS, Step, lookup
 from pliant.records import dataclass
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant.guards import alike
-from pliant.guards.codegen import MISS, READ_ERRORS
-from pliant.guards.held_section import LOAD, HeldFacts, HeldState, never
+from pliant.guards.held_state import LOAD, HeldFacts, HeldState, never
+from pliant.guards.steps import MISS, READ_ERRORS
 from pliant.wrappers import generated_code
 
 # Checks and runs one call; MISS if it is not for this entry. Arguments in a list are given up.

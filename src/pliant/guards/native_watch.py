@@ -37,6 +37,7 @@ from pliant.cpython import (
     method,
     word,
 )
+from pliant.guards import native_builder
 from pliant.guards.tensor_words import Description, Words, description
 from pliant.guards.watch_in_c import C_TEXT
 from pliant.records import dataclass
@@ -157,25 +158,19 @@ def take_out_values(obj: Any, space: dict[str, Any]) -> None:
         descriptor.__set__(obj, space)
 
 
-_build: Callable[[str], ctypes.PyDLL | None] | None = None
 _definition: MethodDef | None = None  # shared by all checks
 _alike_definition: MethodDef | None = None
 _library: ctypes.PyDLL | None = None
 _watching = False  # versions are kept by a dict watcher
 
 
-def use_builder(build: Callable[[str], ctypes.PyDLL | None]) -> None:
-    """Who compiles the native part (the C toolchain lies in a later layer)."""
-    global _build
-    _build = build
-
-
 def available() -> bool:
     """Whether memory can be watched here; compiles the native part."""
-    if _build is None:
+    build = native_builder.chosen
+    if build is None:
         return False
     with _lock:
-        return _prepare(_build)
+        return _prepare(build)
 
 
 @functools.cache

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pliant.guards.codegen import READ_ERRORS, Step
 from pliant.guards.facts import has_items, lacks_item
 from pliant.guards.kinds import Guard, Kind
+from pliant.guards.steps import READ_ERRORS, Step
 from pliant.records import dataclass
 
 Probe = Callable[[Sequence[Any], dict[str, Any]], bool]

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch.autograd.graph import get_gradient_edge
 
 from pliant.cpython import WORD, word, words
+from pliant.guards.memory import object_place, only_word, usable
 from pliant.records import dataclass
-from pliant.torch_adapter import BYTES_OF_TENSOR, DisableTorchFunction, is_view, without_saved_tensor_hooks
+from pliant.torch_adapter import DisableTorchFunction, is_view, without_saved_tensor_hooks
 
 _MOST_WORDS = 26  # read of the tensor's object
 _MOST_META_WORDS = 64  # read of its autograd record
@@ -166,41 +167,6 @@ _OTHERS: tuple[Callable[[], torch.Tensor], ...] = (
     lambda: torch.zeros(3, 5, 2)[..., 0],
     _inference,
 )
-
-
-def object_place(tensors: Sequence[torch.Tensor]) -> int | None:
-    """Where a tensor's Python object refers to its C++ object."""
-    places = range(16, BYTES_OF_TENSOR - 7, WORD)
-    found = [place for place in places if all(word(id(t) + place) == t._cdata for t in tensors)]
-    return found[0] if len(found) == 1 else None
-
-
-def only_word(
-    tensors: Sequence[torch.Tensor], count: int, look: Callable[[torch.Tensor], tuple[int, int]]
-) -> int | None:
-    """The one word that has the wanted value in all tensors; `look`: the address of the first word, and the value."""
-    found = set(range(2, count))  # behind the kind and the counts of references
-    for tensor in tensors:
-        address, wanted = look(tensor)
-        found &= {i for i, value in enumerate(words(address, count)) if value == wanted}
-    return found.pop() if len(found) == 1 else None
-
-
-def usable(address: int, most: int) -> int:
-    """Words that the allocator says belong to the object, 0 if it does not say."""
-    ask = _allocator()
-    return 0 if ask is None else min(int(ask(address)) // WORD, most)
-
-
-@functools.cache
-def _allocator() -> Callable[[int], int] | None:
-    """The allocator's function that says how many bytes an object has; None where it has none."""
-    try:
-        ask = ctypes.CDLL(None).malloc_usable_size
-    except (OSError, AttributeError):
-        return None
-    ask.restype, ask.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
-    return ask
 
 
 @functools.cache

@@ -23,7 +23,7 @@ import torch
 
 from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word, words
 from pliant.guards import facts
-from pliant.guards.codegen import lookup, related
+from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.native_watch import (
     ABSENT,
@@ -36,6 +36,7 @@ from pliant.guards.native_watch import (
 )
 from pliant.guards.parts import StoragesSource, shared
 from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
+from pliant.guards.steps import lookup
 from pliant.guards.tensor_words import description, memory_word
 from pliant.torch_adapter import BYTES_OF_TENSOR
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from pliant.cpython import LIST_ITEMS, TYPE, WORD, word, words
-from pliant.guards.tensor_words import object_place, only_word, usable
+from pliant.guards.memory import object_place, only_word, usable
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, lazy_clone
 
 _MOST_WORDS = 24
