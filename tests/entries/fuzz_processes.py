@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import logging
 import os
 import random
 import shutil
@@ -27,7 +28,8 @@ from collections import Counter
 
 import torch
 from tests.entries.fuzz_patches import apply_patch
-from tests.entries.fuzz_texts import LIBRARY, PROGRAM, SETTINGS, SLOTS
+from tests.entries.fuzz_slots import SETTINGS, SLOTS
+from tests.entries.fuzz_texts import LIBRARY, PROGRAM
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -74,11 +76,18 @@ def _prepare(program: types.ModuleType, chosen: dict[str, str]):
     if chosen["environment"] == "number":
         os.environ["FUZZ_OTHER"] = "2.0"
     torch.set_num_threads(int(chosen["threads"] or "1"))
+    sys.setrecursionlimit(int(chosen["recursion"] or sys.getrecursionlimit()))
+    logging.getLogger("fuzz_program").setLevel(chosen["logging"] or "WARNING")
+    torch.set_flush_denormal(bool(chosen["flush"]))
     warnings.simplefilter(chosen["warnings"] or "ignore", UserWarning)
     if chosen["precision"]:
         torch.set_float32_matmul_precision("medium")
     rows, width = map(int, chosen["sizes"].split())
     model = program.Model(width).train(bool(chosen["training"]))
+    if chosen["batch"]:
+        model.parts[0].batch.train()
+    if chosen["context"]:
+        program.VARIABLE.set(float(chosen["context"]))
     match chosen["parameters"]:
         case "float64" | "bfloat16" as name:
             model.to(getattr(torch, name))

@@ -1,8 +1,10 @@
-"""The program of the fuzzer of pairs of processes: a text with slots, and what may stand in each."""
+"""The program of the fuzzer of pairs of processes: a text with slots; `fuzz_slots` says what may stand in each."""
 
 PROGRAM = """
-import collections, contextlib, dataclasses, datetime, enum, functools, math, operator, os, re, threading, types, warnings, weakref
+import collections, contextlib, contextvars, dataclasses, datetime, enum, functools, inspect, logging, math, operator, os, re
+import string, sys, threading, types, warnings, weakref
 from typing import NamedTuple
+import numpy as np
 import torch
 from torch import nn
 import torch.nn.functional as F
@@ -193,6 +195,130 @@ def derivatives(x):
         y.register_hook(lambda grad: grad * {hook_factor})
     return y + torch.vmap(lambda row: row.sum() * {mapped_factor})(x)[..., None]
 
+class Remembering:
+    def __init__(self, function):
+        self.function, self.factor = function, {decorator_state}
+    def __call__(self, x):
+        return self.function(x) * self.factor
+
+@Remembering
+def remembered(x):
+    return x + 1
+
+class Naming:
+    def __set_name__(self, owner, name):
+        self.length = len(name) * {set_name}
+    def __get__(self, obj, owner=None):
+        return self.length
+
+class Asked(type):
+    def __instancecheck__(cls, obj):
+        return {instance_check}
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.by_meta = {meta_call}
+        return made
+    def __contains__(cls, item):
+        return item in {class_contains}
+
+class Made(metaclass=Asked):
+    named = Naming()
+    partly = functools.partialmethod(lambda self, a, b: a * 2 + b, {partial_method})
+    def __new__(cls, *args):
+        made = super().__new__(cls)
+        made.by_new = {by_new}
+        return made
+    def __class_getitem__(cls, item):
+        return item * {class_item}
+    def __iter__(self):
+        return iter({iterated})
+    def __enter__(self):
+        return {entered}
+    def __exit__(self, *error):
+        return {swallows}
+    def __format__(self, spec):
+        return spec * {formatted}
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        return found + {each_attribute} if name == "by_new" else found
+
+class Missing(dict):
+    def __missing__(self, key):
+        return {missing_item}
+
+@functools.total_ordering
+class Ordered:
+    def __init__(self, n):
+        self.n = n
+    def __lt__(self, other):
+        return {ordering}
+    def __eq__(self, other):
+        return self.n == other.n
+    def __hash__(self):
+        return 1
+
+def typed(a: {annotation}, b={second_default}):
+    "{documentation}"
+    return a
+
+typed.tag = {function_attribute}
+MISSING = Missing(a=1.0)
+CHAIN = collections.ChainMap({{"a": {chained}}}, {{"a": 5.0, "b": 2.0}})
+GIVEN = collections.defaultdict({factory}, a=1.0)
+LAST = collections.deque([1.0, 2.0, 3.0], maxlen={longest})
+VARIABLE = contextvars.ContextVar("VARIABLE", default={context_default})
+ARRAY = np.array([{array_item}, 2.0], dtype=np.{array_dtype})
+CONSTANT = torch.tensor([{tensor_item}])
+STRIDED = torch.arange(4.0).reshape(2, 2){tensor_strides}
+LOGGER = logging.getLogger("fuzz_program")
+CALLS = [{called_first}, torch.sin]
+
+def caught(x):
+    try:
+        raise {raised}("a")
+    except ({caught_classes}) as error:
+        return x * len(error.args) + {handled}
+    except Exception:
+        return x - 1
+    finally:
+        x = x + 1
+
+def matched(value):
+    match value:
+        case {{"a": {pattern_literal}}}:
+            return 1.0
+        case [_, {pattern_second}]:
+            return 2.0
+        case Settings(alpha=0.1):
+            return 3.0
+    return 4.0
+
+def noisy(x):
+    torch.manual_seed({generator_seed})
+    return x + torch.rand(x.shape, dtype=torch.float32).to(x.dtype)
+
+def further(x):
+    made = Made()
+    x = remembered(x) * made.named + made.by_meta + made.by_new + made.partly(1.0) + Made[2.0] + sum(made)
+    with made as amount:
+        x = x + amount
+        if {raises_inside}:
+            raise ValueError
+    if isinstance(x, Made):
+        x = x * 2
+    if "a" in Made:
+        x = x + 3
+    x = x + len(f"{{made:ab}}") + MISSING["z"] + CHAIN["a"] + GIVEN["z"] + LAST[0] + VARIABLE.get()
+    if Ordered(1) >= Ordered(2):
+        x = x * 3
+    x = x + inspect.signature(typed).parameters["b"].default + len(typed.__doc__) + typed.tag + (typed.__annotations__["a"] is int)
+    x = x * float(ARRAY[0]) + CONSTANT.to(x.dtype) + STRIDED.stride()[0] + ARRAY.itemsize + len(CALLS)
+    x = caught(x) + matched({{"a": 1}}) + matched([0, 2]) + matched(Settings()) + library.absent + library.Inside.value
+    if LOGGER.isEnabledFor(logging.INFO):
+        x = x + 6
+    x = x + float(string.Template({template}).substitute(a=2)) + sys.getrecursionlimit() % 7 + CALLS[0](x)
+    return noisy(x)
+
 def pick(x, f={default_function}, *rest, **more):
     return f(x)
 
@@ -267,6 +393,9 @@ class Part({part_base}):
         self.chain = nn.Sequential({chain})
         self.table = nn.ParameterDict({{"one": torch.full((width,), {entry_of_table}), "two": torch.ones(width)}})
         self.register_buffer("mask", torch.full((width,), {buffer}))
+        self.register_buffer("kind_of", torch.ones(width, 2, dtype=torch.{buffer_dtype}){buffer_strides}, persistent={persistent})
+        self.batch = nn.BatchNorm1d(width, momentum={momentum}, affine={affine}, track_running_stats={tracking})
+        self.{submodule} = nn.Identity()
     @property
     def double(self):
         return self.slope * {property_constant}
@@ -279,7 +408,9 @@ class Part({part_base}):
     def finish(self, x):
         return {finish}
     def forward(self, x):
-        x = self.norm(self.linear(x)) * self.double + self.mask * {forward_constant}
+        x = self.norm(self.linear(self.batch(x))) * self.double + self.kind_of.stride()[0] + self.kind_of.to(x.dtype).sum()
+        x = x * len(self._modules) + len(next(reversed(self._modules)))
+        x = x * self.double + self.mask * {forward_constant}
         {forward_break}
         x = F.leaky_relu(x, self.settings.alpha) if self.settings.flag else F.{activation}(x)
         if self.kind == "wide":
@@ -329,70 +460,18 @@ import torch
 __version__ = {library_version}
 tools = types.SimpleNamespace(scale=lambda x: x * {reached_number}, unused={unused})
 FACTOR = {library_number}
+class Above:
+    value = {inherited}
+class Aside:
+    value = 7.0
+class Inside({inside_base}):
+    pass
+def __getattr__(name):
+    if name == "absent":
+        return {module_attribute}
+    raise AttributeError(name)
 def outside(x):
     return x * FACTOR {library_tail}
 def imported(x):
     return x.{library_method}()
 """
-
-# Slot -> texts of which any may stand there; what follows them in the process is `SETTINGS`.
-SLOTS: dict[str, list[str]] = {
-    "global_number": ["2.0", "3.0", "2"], "table_item": ["0.5", "-0.0", "1.5"], "nested_item": ["1.0", "4.0"],
-    "global_text": ['"plus"', '"minus"'], "pattern": ['"layer"', '"block"', '"Layer", re.I'],
-    "names": ['["a"]', '["a", "b"]', '("a",)'], "member": ["1", "2", "1.5"], "field_default": ["0.1", "0.3"],
-    "field_flag": ["True", "False"], "default": ["1.0", "2.0", "1"], "keyword_default": ["0.0", "1.0"],
-    "inner_body": ["x.relu()", "x.sigmoid()", "(x + 1).relu()"], "helper_constant": ["1", "2", "1.0"],
-    "wrapper_tail": ["", "+ 1", "* 2"], "closed_over": ["1.5", "2.5"], "partial_number": ["1", "3"],
-    "lambda_body": ["x.abs()", "x.neg()"], "listed": ["exp", "cos"], "base_attribute": ["1.0", "2.0"],
-    "base_constant": ["1.0", "2.0"], "part_base": ["Base", "nn.Module"], "class_number": ["1.0", "2.0", "1"],
-    "class_text": ['"wide"', '"narrow"'], "eps": ["1e-5", "1e-1"], "hyperparameter": ["1.0", "0.5", "2"],
-    "field_value": ["", "0.2", "0.1, True"], "option": ["True", "False"], "buffer": ["0.0", "1.0"],
-    "property_constant": ["2.0", "3.0"], "static_constant": ["1.0", "0.25"], "finish": ["x.tanh()", "x * 0.5"],
-    "forward_constant": ["1.0", "2.0"], "activation": ["gelu", "silu", "relu"], "depth": ["1", "2"],
-    "dropout": ["0.0", "0.5"], "model_line": ["pass", "x = x + 1", "x = x.transpose(0, 1)"],
-    "question": ["is_grad_enabled", "is_autocast_enabled", "is_anomaly_enabled", "are_deterministic_algorithms_enabled", "is_inference_mode_enabled"],
-    "result": ["y", "(y, y.sum())", "{'out': y, 'n': SCALE}", "[y, x]", "y.view(-1)", "y, y.shape[0]"],
-    "forward_break": ["pass", "pliant.graph_break()"], "function_break": ["pass", "pliant.graph_break()", "print(end='')"],
-    "inner_break": ["pass", "pliant.graph_break()"],
-    "library_number": ["1.0", "1.25"], "library_tail": ["", "+ 1"], "library_method": ["abs", "square"],
-    "library_version": ['"1.0"', '"1.1"', '"1.2"'], "reached_number": ["0.5", "2.0"], "unused": ["0", "1"],
-    "table_tail": ["+ 1", "- 1"], "cached_number": ["0.5", "3.0"], "callable_number": ["1.0", "0.5"], "callable_tail": ["", "+ 2"],
-    "descriptor": ["1.0", "3.0"], "meta_number": ["1.0", "2.5"], "slot_number": ["0.5", "1.5"],
-    "missing_attribute": ["0.25", "len(name)"], "subscript": ["1", "2"], "length": ["1", "0", "4"], "truth": ["True", "False"],
-    "equality": ["other == 3", "False"], "tuple_default": ["1.0", "2.0"], "nested_default": ["0.5", "1.5"],
-    "mixed_bases": ["Left, Right", "Right, Left"], "subclass_hook": ["0.0", "1.0"], "single_default": ["0.0", "1.0"],
-    "single_float": ["0.5", "value * 2"], "context_number": ["0.1", "0.2"], "order": ['["a", "b"]', '["b", "a"]', '["a"]'],
-    "members": ['("a", "b")', '("a", "c")'], "default_function": ["torch.neg", "torch.abs"], "nonlocal_number": ["0.0", "1.0"],
-    "namespace": ["fuzz", "fuzz_other"], "operator_body": ["x * 2", "x + 1"], "operator_gradient": ["2", "3"],
-    "function_forward": ["1.0", "2.0"], "function_backward": ["1.0", "0.5"],
-    "subclass_body": ["found", "found if function is not torch.sin else super().__torch_function__(torch.cos, types, args, kwargs or {})"],
-    "creation": ["pass", "x = x + torch.ones(x.shape[-1])", "x = x + torch.arange(x.shape[-1])"], "root": ["4.0", "9.0"],
-    "environment_default": ['"0.0"', '"1.0"'], "chain": ["nn.Tanh(), nn.Softplus()", "nn.Softplus(), nn.Tanh()", "nn.Tanh()"],
-    "entry_of_table": ["1.0", "2.0"], "key_of_table": ['"one"', '"two"'],
-    "limits": ["float32", "float16"], "pair_fields": ['"a b"', '"b a"'], "pair_default": ["2.0", "3.0"], "space_number": ["1.0", "2.0"],
-    "executed_constant": ["1.0", "2.0"], "made_number": ["1.0", "2.0"], "flags": ["0", "1"], "taken": ["0", "1"], "seconds": ["1", "2"],
-    "proxied": ["1.0", "2.0"], "lock": ["Lock", "RLock"], "flag_number": ["2", "8"], "number_of_class": ["1", "2"], "referred": ["1.0", "2.0"],
-    "slots": ['("a",)', '("a", "c")'], "behind_slot": ["1.0", "2.0"], "permission": ["WRITE", "EXECUTE"], "saved_forward": ["1.0", "2.0"],
-    "saved_backward": ["1.0", "2.0"], "hook_factor": ["1.0", "2.0"], "mapped_factor": ["1.0", "2.0"],
-    "more": ["y = standard(y)", "y = derivatives(y)", "y = standard(derivatives(protocols(y)))", "y = protocols(y)",
-             "y = gradients(y)", "y = gradients(protocols(y))", "pass"],
-}  # fmt: skip
-
-
-# What a process does behind the program's text, by name: (it, the call's block).
-SETTINGS: dict[str, list[str]] = {
-    "grad": ["off", "on", "inference"], "autocast": ["", "bfloat16"], "deterministic": ["", "yes"],
-    "default dtype": ["", "float64"], "parameters": ["", "float64", "bfloat16", "frozen", "one frozen"],
-    "sizes": ["4 8", "5 8", "1 8", "4 16"], "layout": ["", "transposed", "expanded", "offset", "every other"],
-    "input": ["", "requires_grad", "subclass", "parameter", "integer"], "options": ["", "fuse", "dynamic", "duck", "specialize"],
-    "patched": ["", "relu", "linear", "module", "class", "rebound", "disabled", "hook", "global hook", "default", "code",
-                "instance", "bound method", "reached", "in a dict", "static method", "keyword default", "closure cell",
-                "pre hook", "backward hook", "parameter hook", "global pre hook", "operator of tensors", "functional", "math",
-                "builtin", "class of a part", "another part", "parts reversed", "deleted method", "found by getattr",
-                "setattr", "in the dict of a part", "weight strides", "weight subclass", "module call", "property",
-                "metaclass", "registered kind", "order", "descriptor", "parametrized", "added base"],
-    "training": ["", "yes"], "target": ["function", "model", "method", "closure", "partial", "object", "class method"], "weights": ["", "other", "tied"],
-    "precision": ["", "medium"], "environment": ["", "double", "other", "number"], "mkldnn": ["", "off"],
-    "threads": ["", "2"], "warnings": ["", "error"],
-    "default device": ["", "cpu", "meta"], "anomaly": ["", "yes"], "mode": ["", "function", "dispatch", "saved tensors"],
-}  # fmt: skip

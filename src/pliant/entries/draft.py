@@ -33,7 +33,7 @@ from pliant.entries.fact_writer import FactWriter
 from pliant.entries.form import marks_as_data
 from pliant.entries.namer import found_as
 from pliant.entries.operators import overload_of
-from pliant.entries.program_writer import ProgramWriter
+from pliant.entries.program_writer import ProgramWriter, is_ours
 from pliant.entries.taken import Taken
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import Source
@@ -177,7 +177,7 @@ def _own_operators(entry: Entry) -> Iterator[OpOverload[..., Any]]:
         return
     modules = [one for one in entry.graph.module.modules() if isinstance(one, torch.fx.GraphModule)]
     for node in itertools.chain.from_iterable(one.graph.nodes for one in modules):
-        if (own := overload_of(node.target)) is not None:
+        if (own := overload_of(node.target)) is not None and not is_ours(own):
             yield own
         if node.op == "call_function" and markers.mark_of(node.target) is markers.Mark.IN_GRAPH:
             raise NotKept("in-graph", f"{node.target.__qualname__} is in the graph, unread")

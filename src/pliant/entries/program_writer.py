@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
+import importlib
 import sys
 import types
 import weakref
@@ -22,7 +23,7 @@ from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest_of
 from pliant.entries.namer import path_of
 from pliant.entries.operators import content_of
-from pliant.entries.programs import GRADIENT, MODULES, OURS, RECORDS, named, parts_of
+from pliant.entries.programs import GRADIENT, MODULES, OURS, OWN_OPERATORS, RECORDS, named, parts_of
 from pliant.torch_adapter import RUNS_AS, OpOverload
 from pliant.wrappers import generated_code
 from pliant.wrappers.remade import call_that_made
@@ -107,7 +108,7 @@ class ProgramWriter:
         if (writes := _written_by(operator)) is not None:
             self.note(writes)
             return ["pure form", *parts_of(name_of(writes))]
-        if operator.namespace not in ("aten", "prims") and operator not in self.known and not _is_ours(operator):
+        if operator.namespace not in ("aten", "prims") and operator not in self.known and not is_ours(operator):
             self.note(operator)
         return ["operator", *parts_of(name_of(operator))]
 
@@ -175,13 +176,15 @@ def _tensor(value: torch.Tensor) -> Json:
     return ["tensor", *facts, base64.b64encode(content).decode()]
 
 
-def _is_ours(operator: OpOverload[..., Any]) -> bool:
+def is_ours(operator: OpOverload[..., Any]) -> bool:
     """Whether it is registered wherever a program is made."""
-    if operator.namespace != OURS:
-        return False
-    from pliant.graph.packed_weights import packed_convolution, packed_transpose
+    return operator.namespace == OURS and operator is _ours(operator._opname)
 
-    return operator in (packed_convolution, packed_transpose)
+
+def _ours(name: str) -> Any:
+    if name not in OWN_OPERATORS:
+        return None
+    return getattr(importlib.import_module(f"pliant.{OWN_OPERATORS[name]}"), name)
 
 
 def _written_by(operator: OpOverload[..., Any]) -> Any:

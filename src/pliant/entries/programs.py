@@ -55,7 +55,12 @@ MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 GRADIENT = {"GradientProgram": "autograd.higher_order"}
 _BACKWARD = {"KeptBackwards": "autograd.trained"}
-OURS = "pliant"  # the namespace of operators
+# Our own operators that graphs call, in their namespace, and the module that registers each.
+OURS = "pliant"
+OWN_OPERATORS = {
+    **dict.fromkeys(("packed_convolution", "packed_transpose"), "graph.packed_weights"),
+    **dict.fromkeys(("random_state", "set_random_state", "seed", "seed_generator"), "graph.random_state"),
+}
 
 
 def named(table: dict[str, str], name: str) -> Any:
@@ -123,8 +128,8 @@ class _TextModule(torch.nn.Module):
 
 def operator_named(namespace: str, name: str, overload: str) -> Any:
     """The operator. AttributeError if there is none."""
-    if namespace == OURS:
-        importlib.import_module("pliant.graph.packed_weights")
+    if namespace == OURS and name in OWN_OPERATORS:
+        importlib.import_module(f"pliant.{OWN_OPERATORS[name]}")
     return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
 
 

@@ -70,6 +70,18 @@ def _fits(rule: Rule, args: Args, kwargs: Kwargs) -> bool:
     return True
 
 
+class _Callables(Table[Any, Handler]):
+    """Rows by callable. A Python function of the program's that lies where a row's callable was, since before Pliant was loaded,
+    gets none: what it does is what it says."""
+
+    def __setitem__(self, function: Any, handler: Handler) -> None:
+        if not is_of_program(function) or module_of(function) in _DECORATING:
+            super().__setitem__(function, handler)
+
+
+_DECORATING = ("typing_extensions",)  # some of PyTorch's own functions wear decorators of these modules
+
+
 class Rows:
     """What one module says.
 
@@ -78,7 +90,7 @@ class Rows:
     """
 
     def __init__(self) -> None:
-        self.callables: Table[Any, Handler] = Table()
+        self.callables: Table[Any, Handler] = _Callables()
         self.classes: Table[Any, ClassHandler] = Table()
         self.modules: Table[str, ModuleRule] = Table()
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -335,11 +335,17 @@ def _symbolic_math(function: Any, symbolic: Any, arity: int, t: Tracer, args: Ar
     return t.native(function, *map(concrete, args), **{name: concrete(value) for name, value in kwargs.items()})
 
 
-for _rounding in (math.floor, math.ceil, math.trunc):
-    ROWS.each((_rounding,), _symbolic_math, _rounding, 1)
+def _still_there(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Functions of `math` by name, but for those in whose place the program put another of them."""
+    found = ((name, getattr(math, name)) for name in names)
+    return ((name, function) for name, function in found if getattr(function, "__name__", name) == name)
+
+
+for _name, _function in _still_there(("floor", "ceil", "trunc")):
+    ROWS.each((_function,), _symbolic_math, _function, 1)
 _natural_log = functools.partial(_symbolic_math, math.log, math_function("log"), 1)
-for _name in floats.MATH.keys() - {"log"}:
-    ROWS.each((getattr(math, _name),), _symbolic_math, math_function(_name), floats.MATH[_name].arity)
+for _name, _function in _still_there(floats.MATH.keys() - {"log"}):
+    ROWS.each((_function,), _symbolic_math, math_function(_name), floats.MATH[_name].arity)
 
 
 @handles(math.log)
