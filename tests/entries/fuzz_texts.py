@@ -308,7 +308,7 @@ def further(x):
         x = x * 2
     if "a" in Made:
         x = x + 3
-    x = x + len(f"{{made:ab}}") + MISSING["z"] + CHAIN["a"] + GIVEN["z"] + LAST[0] + VARIABLE.get()
+    x = x + len(f"{{made:ab}}") + MISSING["z"] + CHAIN["a"] + GIVEN["z"] + LAST[0]
     if Ordered(1) >= Ordered(2):
         x = x * 3
     x = x + inspect.signature(typed).parameters["b"].default + len(typed.__doc__) + typed.tag + (typed.__annotations__["a"] is int)

@@ -9,14 +9,16 @@ Holds:  the same in the process that compiled the graph and in any that finds it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pliant import torch_adapter
-from pliant.graph.contracts import Runnable
 from pliant.torch_adapter import any_autocast, no_autocast, without_base
 from pliant.wrappers.remade import call_that_made, remade
+
+if TYPE_CHECKING:
+    from pliant.graph.contracts import Runnable
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 

@@ -14,13 +14,13 @@ import torch
 
 from pliant.autograd.around import Call, bump_versions, with_gradients, without_casts
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
-from pliant.graph.contracts import Runnable
 from pliant.torch_adapter import any_autocast, is_view, set_grad_enabled, without_base
 from pliant.wrappers.remade import remade
 from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
     from pliant.autograd.endings import Ending
+    from pliant.graph.contracts import Runnable
 
 _set_grad, _any_autocast = set_grad_enabled, any_autocast
 

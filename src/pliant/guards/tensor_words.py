@@ -162,7 +162,7 @@ _OTHERS: tuple[Callable[[], torch.Tensor], ...] = (
     lambda: torch.zeros(3, 5, dtype=torch.bfloat16),
     lambda: torch.zeros(3, 5, dtype=torch.bool),
     lambda: torch.zeros(3, 5, device="meta"),
-    lambda: torch.zeros(3, 5).to_sparse(),
+    lambda: torch.empty(3, 5, layout=torch.sparse_coo),
     lambda: torch.zeros(3, 5)._neg_view(),
     lambda: torch.zeros(3, 5, 2)[..., 0],
     _inference,

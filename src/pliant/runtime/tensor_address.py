@@ -77,7 +77,7 @@ def _right(found: Layout, tensors: Sequence[torch.Tensor], lazy: Sequence[torch.
     asked = [
         *(t for t in tensors if t.storage_offset()),
         *lazy,
-        torch.eye(2).to_sparse(),
+        torch.empty(2, 2, layout=torch.sparse_coo),
         torch.zeros(2, device="meta"),
     ]
     direct = [written] + [t for t in tensors if not t.storage_offset()]
