@@ -52,7 +52,8 @@ SLOTS: dict[str, list[str]] = {
     "buffer_dtype": ["float32", "int64", "float64"], "buffer_strides": ["", ".t()"], "persistent": ["True", "False"],
     "momentum": ["0.1", "0.5"], "affine": ["True", "False"], "tracking": ["True", "False"], "submodule": ["last", "lasting"],
     "inherited": ["1.0", "2.0"], "inside_base": ["Above", "Aside", "Above, Aside", "Aside, Above"], "module_attribute": ["1.0", "2.0"],
-    "more": ["y = further(y)", "y = y * VARIABLE.get()", "y = further(protocols(y))", "y = standard(y)", "y = derivatives(y)", "y = standard(derivatives(protocols(y)))", "y = protocols(y)",
+    "more": ["y = further(y)", "y = y * VARIABLE.get()", "y = further(protocols(y))",
+             "y = standard(y)", "y = derivatives(y)", "y = standard(derivatives(protocols(y)))", "y = protocols(y)",
              "y = gradients(y)", "y = gradients(protocols(y))", "pass"],
 }  # fmt: skip
 

@@ -68,6 +68,50 @@ def test_what_finds_its_entry_in_a_bundle_loads_and_needs_no_compiler(tmp_path, 
     assert not [name for name in loaded if name.startswith((*heavy, "torch._dynamo")) and name not in asked]
 
 
+STATED = """
+import json, sys, torch
+import pliant
+
+def stated(x):
+    n = int((x > 0).sum().item())
+    torch._check(n < 7)
+    return torch.ones(n).cumsum(0)
+
+x = torch.linspace(-1, 1, 12)
+with torch.no_grad():
+    result = pliant.compile(stated)(x)
+loaded = sorted(name for name in sys.modules if name.startswith("pliant."))
+pliant.background.finish()
+torch.testing.assert_close(result, stated(x))
+print(json.dumps([pliant.stats()["entries"], loaded]))
+"""
+
+
+def test_what_states_something_of_numbers_in_data_loads_nothing_of_sizes(tmp_path):
+    program = tmp_path / "stated.py"
+    program.write_text(STATED)
+    environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path / "cache")}
+    for word in ("kept", "found"):
+        done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        entries, loaded = json.loads(done.stdout)
+        assert entries == {word: 1}
+    assert not [name for name in loaded if name.startswith(tuple(f"pliant.{stage}" for stage in STAGES))]
+
+
+# What writes entries, watches memory, explains, or follows a graph break.
+LATER = ("entries.draft", "entries.namer", "entries.fact_writer", "entries.program_writer", "entries.taken", "entries.breaks",
+         "entries.claims", "guards.codegen", "guards.explain", "guards.watch", "guards.native_watch", "guards.tensor_words",
+         "graph.contracts", "debug.explain")  # fmt: skip
+
+
+def test_what_finds_its_entry_loads_nothing_that_only_others_need(tmp_path):
+    assert "kept" in ran(tmp_path, "inference")[0]
+    entries, _, loaded = ran(tmp_path, "inference")
+    assert entries == {"found": 1}
+    assert not [name for name in loaded if name.removeprefix("pliant.") in LATER]
+
+
 BEGINNING = """
 import sys
 import pliant

@@ -11,16 +11,16 @@ Holds:  `node.meta["binds"]` of a torch-level or ATen node has a `Binding` for e
 
 from __future__ import annotations
 
-import builtins
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
-from pliant.errors import AssumptionError
+from pliant.graph.checks import assume as assume
+from pliant.graph.checks import check as check
+from pliant.graph.checks import place as place
 from pliant.graph.effects import returns_numbers
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.unsupported import UnsupportedOperator
@@ -95,30 +95,6 @@ def unlearnt(condition: Any) -> Expr:
     """The expression of a checked condition: unbacked symbols stand for themselves, whatever was learnt of them since."""
     env, e = condition.node.shape_env, written(condition)
     return substitute(e, {s: env.simplify(s) for s in e.free if not env.is_unbacked(s)})
-
-
-_PLACE = re.compile("\0(\\d+):(.*?)\0")
-
-
-def place(number: int, spec: str) -> str:
-    """The mark in a message where value `number` is to be formatted by `spec`."""
-    return f"\0{number}:{spec}\0"
-
-
-def check(condition: bool, error: str | type[Exception], message: str, *values: Any) -> None:
-    """Raise the error (a built-in one by its name) unless the condition holds; marks in the message stand for the values."""
-    if condition:
-        return
-    kind = getattr(builtins, error) if isinstance(error, str) else error
-    raise kind(_PLACE.sub(lambda m: format(values[int(m[1])], m[2]), message))
-
-
-def assume(condition: bool, text: str, where: str) -> None:
-    """Raise `AssumptionError` unless the condition holds, which compiled code takes for granted."""
-    if not condition:
-        error = AssumptionError(f"`{text}` does not hold", kind="assumption", where=where)
-        error.assumed = text
-        raise error
 
 
 def select(condition: Any, then: Any, other: Any) -> Any:
