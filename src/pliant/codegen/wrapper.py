@@ -448,17 +448,19 @@ class _Writer:
         outputs = self.program.outputs
         times = Counter(id(one) for one in outputs)
         texts: dict[int, str] = {}
+        taken: set[str] = set()
         for value in outputs:
             if not isinstance(value, View) or id(value) in texts:
                 continue
             text = self._argument(value)
-            if text in texts.values():
+            if text in taken:
                 text = f"{text}.as_strided({self._tuple(value.shape)}, {self._tuple(value.strides)})"
             if times[id(value)] > 1 and not text.isidentifier():
                 name = f"view{len(texts)}"
                 self._line(f"{name} = {text}")
                 text = name
             texts[id(value)] = text
+            taken.add(text)
         return [texts[id(one)] if isinstance(one, View) else self._argument(one) for one in outputs]
 
 

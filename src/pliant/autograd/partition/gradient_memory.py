@@ -69,6 +69,7 @@ class _Laying:
         self.lies: dict[fx.Node, int] = {}  # whose memory, in eager, this value's is
         self.copies: dict[tuple[fx.Node, int], fx.Node] = {}  # and what stands for this value in that of another
         self.made: dict[tuple[fx.Node, int], fx.Node] = {}
+        self.given: set[fx.Node] = set()  # those that are made
 
     def of(self, value: fx.Node, place: GradientPlace) -> fx.Node:
         if not isinstance(value.meta.get("val"), torch.Tensor):
@@ -76,6 +77,7 @@ class _Laying:
         key = value, place.tensor
         if key not in self.made:
             self.made[key] = self._made(value, place)
+            self.given.add(self.made[key])
         return self.made[key]
 
     def _made(self, value: fx.Node, place: GradientPlace) -> fx.Node:
@@ -87,12 +89,12 @@ class _Laying:
         else:
             alike = self.lies.setdefault(root, place.memory) == place.memory
         if alike:
-            return self._alias(value) if value in self.made.values() else value
+            return self._alias(value) if value in self.given else value
         copy = self.copies.get((root, place.memory))
         if copy is None:
             copy = self.copies[root, place.memory] = copy_of(self.graph, self.end, root)
         found = self._seen(value, root, copy)
-        return self._alias(found) if found in self.made.values() else found
+        return self._alias(found) if found in self.given else found
 
     def _alias(self, value: fx.Node) -> fx.Node:
         """Another tensor in the memory of one that is a gradient already."""

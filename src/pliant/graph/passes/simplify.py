@@ -23,16 +23,30 @@ _aten = torch.ops.aten
 
 
 def simplify(graph: fx.Graph) -> int:
-    """Remove no-ops and join views of views, in one walk."""
-    removed = 0
+    """Remove no-ops and join views of views, in one walk. What the graph returns is written once, at the end: a large backward
+    returns thousands of views, and each change of a node's arguments goes through all of them."""
+    removed, returned = 0, dict[fx.Node, fx.Node]()
     for node in graph.nodes:
         rule = _RULES.get(node.target) if node.op == "call_function" else None
         found = rule(node) if rule is not None else None
         if found is not None and not _is_read_in_place(node, found):
-            node.replace_all_uses_with(found)
-            graph.erase_node(node)
+            node.replace_all_uses_with(found, delete_user_cb=lambda user: user.op != "output")
+            if node.users:
+                returned[node] = found
+            else:
+                graph.erase_node(node)
             removed += 1
+    if returned:
+        _return_others(graph, returned)
     return removed
+
+
+def _return_others(graph: fx.Graph, others: dict[fx.Node, fx.Node]) -> None:
+    """Have the graph return others in place of these nodes, which go."""
+    (end,) = graph.find_nodes(op="output")
+    end.args = fx.map_arg(end.args, lambda one: others.get(one, one))
+    for node in others:
+        graph.erase_node(node)
 
 
 def same_layout(one: Any, other: Any) -> bool:
