@@ -28,8 +28,6 @@ from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_s
 from pliant.errors import PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
 from pliant.guards import kept_casts
-from pliant.guards.codegen import MISS
-from pliant.guards.explain import Failure, describe_guard, explain_miss
 from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import KwargSource, Source
@@ -294,7 +292,11 @@ class Dispatcher:
 
     def note_guards(self, guards: Iterable[Guard]) -> None:
         """One event a guard, with the user's line that needs it. None is worked out unless somebody listens."""
-        for guard in guards if events.wants("guard") else ():
+        if not events.wants("guard"):
+            return
+        from pliant.guards.explain import describe_guard
+
+        for guard in guards:
             events.record("guard", name=self.name, text=describe_guard(guard), where=guard.origin or "")
 
     # ---- a new entry, or not
@@ -440,5 +442,6 @@ _GIVE_UP_AFTER = 8  # failed captures before a callable runs eagerly for good
 
 def _explained(entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> Failure | None:
     """Why the entry does not serve a call. Words for that are loaded when somebody asks."""
+    from pliant.guards.explain import explain_miss
 
     return explain_miss(entry.checks, args, kwargs)

@@ -57,16 +57,18 @@ class _Copied:
 
 def in_blocks_of_rows(program: LoopProgram) -> LoopProgram:
     """The program with large products that are copied to results made in blocks."""
+    sizes = Sizes(program)
     for product in program.computations:
         if isinstance(product, Extern) and product.out_variant in _PRODUCTS:
-            program = _in_blocks(program, product)
+            (out,) = product.outs
+            if out is not None and sizes.bytes(out) >= LARGE:
+                program = _in_blocks(program, product, out)
     return program
 
 
-def _in_blocks(program: LoopProgram, product: Extern) -> LoopProgram:
-    (out,) = product.outs
+def _in_blocks(program: LoopProgram, product: Extern, out: Buffer) -> LoopProgram:
     results = {o.buffer for o in program.outputs if isinstance(o, View)} - set(program.inputs)
-    if out is None or out in results or Sizes(program).bytes(out) < LARGE:
+    if out in results:
         return program
     readers = [one for one in program.computations if out in access(one).reads]
     for loop in readers:
