@@ -199,7 +199,8 @@ class Halves:
         asked, saved = self._saved_for(ctx, asked, unreached)
         if not asked:
             return self._placed({})
-        arguments = [*ctx.numbers, *saved]
+        arguments, lacking = [*ctx.numbers, *saved], any(one is None for one in saved)
+        del saved  # what runs the backward empties `arguments`, and with them memory, as it goes
         if ctx.watched:
             check_versions(ctx.watched, asked, lambda: sum([1 << i for i in self._needed(ctx, unreached)]))
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
@@ -209,7 +210,7 @@ class Halves:
         again = again or torch_adapter.any_autocast() and change(self.products)
         run = None if again else self.backwards.get(missing, observer)
         if run is None and not again:
-            again = self.affine or bool(missing) and not self.backwards.has_graph or any(one is None for one in saved)
+            again = self.affine or bool(missing) and not self.backwards.has_graph or lacking
             if not again:  # tangents that cannot be left out are zeros
                 missing, run = 0, self.backwards.get(0, observer)
                 again = run is None

@@ -48,6 +48,15 @@ def check_versions(watched: Any, asked: int, needed: Callable[[], int]) -> None:
             )
 
 
+def any_written(watched: Any) -> bool:
+    """Whether one of these was written since, whichever gradients read it."""
+    for reference, expected, _ in watched:
+        tensor = reference()
+        if tensor is not None and version(tensor) != expected:
+            return True
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class KeptInputs:
     """What of its inputs a program keeps for gradients of higher order: the inputs, those it writes as they were.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant import torch_adapter
+from pliant.autograd.kept_inputs import any_written
 from pliant.autograd.tangent_layouts import lies_as_traced, relaid
 from pliant.graph.generator_states import random_bytes
 from pliant.torch_adapter import PEER, DisableTorchFunction, is_view, seen_written, without_base
@@ -89,7 +90,9 @@ def _backward(ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     halves: Halves = ctx._pliant_halves
     run = halves.ordinary
     # Not the one backward of a call, of all its results' gradients, which lie as the backward was traced for, or somebody looks on:
-    if run is None or ctx.rest is not None or ctx.watched or _is_grad_enabled() or _any_autocast():
+    if run is None or ctx.rest is not None or _is_grad_enabled() or _any_autocast():
+        return halves.backward(ctx, given)
+    if ctx.watched and any_written(ctx.watched):
         return halves.backward(ctx, given)
     if _count_dispatch_modes() or _engine_keeps_graph():
         return halves.backward(ctx, given)
