@@ -49,6 +49,24 @@ def test_sums_run_before_what_they_read_is_kept_for_them():
         torch.testing.assert_close(got, (data @ power).sum(0), rtol=1e-3, atol=1e-1)
 
 
+def test_sums_wait_for_a_kernel_that_reads_the_same_anyway():
+    """They would end nothing earlier; beside it, what both read comes from memory once."""
+    p = Program()
+    x, w = p.tensor(64, 64), p.tensor(64, 64)
+    first = product(p, x, w)
+    second = product(p, first, w)
+    total = p.reduce("sum", (64,), (64,), lambda i, j: apply("mul", get(first, i, j), get(second, i, j)))
+    rows = p.pointwise((64, 64), lambda i, j: apply("mul", get(first, i, j), get(total, i)))
+    columns = p.reduce("sum", (64,), (64,), lambda j, i: get(first, i, j))
+    planned = schedule(p.done(rows, columns), OPTIONS)
+    assert [type(step) for step in planned.steps] == [ExternCall, ExternCall, Kernel, Kernel]
+    assert [step.writers().keys() for step in planned.steps[2:]] == [{columns}, {total, rows}]
+    data, weight = torch.randn(64, 64), torch.randn(64, 64)
+    found = compile_program(p.program)([data, weight])
+    one = data @ weight
+    torch.testing.assert_close(found, [one * (one * (one @ weight)).sum(1, keepdim=True), one.sum(0)], rtol=1e-2, atol=1e-1)
+
+
 def test_memory_is_not_kept_for_later_where_that_raises_the_peak():
     """The first temporary has the size of the last; between them lies the peak."""
     p = Program()

@@ -43,10 +43,10 @@ class KernelText:
 
 def write_kernel(kernel: Kernel) -> KernelText:
     """The C text of a kernel."""
-    return _Writer(unroll_and_jam(plan_loops(kernel))).write()
+    return Writer(unroll_and_jam(plan_loops(kernel))).write()
 
 
-class _Writer(ReducingWriter):
+class Writer(ReducingWriter):
     """Adds split reductions, the function around the loops and the driver that starts threads."""
 
     def write(self) -> KernelText:
@@ -177,10 +177,10 @@ class _Writer(ReducingWriter):
         buffers = len(self.names.buffers)
         parts = self._parts()
         for k, (_, v) in enumerate(parts):
-            self.line(f"{v.ctype} part{k}[{self.target.parts * points}];")
+            self._declare_part(v.ctype, f"part{k}", points)
         given = [f"p[{k}]" for k in range(buffers)] + [f"part{k}" for k in range(len(parts))]
         self.line(f"void* q[] = {{{', '.join(given)}}};")
-        per_item = self.names.text(inside * self._cost())
+        per_item = self.names.text(self._work_of_item(inside))
         self.line(
             f"const int64_t parts = p_run(@_part, q, n, {self.names.text(first.extent)}, "
             f"1 + {self.target.grain} / (1 + {per_item}), {self.target.parts}, p_error);"
@@ -205,4 +205,18 @@ class _Writer(ReducingWriter):
             self._outer_members(phase)
         for _ in self.plan.parallel:
             self.end()
+        if points > self.target.split_columns:
+            self._lines([f"free(part{k});" for k in range(len(parts))])
         return [*self._head(), *self.lines]
+
+    def _declare_part(self, ctype: str, name: str, points: int) -> None:
+        """The partial results of all threads: on the stack where they are few."""
+        count = self.target.parts * points
+        if points > self.target.split_columns:
+            self.line(f"{ctype}* const {name} = malloc(sizeof({ctype}) * {count});")
+        else:
+            self.line(f"{ctype} {name}[{count}];")
+
+    def _work_of_item(self, inside: Expr) -> Expr:
+        """Of a point of the loop that threads share, in additions."""
+        return inside * self._cost()

@@ -27,18 +27,18 @@ Written = TypeVar("Written", "KernelText", "DeviceKernel")
 
 
 class WrittenOnce(Generic[Written]):
-    """`write`, called once for all kernels of a form."""
+    """`write`, called once for all kernels of a form, or groups of kernels that are written `how`."""
 
-    def __init__(self, write: Callable[[Kernel], Sequence[Written]]) -> None:
-        self._write: Callable[[Kernel], Sequence[Written]] = write
+    def __init__(self, write: Callable[..., Sequence[Written]]) -> None:
+        self._write: Callable[..., Sequence[Written]] = write
         self._known: dict[Hashable, tuple[list[Buffer], Sequence[Written]]] = {}
 
-    def __call__(self, kernel: Kernel) -> Sequence[Written]:
-        form = _Form(kernel)
-        buffers = list(form.buffers)
-        found = self._known.get(form.key)
+    def __call__(self, *kernels: Kernel, **how: Hashable) -> Sequence[Written]:
+        form = _Form(kernels)
+        buffers, key = list(form.buffers), (form.key, *how.items())
+        found = self._known.get(key)
         if found is None:
-            _, written = self._known[form.key] = buffers, self._write(kernel)
+            _, written = self._known[key] = buffers, self._write(*kernels, **how)
             return written
         own = dict(zip(found[0], buffers, strict=True))
         return [_with_buffers(one, own) for one in found[1]]
@@ -50,19 +50,22 @@ def _with_buffers(written: Written, own: dict[Buffer, Buffer]) -> Written:
 
 
 class _Form:
-    """The form of one kernel as `key`, and its `buffers` in order of first use."""
+    """The form of kernels as `key`, and their `buffers` in order of first use."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self.kernels = kernels
         self.buffers: dict[Buffer, int] = {}
         self.kinds: list[Hashable] = []  # of buffers
         self.scalars: dict[Scalar, int] = {}
         self.rows: list[Hashable] = []  # of scalars
-        own = sorted([axis.symbol for axis in kernel.axes], key=lambda symbol: symbol.order)
+        own = sorted([axis.symbol for kernel in kernels for axis in kernel.axes], key=lambda symbol: symbol.order)
         self.loops: dict[Symbol, Expr] = {symbol: Symbol(f"x{k}") for k, symbol in enumerate(own)}
+        parts = [self._kernel(kernel) for kernel in kernels]
+        self.key = (tuple(parts), tuple(self.rows), tuple(self.kinds))
+
+    def _kernel(self, kernel: Kernel) -> Hashable:
         axes = [(self.loops[a.symbol], a.symbol.name[0], a.extent, a.symbol in kernel.reduced) for a in kernel.axes]
-        members = [self._member(member) for member in kernel.members]
-        self.key = (tuple(axes), tuple(members), tuple(self.rows), tuple(self.kinds))
+        return tuple(axes), tuple([self._member(member) for member in kernel.members])
 
     def _member(self, member: Member) -> Hashable:
         place = tuple([(symbol, substitute(e, self.loops)) for symbol, e in member.place.items()])
@@ -81,7 +84,8 @@ class _Form:
         found = self.buffers.get(b)
         if found is None:
             found = self.buffers[b] = len(self.buffers)
-            self.kinds.append((b.dtype, b.shape, b.strides, b.device, b in self.kernel.stored))
+            stored = tuple([b in kernel.stored for kernel in self.kernels])
+            self.kinds.append((b.dtype, b.shape, b.strides, b.device, stored))
         return found
 
     def _scalar(self, value: Scalar) -> int:

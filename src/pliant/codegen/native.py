@@ -16,6 +16,7 @@ import torch
 
 from pliant.codegen.c import KernelText, write_kernel
 from pliant.codegen.forms import WrittenOnce
+from pliant.codegen.interleaved import Pair, in_turn, write_pair
 from pliant.codegen.sharing import share
 from pliant.codegen.units import Piece, Unit, name_of, named, units_of
 from pliant.ir.loops import Buffer
@@ -64,14 +65,17 @@ class NativeCode:
 
 
 def write_native(
-    runs: Sequence[Sequence[Kernel]], listed: Mapping[Buffer, int], scratch: Mapping[Buffer, int]
+    runs: Sequence[Sequence[Kernel]],
+    listed: Mapping[Buffer, int],
+    scratch: Mapping[Buffer, int],
+    in_place: Mapping[Buffer, Buffer],
 ) -> NativeCode:
     """The code of all runs. `listed`: inputs of the graph that entries read from its list, and their places in it.
-    `scratch`: buffers on an entry's stack, and where."""
+    `scratch`: buffers on an entry's stack, and where. `in_place`: those that take over the memory of others."""
     entries: list[Entry] = []
     bodies: dict[str, str] = {}
-    once = WrittenOnce(lambda kernel: [write_kernel(kernel)])
-    shared = share([[text for kernel in run for text in once(kernel)] for run in runs])
+    once: WrittenOnce[KernelText] = WrittenOnce(_written)
+    shared = share([[text for one in in_turn(run, in_place, scratch.keys()) for text in _texts(one, once)] for run in runs])
     names = _names(kernel for written in shared for kernel in written)
     for written in shared:
         as_table = len(shared) > TABLE_ENTRIES or len(written) > TABLE_CALLS
@@ -82,6 +86,14 @@ def write_native(
     if any("p_enter" in body for body in bodies):
         texts.insert(0, f"static const p_kernel kernels[] = {{{', '.join(names.values())}}};\n")
     return _code(_pieces([kernel for written in shared for kernel in written], names), entries, "".join(texts))
+
+
+def _texts(one: Kernel | Pair, once: WrittenOnce[KernelText]) -> Sequence[KernelText]:
+    return once(one.first, one.second, ordered=one.ordered) if isinstance(one, Pair) else once(one)
+
+
+def _written(kernel: Kernel, behind: Kernel | None = None, ordered: bool = False) -> list[KernelText]:
+    return [write_kernel(kernel) if behind is None else write_pair(kernel, behind, ordered=ordered)]
 
 
 def write_rows(

@@ -36,10 +36,11 @@ class WrittenCode(Protocol):
 
 class Backend(Protocol):
     """`write`: the code of runs of kernels, an entry each, that read the inputs `listed` from the graph's list; `scratch`:
-    buffers that an entry has on its stack; `hints`: the sizes at hand. `builder`: what builds the code ahead of `load`, in
-    any thread; None: `load` alone can. `load`: its entries as functions, built now if the store does not have them.
-    `kept`: what another process loads the code by, from the store alone; None: it cannot. `writes_rows`: whether there are
-    entries that run for many rows of tensors (`codegen.native.write_rows`).
+    buffers that an entry has on its stack; `in_place`: buffers in the memory of others; `hints`: the sizes at hand.
+    `builder`: what builds the code ahead of `load`, in any thread; None: `load` alone can. `load`: its entries as
+    functions, built now if the store does not have them. `kept`: what another process loads the code by, from the store
+    alone; None: it cannot. `writes_rows`: whether there are entries that run for many rows of tensors
+    (`codegen.native.write_rows`).
     """
 
     writes_rows: bool
@@ -49,6 +50,7 @@ class Backend(Protocol):
         runs: Sequence[Sequence[Kernel]],
         listed: Mapping[Buffer, int],
         scratch: Mapping[Buffer, int],
+        in_place: Mapping[Buffer, Buffer],
         hints: Mapping[Symbol, Number],
     ) -> WrittenCode: ...
     def builder(self, code: WrittenCode, options: config.Build) -> Callable[[], object] | None: ...
@@ -66,9 +68,10 @@ class _C:
         runs: Sequence[Sequence[Kernel]],
         listed: Mapping[Buffer, int],
         scratch: Mapping[Buffer, int],
+        in_place: Mapping[Buffer, Buffer],
         hints: Mapping[Symbol, Number],
     ) -> NativeCode:
-        return write_native(runs, listed, scratch)
+        return write_native(runs, listed, scratch, in_place)
 
     def builder(self, code: WrittenCode, options: config.Build) -> Callable[[], object] | None:
         native = _native(code)

@@ -21,7 +21,7 @@ from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
 from pliant.runtime.objects import build_native
 from pliant.runtime.program import KeptCode, Library, wrapped, wrapper_of
 from pliant.schedule.dependencies import forget_accesses
-from pliant.schedule.kernel import Kernel
+from pliant.schedule.kernel import Kernel, Schedule
 from pliant.schedule.schedule import schedule, schedule_text
 from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
@@ -68,7 +68,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     with events.stage("codegen", graph=program.name):
         listed = listed_inputs(program, planned) if reads_lists() else {}
         runs = runs_of(planned)
-        codes = _write(runs, listed, planned.scratch, program.hints)
+        codes = _write(runs, listed, planned, program.hints)
         written = {kind: iter(code.entries) for kind, code in codes.items()}
         entries = [next(written[run[0].target.kind]) for run in runs]
         wrapper = write_wrapper(program, planned, entries, listed, takes_tensors=takes_tensors())
@@ -104,15 +104,15 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
 def _write(
     runs: Sequence[Sequence[Kernel]],
     listed: Mapping[Buffer, int],
-    scratch: Mapping[Buffer, int],
+    planned: Schedule,
     hints: Mapping[Symbol, Number],
 ) -> dict[str, WrittenCode]:
     """The code of all runs by the kind of their target."""
-    kinds = dict.fromkeys(run[0].target.kind for run in runs)
-    return {
-        kind: backend_of(kind).write([run for run in runs if run[0].target.kind == kind], listed, scratch, hints)
-        for kind in kinds
-    }
+    kinds: dict[str, list[Sequence[Kernel]]] = {}
+    for run in runs:
+        kinds.setdefault(run[0].target.kind, []).append(run)
+    memory = planned.scratch, planned.in_place
+    return {kind: backend_of(kind).write(own, listed, *memory, hints) for kind, own in kinds.items()}
 
 
 def _builder(codes: Mapping[str, WrittenCode], options: config.Build) -> Callable[[], object] | None:

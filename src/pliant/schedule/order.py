@@ -2,7 +2,8 @@
 
 In:     the steps in a valid order.
 Out:    the same steps; kernels that read much more than they write (the sums that are gradients of biases, of scales)
-        come right after the last step that they depend on, so that what they read is not kept for them; so do kernels
+        come right after the last step that they depend on, so that what they read is not kept for them (or, where another
+        kernel reads it too, right before that one, so that it comes from memory once); so do kernels
         that make a result of what nothing else reads (a product's cast), where the peak of memory is lower for it; of
         two neighbouring products that which needs less comes first (the gradient of the weight: the activation ends
         there).
@@ -33,10 +34,11 @@ def early_kernels(program: LoopProgram, steps: list[Step]) -> list[Step]:
     last = {b: k for k, step in enumerate(steps) for b in _touched(step)[0]}
     folds = [_folds(step, guesses) for step in steps]
     ends = [_ends(step, k, last, results) for k, step in enumerate(steps)]
-    found = _moved_up(steps, folds)
+    beside = _beside_readers(steps, folds, guesses)
+    found = _moved_up(steps, folds, beside)
     if not any(ends):
         return found
-    earlier = _moved_up(steps, [one or other for one, other in zip(folds, ends)])
+    earlier = _moved_up(steps, [one or other for one, other in zip(folds, ends)], beside)
     lower = all(peak(program, earlier, sizes) < peak(program, found, sizes) for sizes in guesses)
     return earlier if lower else found
 
@@ -53,8 +55,38 @@ def _ends(step: Step, k: int, last: dict[Buffer, int], results: set[Buffer]) -> 
     return writes <= results and any(last[b] == k and _is_own((b,)) for b in reads - results)
 
 
-def _moved_up(steps: list[Step], moving: list[bool]) -> list[Step]:
-    """The steps, kernels that are `moving` and may be moved right after the last step that they depend on."""
+def _beside_readers(steps: list[Step], folds: list[bool], guesses: list[Sizes]) -> dict[int, int]:
+    """By their places, folds that end no buffer by coming early, since another kernel reads the same: the place of the last
+    one. Right before it, what both read may come from memory once."""
+    touched = [_touched(step) for step in steps]
+    readers: dict[Buffer, list[int]] = {}
+    for k, (step, (reads, _)) in enumerate(zip(steps, touched, strict=True)):
+        for b in reads if not isinstance(step, ExternCall) and not folds[k] else ():
+            readers.setdefault(b, []).append(k)
+    found: dict[int, int] = {}
+    for k, (reads, writes) in enumerate(touched):
+        if not folds[k] or isinstance(steps[k], ExternCall):
+            continue
+        for j in sorted({j for b in reads for j in readers.get(b, ())}, reverse=True):
+            alone = reads - touched[j][0]
+            if all(FOLDS * sizes.sum(writes) > sizes.sum(alone) for sizes in guesses):
+                if _may_wait(k, j, steps, touched):
+                    found[k] = j
+                break
+    return found
+
+
+def _may_wait(k: int, j: int, steps: list[Step], touched: list[tuple[set[Buffer], set[Buffer]]]) -> bool:
+    """Whether nothing between a kernel and the one that it is to come right before, nor that one, is in its way."""
+    reads, writes = touched[k]
+    between = range(k + 1, j + 1) if k < j else range(j, k)
+    apart = all(touched[i][1].isdisjoint(reads | writes) and touched[i][0].isdisjoint(writes) for i in between)
+    return apart and _is_own(writes) and all(_is_own(touched[i][1]) for i in between)
+
+
+def _moved_up(steps: list[Step], moving: list[bool], beside: dict[int, int]) -> list[Step]:
+    """The steps, kernels that are `moving` and may be moved right after the last step that they depend on, or right before
+    the one that they are to be `beside`."""
     place: list[tuple[int, int, int]] = []
     written: dict[Buffer, int] = {}  # the latest place at which a buffer is written
     barrier = -1
@@ -62,7 +94,12 @@ def _moved_up(steps: list[Step], moving: list[bool]) -> list[Step]:
         reads, writes = _touched(step)
         moves = moving[k] and not isinstance(step, ExternCall) and _is_own(writes)
         major = max([barrier, *[written.get(b, -1) for b in reads | writes]]) if moves else k
-        place.append((major, int(moves), k))
+        near = beside.get(k)
+        if moves and near is not None and major < near:
+            major = near
+            place.append((major, -1, k))
+        else:
+            place.append((major, int(moves), k))
         written.update(dict.fromkeys(writes, major))
         if not moves and (not _is_own(writes) or isinstance(step, ExternCall) and defines_symbols(step.extern)):
             barrier = k

@@ -33,6 +33,7 @@ class CudaC:
         runs: Sequence[Sequence[Kernel]],
         listed: Mapping[Buffer, int],
         scratch: Mapping[Buffer, int],
+        in_place: Mapping[Buffer, Buffer],
         hints: Mapping[Symbol, Number],
     ) -> DeviceCode:
         once = WrittenOnce(lambda kernel: write_kernel(kernel, kernel.target))
