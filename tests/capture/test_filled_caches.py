@@ -71,38 +71,3 @@ def test_what_is_kept_no_longer_is_asked_again():
     number.cache_clear(), pair.cache_clear()
     pair()
     assert compiled(torch.ones(1)).item() == 4
-
-
-class Model:
-    @functools.lru_cache  # noqa: B019
-    def parts(self, n):
-        return [self, n]
-
-
-EMPTY = {  # functions whose caches are empty, and what their results are
-    "list": lambda: functools.lru_cache(lambda n: [n]),
-    "in a tuple": lambda: functools.cache(lambda n: (n, {"n": n})),
-    "object": lambda: functools.cache(lambda n: Model()),
-    "function": lambda: functools.cache(lambda n: lambda: n),
-    "method": lambda: Model().parts,
-}
-
-
-def test_empty_caches_are_filled():
-    for name, make in EMPTY.items():
-        cached = make()
-        compiled = pliant.compile(lambda x: (x + 1, cached(3)), backend="eager", fullgraph=True)  # noqa: B023
-        found = [compiled(torch.ones(2))[1], compiled(torch.ones(2))[1], cached(3)]
-        assert all(one is found[0] for one in found), name
-        assert cached.cache_info().misses == 1, name
-
-
-def test_a_cache_is_filled_with_what_the_program_has_stored_by_then():
-    def program(x):
-        STATE["k"] = len(x)
-        return x + 1, cached(1)[0]
-
-    cached = functools.cache(lambda n: [STATE["k"]])
-    STATE["k"] = 1
-    compiled = pliant.compile(program, backend="eager")
-    assert [compiled(torch.ones(n))[1] for n in (2, 3)] == [2, 2]

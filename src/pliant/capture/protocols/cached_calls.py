@@ -2,9 +2,6 @@
 
 In:     the wrapped function and traced arguments.
 Out:    the traced result; a break where computing it changes something, which eager does once only.
-Holds:  where the cache of a function from outside is empty, a new list or object that it returns is the one that eager's later
-        calls find: it is called, so that the cache holds it, unless that could be seen. What holds values of the graph is
-        computed by each call.
 """
 
 from __future__ import annotations
@@ -17,27 +14,17 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import are_same_constants, consists_of, has_symbols
-from pliant.capture.value_kinds import COMPARED_IN_C, is_mutable_container, is_symbolic, is_tuple
+from pliant.capture.value_kinds import COMPARED_IN_C, is_symbolic
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import KeptSource, held
-from pliant.guards.standard import can_change
-from pliant.torch_adapter import DisableTorchFunction, without_dispatch_modes
-
-_OWN = __name__.partition(".")[0]  # classes that stand for others in a trace
 
 
 def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with a cache. What one from outside holds already is what the call returns."""
-    if not t.world.is_foreign(function):
-        return _compute_cached(t, function, args, kwargs)
-    kept = _kept_result(t, function, args, kwargs)
+    kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
     if kept is NOT_KEPT:
-        size = len(t.graph.nodes)
-        result = _compute_cached(t, function, args, kwargs)
-        if len(t.graph.nodes) > size or not _has_new_object(t, result):
-            return result
-        kept = _fill(t, function, args, kwargs)
+        return _compute_cached(t, function, args, kwargs)
     place = KeptSource(t.world.place_of(function), held((tuple(args), tuple(kwargs.items())), "arguments").held)
     if consists_of(kept, COMPARED_IN_C):  # computed anew it is under guards, which hold in other processes too
         found = _compute_cached(t, function, args, kwargs)
@@ -60,30 +47,6 @@ def _compute_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
     if before is not None and t.world.changes() != before:
         raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
     return result
-
-
-def _has_new_object(t: Tracer, result: Any) -> bool:
-    """Whether something in it can be told from what the next call would make: it can change, or has no value but itself."""
-    if is_tuple(result):
-        return any(_has_new_object(t, part) for part in result)
-    if t.world.is_made(result) or is_mutable_container(result):
-        return not t.world.is_foreign(result)
-    if t.world.is_foreign(result) or isinstance(result, (type, torch.Tensor)) or is_symbolic(result):
-        return False
-    return can_change(type(result)) and not type(result).__module__.startswith(_OWN)
-
-
-def _fill(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """What the cache holds once the function was called, which changes nothing else. A break where the call could see that the
-    program has not come so far."""
-    objects = [one for one in (*args, *kwargs.values()) if not consists_of(one, COMPARED_IN_C)]
-    real = all(t.world.is_foreign(one) and not isinstance(one, torch.Tensor) for one in objects)
-    if not real or t.world.only_stored_into() != frozenset():
-        raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and what it returns is not in the cache yet")
-    for one in objects:
-        t.world.note_identity(one)
-    with DisableTorchFunction(), without_dispatch_modes():
-        return t.native(function, *args, **kwargs)
 
 
 def _kept_result(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
