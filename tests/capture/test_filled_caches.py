@@ -1,6 +1,7 @@
 """Functions with a cache that was filled before they are captured return what it holds."""
 
 import functools
+import random
 
 import pytest
 import torch
@@ -71,3 +72,208 @@ def test_what_is_kept_no_longer_is_asked_again():
     number.cache_clear(), pair.cache_clear()
     pair()
     assert compiled(torch.ones(1)).item() == 4
+
+
+def _twice(make, *, calls=3):
+    """What calls of a program give that calls a function with a cache, compiled and not, each with a cache of its own."""
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        STATE["k"] = 1
+        program = make()
+        program = pliant.compile(program, backend="eager") if compiled else program
+        found.append([program(torch.ones(2), number) for number in range(calls)] + [torch.rand(1)])
+    return found
+
+
+def _draws():
+    noise = functools.cache(lambda n: torch.randn(n))
+    return lambda x, number: x * noise(2)
+
+
+def _makes_a_module():
+    layer = functools.cache(lambda n: torch.nn.Linear(n, n))
+    return lambda x, number: layer(2)(x).detach()
+
+
+def _makes_an_object():
+    box = functools.cache(lambda: type("Box", (), {"number": 0})())
+
+    def program(x, number):
+        box().number += 1
+        return x * box().number
+
+    return program
+
+
+def _writes_the_tensor():
+    total = functools.cache(lambda n: torch.zeros(n))
+    return lambda x, number: total(2).add_(x) * 1
+
+
+def _writes_the_list():
+    seen = functools.cache(list)
+
+    def program(x, number):
+        seen().append(1)
+        return x * len(seen())
+
+    return program
+
+
+def _gives_a_view_away():
+    table = functools.cache(lambda n: torch.zeros(n))
+
+    def program(x, number):
+        return table(2)[:1], x
+
+    def outer(x, number):
+        program(x, number)[0].add_(1)
+        return table(2) + 0
+
+    return outer
+
+
+def _reads_what_changes():
+    scaled = functools.lru_cache(maxsize=1)(lambda n: n * STATE["k"])
+
+    def program(x, number):
+        result = x * scaled(number // 2)
+        STATE["k"] += 1
+        return result
+
+    return program
+
+
+def _reads_a_tensor_that_changes():
+    weight, scaled = torch.ones(2), functools.cache(lambda n: weight * n)
+
+    def program(x, number):
+        result = x * scaled(2)
+        weight.add_(1)
+        return result
+
+    return program
+
+
+def _reads_for_sizes_that_vary():
+    scaled = functools.cache(lambda n: n * STATE["k"])
+
+    def program(x, number):
+        result = x * scaled(number % 3)
+        STATE["k"] += 1
+        return result
+
+    return program
+
+
+def _draws_behind_a_write():
+    noise = functools.cache(lambda n: torch.randn(n))
+
+    def program(x, number):
+        y = torch.rand(2)
+        return x * noise(2) + y
+
+    return program
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _draws, _makes_a_module, _makes_an_object, _writes_the_tensor, _writes_the_list, _gives_a_view_away,
+        _reads_what_changes, _reads_a_tensor_that_changes, _reads_for_sizes_that_vary, _draws_behind_a_write,
+    ],
+)  # fmt: skip
+def test_what_is_computed_is_kept(make):
+    eager, compiled = _twice(make, calls=7)
+    for one, other in zip(eager, compiled, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_results_that_nobody_can_tell_apart_are_computed_by_the_graph():
+    table = functools.cache(lambda n: torch.arange(n) * 2.0)
+    compiled = pliant.compile(lambda x: x * table(x.shape[0]), backend="eager", fullgraph=True, dynamic=True)
+    for size in (2, 3, 5):
+        assert torch.equal(compiled(torch.ones(size)), torch.arange(size) * 2.0)
+    assert table.cache_info().currsize == 0
+
+
+def test_which_object_is_kept():
+    table = functools.cache(lambda n: torch.zeros(n))
+    compiled = pliant.compile(lambda x: (table(2), x + 1), backend="eager", fullgraph=True)
+    first, second = compiled(torch.ones(2))[0], compiled(torch.ones(2))[0]
+    assert first is second is table(2)
+
+
+def test_a_cache_that_never_finds_its_key():
+    class Key:
+        def __hash__(self):
+            return id(self)
+
+        def __eq__(self, other):
+            return False
+
+    key, made = Key(), functools.cache(lambda key: [key])
+    compiled = pliant.compile(lambda x: (x * 2, made(key), made(float("nan"))), backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1][0] is key
+
+
+def test_keys_that_are_new_in_each_trace():
+    class Owner:
+        def method(self):
+            pass
+
+    owner, made = Owner(), functools.cache(lambda key: [key])
+    compiled = pliant.compile(lambda x: (x * 2, made(owner.method)), backend="eager")
+    assert compiled(torch.ones(2))[1] is compiled(torch.ones(2))[1] is made(owner.method)
+
+
+def test_effects_of_a_call_that_is_kept_are_not_done_again():
+    done = []
+
+    @functools.cache
+    def once(number):
+        done.append(number)
+
+    def program(x):
+        once(1)
+        return x * 2
+
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(3):
+        assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert done == [1]
+    pliant.reset()
+    assert pliant.compile(program, backend="eager", fullgraph=True)(torch.ones(2)).tolist() == [2.0, 2.0]
+    once.cache_clear()
+    compiled(torch.ones(2))
+    assert done == [1, 1]
+
+
+def test_random_numbers_that_are_kept_are_not_drawn_again():
+    number = functools.cache(lambda: random.random())
+    compiled = pliant.compile(lambda x: x * number(), backend="eager")
+    kept, state = number(), random.getstate()
+    assert compiled(torch.ones(1)).item() == pytest.approx(kept)
+    assert random.getstate() == state
+
+
+@pytest.mark.parametrize("wrap", [staticmethod, classmethod, property])
+def test_caches_in_descriptors(wrap):
+    class Owner:
+        noise = wrap(functools.cache(lambda *owner: torch.randn(2)))
+
+    owner = Owner()
+
+    def program(x):
+        return x * (owner.noise if wrap is property else owner.noise())
+
+    compiled = pliant.compile(program, backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), compiled(torch.ones(2)))
+    assert torch.equal(compiled(torch.ones(2)), program(torch.ones(2)))
+
+
+def test_a_cache_that_is_compiled_itself_is_computed():
+    x = torch.ones(2)
+    assert torch.equal(pliant.compile(functools.lru_cache(lambda x: x * 2))(x), x * 2)

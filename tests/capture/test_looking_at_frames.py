@@ -53,6 +53,9 @@ WAYS = {
     "log": "LOG.warning('told %d', 1)",
     "log-caller": "LOG.warning('told %d', 1, stacklevel=2)",
     "log-further": "LOG.warning('told %d', 1, stacklevel=3)",
+    "log-exception": "LOG.exception('told %d', 1)",
+    "log-exception-caller": "LOG.exception('told %d', 1, exc_info=False, stacklevel=2)",
+    "log-adapter": "logging.LoggerAdapter(LOG, {}).warning('told %d', 1)",
     "locals": "sorted(locals())",
 }  # fmt: skip
 PROGRAM = """
@@ -182,7 +185,7 @@ def _program(way):
     space = {
         "__name__": "program", "inspect": inspect, "sys": sys, "traceback": traceback, "warnings": warnings,
         "threading": threading, "torch": torch, "pliant": pliant, "LOG": logging.getLogger("looking"), "types": types,
-        "printed": _printed, "too_far": _too_far, "outward": _outward,
+        "logging": logging, "printed": _printed, "too_far": _too_far, "outward": _outward,
     }  # fmt: skip
     exec(compile(text, name, "exec"), space)
     return space
@@ -256,3 +259,36 @@ def test_a_callback_finds_its_caller():
 
     x = torch.ones(2)
     assert torch.equal(pliant.compile(f)(x), f(x))
+
+
+def test_records_show_the_exception_that_is_handled():
+    shown = []
+
+    class Shows(logging.Handler):
+        def emit(self, record):
+            shown.append((record.getMessage(), record.funcName, record.exc_info and repr(record.exc_info[1])))
+
+    logger = logging.getLogger("shows")
+    logger.propagate, logger.handlers = False, [Shows()]
+
+    def program(x):
+        try:
+            raise ValueError("inside")
+        except ValueError:
+            logger.exception("one")
+            logger.error("two", exc_info=True)
+        logger.warning("three", exc_info=True)
+        return x * 2
+
+    def called(function):
+        shown.clear()
+        function(torch.ones(2))
+        try:
+            raise KeyError("outside")
+        except KeyError:
+            function(torch.ones(2))
+        return list(shown)
+
+    expected = called(program)
+    assert called(pliant.compile(program, backend="eager")) == expected
+    assert expected[0] == ("one", "program", "ValueError('inside')")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import pliant
 
@@ -66,3 +67,44 @@ def test_a_power_that_varies_is_refused_when_it_is_negative():
         np.testing.assert_array_equal(compiled(WHOLE, n), WHOLE**n)
     with pytest.raises(ValueError, match="negative integer powers"):
         compiled(WHOLE, -1)
+
+
+FLOAT_ERRORS = {
+    "array / 0": lambda x, a, v: (x, a / 0.0),
+    "log of an array": lambda x, a, v: (x, np.log(a - a)),
+    "root of an array": lambda x, a, v: (x, np.sqrt(-a)),
+    "power": lambda x, a, v: (x, a ** (1000.0 * a)),
+    "scalar / 0": lambda x, a, v: (x, np.float64(v) / 0),
+    "number / scalar": lambda x, a, v: (x, v / np.float64(v - v)),
+    "log of a number": lambda x, a, v: (x, np.log(v - v)),
+    "function of numbers": lambda x, a, v: (x, np.divide(v, 0)),
+    "too large": lambda x, a, v: (x, np.exp(np.float64(v) * 1000)),
+    "too large for float32": lambda x, a, v: (x, np.float32(1e38) * np.float32(v) * 10),
+    "of a constant": lambda x, a, v: (x, np.log(np.zeros(2))),
+    "mean of nothing": lambda x, a, v: (x, np.divide(np.float32(0), np.float32(0))),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT_ERRORS)
+def test_float_errors_are_raised_where_numpy_is_told_to(name):
+    function = FLOAT_ERRORS[name]
+    compiled = pliant.compile(function, backend="eager")
+    given = torch.ones(2), np.array([2.0, 3.0])
+
+    def outcome(called, number, **states):
+        with np.errstate(**states):
+            try:
+                return str(called(*given, number))
+            except FloatingPointError as error:
+                return str(error)
+
+    for number in (2.0, 3.0, 4.0):
+        assert outcome(compiled, number, all="ignore") == outcome(function, number, all="ignore")
+    for number in (2.0, 5.0):
+        assert outcome(compiled, number, all="raise") == outcome(function, number, all="raise")
+    told = []
+    for called in (function, compiled):
+        with np.errstate(all="call", call=lambda *about: told.append(about)):
+            called(*given, 2.0)
+    assert told[: len(told) // 2] == told[len(told) // 2 :] != []
+    assert outcome(compiled, 2.0, all="ignore") == outcome(function, 2.0, all="ignore")

@@ -225,3 +225,18 @@ def test_a_list_of_an_object_outside():
         assert mine.numbers == theirs.numbers
         assert type(mine.numbers) is list
     assert pliant.stats()["graphs"] == 2
+
+
+def test_ranges_with_their_ends_break_the_graph():
+    def program(x, step):
+        return torch.range(1, x.shape[0]) * x, torch.range(0, 1, step)
+
+    compiled = pliant.compile(program, backend="eager")
+    for size, step in ((2, 0.1), (3, 0.25), (5, 0.3)):
+        x = torch.ones(size)
+        with pytest.warns(UserWarning, match="torch.range is deprecated") as given:
+            expected, found = program(x, step), compiled(x, step)
+        assert len(given) == 4
+        for one, other in zip(expected, found, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert pliant.stats()["fallbacks"] == 0

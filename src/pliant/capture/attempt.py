@@ -39,6 +39,7 @@ from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.iterators.suspended import Carry, put, running
 from pliant.capture.outside.settings import cast_of, on_casts
 from pliant.capture.outside.unread_arguments import UnreadArguments
+from pliant.capture.protocols.cached_calls import check_computed
 from pliant.capture.recording import stand_ins
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
@@ -301,6 +302,7 @@ class _Attempt:
             why = f" (capture stopped: {end.reason.detail})" if end.reason else ""
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
         stand_ins.check(t, values)
+        check_computed(t, values, times_reached)
         result.outputs = {id(value): i for i, value in enumerate(values)}
         try:
             nodes = [t.recorder.to_nodes(value) for value in values]

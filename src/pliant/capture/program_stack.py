@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -65,18 +66,24 @@ def places(t: Tracer) -> Iterator[Place]:
             raise GraphBreak(LOOKS, f"what called {frame.code.co_name} is looked at, which C code or PyTorch calls")
 
 
-def place_at(t: Tracer, level: int) -> tuple[Place | None, int]:
-    """The place so many frames out; None where the trace starts before it, and how many frames remain then."""
-    for place in places(t):
+def is_of_logging(place: Place) -> bool:
+    """Whether loggers pass over the place as they look for their caller: one of their own, as in `Logger.exception`."""
+    return place.globals is vars(logging)
+
+
+def place_at(t: Tracer, level: int, but: Callable[[Place], bool] | None = None) -> tuple[Place | None, int]:
+    """The place so many frames out, `but` some not counted; None where the trace starts before it, and how many frames
+    remain then."""
+    for place in itertools.filterfalse(but or (lambda place: False), places(t)):
         if level == 0:
             return place, 0
         level -= 1
     return None, level
 
 
-def held_place(t: Tracer, level: int) -> tuple[Any, ...]:
+def held_place(t: Tracer, level: int, but: Callable[[Place], bool] | None = None) -> tuple[Any, ...]:
     """What an effect is given of the place so many frames out: how it finds its code, offset and globals as it runs."""
-    place, left = place_at(t, level)
+    place, left = place_at(t, level, but)
     if place is None:
         return t.world.hold(place_above, "place_above"), (left,)
     return held_as(t, place.code, place.offset, place.globals)

@@ -60,6 +60,11 @@ def parts_of(value: Any) -> Iterable[Any]:
     return _PARTS.of(value)(value)  # type: ignore[misc]
 
 
+def is_container(value: Any) -> bool:
+    """Whether `parts_of` looks into it."""
+    return _PARTS.of(value) is not None
+
+
 def leaves(*values: Any) -> Iterator[Any]:
     """What is no container, in the values and the containers among them."""
     for value in values:

@@ -58,6 +58,7 @@ from pliant.capture.protocols import (
     operators,
     subscripts,
 )
+from pliant.capture.protocols.cached_calls import Computed
 from pliant.capture.protocols.repeated_calls import RepeatedCalls, as_they_are
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
@@ -174,6 +175,7 @@ class Tracer:
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
+        self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
         self.repeated = RepeatedCalls()
         self.hook_ids = 0  # keys of hooks that were taken
         self.message: Message | None = None  # of a check, while it is made

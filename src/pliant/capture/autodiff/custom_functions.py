@@ -19,6 +19,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map, has_own_rule, mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.outside.read_later import read_later
 from pliant.capture.recording.regions import (
     Region,
     are_tensors,
@@ -190,7 +191,7 @@ class _Call:
         return iter(record_module(t, CustomFunction(plan), region.lifted, "function"))
 
     def _has_generated_rule(self) -> bool:
-        with self.t.world.read_later(""):  # it is read at the call
+        with self.t.world.reads_seen_by(None):  # it is read at the call
             return bool(self.t.get_attr(self.cls, "generate_vmap_rule"))
 
     def _padded(self, backward: Backward) -> Backward:
@@ -220,7 +221,7 @@ class _Call:
         """The backward on fakes of the gradients that are given."""
         t, region = self.t, Region(self.t.recorder, beside=(self.region,))
         name = f"{self.cls.__name__}.backward"
-        with region.active(), without_effects(t, name), t.world.read_later(name):
+        with region.active(), without_effects(t, name), read_later(t, name):
             with grad_kept(False):
                 given = self._gradients_of_outputs(pattern, region)
                 found = self._call_backward(given)

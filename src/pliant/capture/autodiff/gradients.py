@@ -17,6 +17,7 @@ from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.outside.read_later import read_later
 from pliant.capture.recording.regions import (
     Region,
     are_tensors,
@@ -233,7 +234,7 @@ def _register_hook(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not _result_is_dropped(t):
         raise GraphBreak("backward-hook", "a hook whose handle is used")
     region = Region(t.recorder)
-    with region.active(), without_effects(t, "a tensor hook"), t.world.read_later("a tensor hook"):
+    with region.active(), without_effects(t, "a tensor hook"), read_later(t, "a tensor hook"):
         with grad_kept(False):
             found = t.call(function, (region.fresh(tensor),), {})
         if found is None:

@@ -14,7 +14,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows, spread
-from pliant.capture.program_stack import LOOKS, called_from, held_place
+from pliant.capture.program_stack import LOOKS, called_from, held_place, is_of_logging
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
@@ -23,7 +23,7 @@ from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_in
 from pliant.capture.varying_values import join
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.guards.sources import MethodSource
+from pliant.guards.sources import HandledSource, MethodSource
 from pliant.unpatched import BUILTINS
 
 ROWS = Rows()
@@ -132,7 +132,7 @@ def _output_is_changed(t: Tracer) -> bool:
 
 
 _LOG_OUTPUT = frozenset(
-    ("debug", "info", "warning", "warn", "error", "critical", "log", "warning_once", "info_once", "warning_advice")
+    """debug info warning warn error exception critical log warning_once info_once warning_advice""".split()
 )
 
 
@@ -140,6 +140,7 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     """A method of a logger: output is replayed after the graph, as if called from its place; questions are answered by its
     code."""
     name = getattr(method.__func__, "__name__", "")
+    _check_told_exception(t, kwargs.get("exc_info", name == "exception"))
     if name not in _LOG_OUTPUT:
         return t.call(method.__func__, (method.__self__, *args), kwargs)
     t.world.hold(method.__func__, name)
@@ -147,9 +148,16 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     level = kwargs.pop("stacklevel", 1)
     if not is_int(level) or kwargs.get("stack_info") or level != 1 and method.__func__.__module__ != "logging":
         raise GraphBreak(LOOKS, "a logger is told of the program's callers")
-    place = held_place(t, max(level, 1) - 1)
+    place = held_place(t, max(level, 1) - 1, but=is_of_logging)
     _effect(t, t.world.hold(called_from, "called_from"), args, kwargs, (*place, method))
     return None
+
+
+def _check_told_exception(t: Tracer, asked: Any) -> None:
+    """A record that shows the exception that is handled is made while it is."""
+    handled = t.handling()
+    if asked is True and handled is not None and not isinstance(t.world.source_of(handled), HandledSource):
+        raise GraphBreak("side-effect-call", "output of the exception that is handled")
 
 
 # ---- the state of the random generators, which the graph reads and sets in its order among draws

@@ -230,6 +230,11 @@ def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None,
     return _evenly, (start, end, steps, dtype, device)
 
 
+@handles(torch.range)
+def _range(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    raise GraphBreak("unsupported-operator", "torch.range, which C++ makes of plain numbers", "use torch.arange")
+
+
 def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:
     """Coordinates from -1 to 1, `spread` apart from the ends, of each point of the output, times the matrices."""
     options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}

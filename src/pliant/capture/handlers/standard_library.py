@@ -38,7 +38,7 @@ from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.numbers.array_memory import is_array
-from pliant.capture.numbers.arrays import makes_array
+from pliant.capture.numbers.arrays import computed_by_numpy, makes_array
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
 from pliant.capture.outside.bringing import note_decimals
@@ -111,7 +111,10 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):
         return NotImplemented
-    result = t.native(function, *values, **named)
+    if _MODULE_OF.of(function)(function).startswith("numpy"):
+        result = computed_by_numpy(t, function, values, named)
+    else:
+        result = t.native(function, *values, **named)
     return NotImplemented if type(result).__name__ == "ndarray" else result  # which would serve all calls
 
 

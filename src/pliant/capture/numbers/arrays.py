@@ -12,6 +12,7 @@ import functools
 import sys
 import types
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -41,6 +42,8 @@ from pliant.capture.value_kinds import (
 )
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import is_fake
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import question
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, numpy_on_tensors
 
@@ -136,7 +139,7 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if asked and not args[1:] and plain_number(args[0]) is not args[0]:
         return args[0].number
     if is_scalar(args[0]) and numpy_scalars.by_numpy(name, args):
-        return t.native(getattr(owner, name), *all_fixed(args))
+        return computed_by_numpy(t, getattr(owner, name), all_fixed(args), {})
     result = _call(t, function, getattr(owner, name, None), numpy_scalars.of_one_type(args), kwargs)
     if is_scalar(result):
         result.number = numpy_scalars.number_of(name, args)
@@ -150,7 +153,7 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return NotImplemented
     if are_scalars(args) and all(plain_number(a) is not a for a in args if is_scalar(a)) and not kwargs:
         refuse_many(t, function, args, kwargs)
-        return t.native(function, *all_fixed(args))  # to the last digit
+        return computed_by_numpy(t, function, all_fixed(args), {})  # to the last digit
     name = getattr(function, "__name__", "")
     if any(map(is_fake, args)) and name not in ("array", "asarray"):
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
@@ -275,6 +278,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     kwargs = {k: v for k, v in kwargs.items() if v is not None or k not in ("device", "like", "subok")}
     args, named = _given(t, args), _given(t, kwargs)
     dummies, named_dummies = mapped((list(args), named), lambda value: _stand_in(t, value))
+    check_float_errors(t, name, *args)
     try:
         with warnings.catch_warnings(), below_python_dispatch(), DisableTorchFunction():
             warnings.simplefilter("ignore")
@@ -288,6 +292,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     except Exception as error:
         pass_on(error)
         raise GraphBreak("tensor-error", f"numpy.{name}: {type(error).__name__}: {error}") from error
+    check_float_errors(t, name, expected)
     if is_numpy_array(expected) and all(map(_is_known, leaves(args, named))):
         return constant_array(t, expected)
     for dummy, argument in zip(dummies, args):
@@ -295,6 +300,35 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
             return argument
     result = _reconciled(result, expected, name)
     return _with_own_memory(t, result, expected, (args, named), (dummies, named_dummies))
+
+
+def check_float_errors(t: Tracer, name: str, *values: Any) -> None:
+    """A graph divides by zero without a word: break where the program asked that NumPy raises or tells such errors. `values`:
+    what is computed with, and what comes out, if that is known yet."""
+    told = float_errors_are_told()
+    if told or not {_kind_of(value) for value in leaves(*values)}.isdisjoint("fc"):
+        t.world.guard(question(float_errors_are_told), Kind.EQUALS, told)
+    if told:
+        raise GraphBreak("side-effect-call", f"numpy.{name}, whose floating-point errors `np.errstate` has raised or told")
+
+
+def computed_by_numpy(t: Tracer, function: Any, args: Iterable[Any], kwargs: Kwargs) -> Any:
+    """What NumPy's own function gives, which serves all calls."""
+    name = getattr(function, "__name__", "")
+    check_float_errors(t, name)
+    result = t.native(function, *args, **kwargs)
+    check_float_errors(t, name, result)
+    return result
+
+
+def _kind_of(value: Any) -> str:
+    dtype = dtype_of(value) if is_array(value) else getattr(value, "dtype", None)
+    return "f" if type(value) is float else getattr(dtype, "kind", "")
+
+
+def float_errors_are_told() -> bool:
+    """Whether NumPy does more of floating-point errors than to warn."""
+    return not {"warn", "ignore"}.issuperset(list(sys.modules["numpy"].geterr().values()))
 
 
 def _is_known(value: Any) -> bool:

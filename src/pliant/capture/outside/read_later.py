@@ -1,27 +1,38 @@
-"""What a backward or a hook reads from outside: it is traced now and runs when a gradient is asked for.
+"""What code reads from outside that may be another value at another time.
 
-In:     values as they are read, while such code is traced.
+In:     values as they are read, while such code is traced: a backward or a hook, which runs when a gradient is asked for.
 Out:    a break where the value may be another by then.
 """
 
 from __future__ import annotations
 
+import functools
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import Tracer
 from pliant.guards.sources import Source
 
 
-def refuse_read_later(reader: str, value: Any, source: Source) -> None:
-    """Break the graph if the value that the reader reads may be another when it runs."""
-    if _may_be_another(value) and not _is_of_function(value, source):
+def read_later(t: Tracer, what: str) -> AbstractContextManager[None]:
+    """Break where what runs inside reads values from outside: it is to run when these may be others."""
+    return t.world.reads_seen_by(functools.partial(_refuse, what))
+
+
+def _refuse(reader: str, value: Any, source: Source) -> None:
+    if may_be_another(value, source):
         raise GraphBreak("read-later", f"{reader} reads `{source}`")
 
 
-def _may_be_another(value: Any) -> bool:
+def may_be_another(value: Any, source: Source) -> bool:
     """Whether it is a value that programs put in the place of another, and no part of the program itself."""
+    return _varies(value) and not _is_of_function(value, source)
+
+
+def _varies(value: Any) -> bool:
     return type(value) in (type(None), bool, int, float, complex, str) or issubclass(type(value), torch.Tensor)
 
 

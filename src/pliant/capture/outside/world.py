@@ -23,7 +23,6 @@ from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import Carried
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import TracedId, is_hook_id
-from pliant.capture.outside.read_later import refuse_read_later
 from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import (
     base_in_c,
@@ -87,7 +86,7 @@ class World(ToldByValue):
         self._changed: dict[int, Changed] = {}
         self._owner_of_dict: dict[int, Any] = {}
         self.changed_reads = 0  # how often a dict was asked into which the trace had stored
-        self._later = ""  # what is traced now and runs at another time
+        self._look: Callable[[Any, Source], None] | None = None  # told of each value that is read
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -101,8 +100,8 @@ class World(ToldByValue):
     # ---- reading
     def bring(self, value: Any, source: Source) -> Any:
         """The traced form of `value`, which was just read through `source`."""
-        if self._later:
-            refuse_read_later(self._later, value, source)
+        if self._look is not None:
+            self._look(value, source)
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
@@ -112,13 +111,12 @@ class World(ToldByValue):
         return result
 
     @contextmanager
-    def read_later(self, what: str) -> Iterator[None]:
-        """Break where what runs inside reads values from outside: it is to run when these may be others."""
-        before, self._later = self._later, what
+    def reads_seen_by(self, look: Callable[[Any, Source], None] | None) -> Iterator[None]:
+        before, self._look = self._look, look
         try:
             yield
         finally:
-            self._later = before
+            self._look = before
 
     # ---- dicts (of objects, of modules, plain) without copying them
     def instance_dict(self, obj: Any) -> dict[str, Any]:

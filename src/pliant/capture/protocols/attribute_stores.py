@@ -110,7 +110,7 @@ def _through_property(t: Tracer, found: property, obj: Any, name: str, value: An
     if function is None:
         what = "deleter" if value is DELETED else "setter"
         raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
-    return TailCall(inside(t, function, name), (obj,) if value is DELETED else (obj, value))
+    return TailCall(inside(t, function, name, type(obj)), (obj,) if value is DELETED else (obj, value))
 
 
 def _through_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: str, value: Any) -> None:

@@ -2,35 +2,195 @@
 
 In:     the wrapped function and traced arguments.
 Out:    the traced result; a break where computing it changes something, which eager does once only.
+Holds:  where a cache from outside does not hold the result, eager fills it. Nobody can tell whether what depends on
+        the arguments alone is kept or computed again, as long as it is not written nor given away: such results are computed
+        by the graph. For others the cache is filled as eager would fill it, and the trace starts again; where the trace
+        has done something before, it breaks instead, and Python calls the function.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import BreakBefore, GraphBreak, StartAgain
+from pliant.capture.outside.read_later import may_be_another
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import are_same_constants, consists_of, has_symbols
-from pliant.capture.value_kinds import COMPARED_IN_C, is_symbolic
+from pliant.capture.structures import are_same_constants, consists_of, has_symbols, is_container, leaves, parts_of
+from pliant.capture.trace import BreakReason
+from pliant.capture.value_kinds import COMPARED_IN_C, CONSTANTS, is_mutable_container, is_symbolic, is_told_by_value
 from pliant.cpython import NOT_KEPT, kept_result
+from pliant.graph.fake_tensor import is_fake, memory_of
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import KeptSource, held
+from pliant.records import dataclass
+from pliant.source import SourceLocation
+
+_MOST_FILLS = 64  # as keys that are new in each trace are never found
+_FILLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # how often a function was called here
+_HAS_EFFECTS: weakref.WeakSet[Any] = weakref.WeakSet()  # functions that were seen to change something, or to draw
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """A result that a cache from outside does not hold. `reads`: whether more than its arguments tells it; `follows`:
+    whether the trace had effects before; `state`: of the result when it was made; `step`: of the operation that called."""
+
+    function: Any
+    args: Args
+    kwargs: Kwargs
+    result: Any
+    state: Any
+    reads: bool
+    follows: bool
+    step: int
+    where: SourceLocation | None
 
 
 def call_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with a cache. What one from outside holds already is what the call returns."""
-    kept = _kept_result(t, function, args, kwargs) if t.world.is_foreign(function) else NOT_KEPT
-    if kept is NOT_KEPT:
+    if not t.world.is_foreign(function) or not t.frames:  # or it is what was compiled: what it computes
         return _compute_cached(t, function, args, kwargs)
+    if not _are_known(t, args, kwargs):
+        return _compute_unkept(t, function, args, kwargs)
+    kept = kept_result(function, args, kwargs)
     place = KeptSource(t.world.place_of(function), held((tuple(args), tuple(kwargs.items())), "arguments").held)
-    if consists_of(kept, COMPARED_IN_C):  # computed anew it is under guards, which hold in other processes too
-        found = _compute_cached(t, function, args, kwargs)
-        return found if are_same_constants(found, kept) else t.world.bring(kept, place)
+    if kept is NOT_KEPT and function in _HAS_EFFECTS:
+        t.world.guard(place, Kind.IDENTITY, NOT_KEPT)  # once it was called this need be no break
+        raise _changes_something(function)
+    if kept is NOT_KEPT:
+        return _compute_unkept(t, function, args, kwargs)
+    if consists_of(kept, COMPARED_IN_C):
+        found = kept if function in _HAS_EFFECTS else _compute_again(t, function, args, kwargs)
+        return found if found is not kept and are_same_constants(found, kept) else t.world.bring(kept, place)
     t.world.guard(place, Kind.IDENTITY, kept)
     return t.world.bring(kept, held(kept, f"what {function.__qualname__} keeps"))
+
+
+def _changes_something(function: Any) -> GraphBreak:
+    return GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
+
+
+def _compute_again(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What the cache holds, computed under guards, which hold in other processes too."""
+    result, _, draws = _looked_at(t, functools.partial(_compute_cached, t, function, args, kwargs))
+    if draws:  # which eager does not do any more
+        _HAS_EFFECTS.add(function)
+        raise StartAgain
+    return result
+
+
+def _compute_unkept(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Its result where its cache, from outside, does not hold it."""
+    if function.cache_parameters()["maxsize"] == 0:
+        return _compute_cached(t, function, args, kwargs)
+    follows, frame = t.has_effects(), t.frames[-1]
+    step, where = frame.steps_at_op, frame.location()
+    result, reads, draws = _looked_at(t, functools.partial(_compute_cached, t, function, args, kwargs))
+    if not reads and any(result is known.result for known in t.computed):
+        return result  # found in the cache within the trace
+    one = Computed(function, args, kwargs, result, _state_of(result), reads, follows, step, where)
+    if draws or not _may_be_computed_again(t, one):
+        _fill_first(t, one)
+    t.computed.append(one)
+    return result
+
+
+def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, bool, bool]:
+    """What it computes; whether it read what may be another later, and whether it drew random numbers."""
+    reads: list[Any] = []
+
+    def look(value: Any, source: Any) -> None:
+        if may_be_another(value, source):
+            reads.append(source)
+
+    drew, t.mode.draws = t.mode.draws, False
+    count, asked = len(t.draws), t.world.changed_reads
+    try:
+        with t.world.reads_seen_by(look):
+            result = compute()
+        return result, bool(reads) or t.world.changed_reads != asked, t.mode.draws or len(t.draws) != count
+    finally:
+        t.mode.draws |= drew
+
+
+def _may_be_computed_again(t: Tracer, one: Computed) -> bool:
+    """Whether results that are equal may stand for one another, as long as none is written nor given away."""
+    if consists_of(one.result, COMPARED_IN_C):
+        return not (one.reads and has_symbols(one.args, one.kwargs))
+
+    def is_known(leaf: Any) -> bool:
+        return type(leaf) in CONSTANTS or is_fake(leaf) or is_symbolic(leaf) or t.world.is_foreign(leaf)
+
+    return not one.reads and all(map(is_known, leaves(one.result)))
+
+
+def check_computed(t: Tracer, given: Sequence[Any], times_reached: Callable[[Any], int]) -> None:
+    """At the end of a trace, which gives back the tensors `given`: fill caches of what depends on more than arguments. No
+    result of the others may have been written or be given away, as whoever has it could tell that eager has another one."""
+    for one in t.computed:
+        if consists_of(one.result, COMPARED_IN_C):
+            if one.reads:
+                _fill_with(t, one)
+        elif _state_of(one.result) != one.state or _is_given_away(one.result, given, times_reached):
+            _fill_first(t, one)
+
+
+def _is_given_away(result: Any, given: Sequence[Any], times_reached: Callable[[Any], int]) -> bool:
+    memory = {id(memory_of(one)) for one in given if is_fake(one)}
+    parts = list(_with_parts(result))
+    if any(id(memory_of(part)) in memory for part in parts if is_fake(part)):
+        return True
+    return any(times_reached(part) for part in parts if is_mutable_container(part))
+
+
+def _fill_with(t: Tracer, one: Computed) -> None:
+    """Have the cache hold what the trace found."""
+    if not _may_be_filled(t, one):
+        return
+    _fill(one.function, one.args, one.kwargs)
+    kept = kept_result(one.function, one.args, one.kwargs)
+    if kept is not NOT_KEPT and not are_same_constants(kept, one.result):
+        raise StartAgain
+
+
+def _fill_first(t: Tracer, one: Computed) -> NoReturn:
+    """Start again with the cache filled, as eager would have filled it by now; or leave the call to eager."""
+    if one.follows or not _may_be_filled(t, one):
+        detail = f"{one.function.__qualname__} is cached: eager computes it once, and keeps what it gives"
+        advice = "give the function what it reads as arguments, or leave its cache out" if one.reads else ""
+        raise BreakBefore(BreakReason("side-effect-call", detail, one.where, advice), one.step)
+    raise StartAgain(functools.partial(_fill, one.function, one.args, one.kwargs))
+
+
+def _may_be_filled(t: Tracer, one: Computed) -> bool:
+    """Whether Python can call the function now, and its cache has room for what it gives."""
+    given = (*one.args, *one.kwargs.values())
+    real = all(type(a) in COMPARED_IN_C and is_told_by_value(a) or t.world.is_foreign(a) and not is_fake(a) for a in given)
+    size = one.function.cache_parameters()["maxsize"]
+    has_room = size is None or one.function.cache_info().currsize < size
+    return real and has_room and _FILLS.get(one.function, 0) < _MOST_FILLS
+
+
+def _fill(function: Any, args: Args, kwargs: Kwargs) -> None:
+    _FILLS[function] = _FILLS.get(function, 0) + 1
+    function(*args, **kwargs)
+
+
+def _state_of(result: Any) -> Any:
+    """What differs once a result was written."""
+    return [(id(part), part._version if is_fake(part) else 0) for part in _with_parts(result)]
+
+
+def _with_parts(value: Any) -> Iterator[Any]:
+    yield value
+    if is_container(value):
+        for part in parts_of(value):
+            yield from _with_parts(part)
 
 
 def _compute_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -45,16 +205,17 @@ def _compute_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
     else:
         result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})
     if before is not None and t.world.changes() != before:
-        raise GraphBreak("side-effect-call", f"{function.__qualname__} is cached, and changes something when it is not")
+        if function in _HAS_EFFECTS or not _are_known(t, args, kwargs):
+            raise _changes_something(function)
+        _HAS_EFFECTS.add(function)
+        raise StartAgain
     return result
 
 
-def _kept_result(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """What its cache holds for arguments that are the same in eager."""
+def _are_known(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
+    """Whether the arguments are the same in eager."""
     given = [one for one in (*args, *kwargs.values()) if not t.world.is_foreign(one)]
-    if not COMPARED_IN_C.issuperset(map(type, given)):
-        return NOT_KEPT
-    return kept_result(function, args, kwargs)
+    return COMPARED_IN_C.issuperset(map(type, given))
 
 
 def _call_cached_by_symbols(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:

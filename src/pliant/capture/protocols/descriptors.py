@@ -57,9 +57,10 @@ def has_getter(t: Tracer, found: Any) -> bool:
     return t.world.type_lookup(type(found), "__get__") is not MISSING
 
 
-def inside(t: Tracer, function: Any, name: str) -> Any:
-    """A function in a descriptor that was found on a class: reached by the entry as itself."""
-    return t.world.hold(function, name) if is_function(function) else function
+def inside(t: Tracer, function: Any, name: str, cls: type) -> Any:
+    """A function in a descriptor that was found on the class: reached by the entry as itself."""
+    is_from_outside = type(function) is LRU_CACHE and not t.world.is_made(cls)
+    return t.world.hold(function, name) if is_function(function) or is_from_outside else function
 
 
 def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None = None) -> Any:
@@ -88,7 +89,7 @@ def _read_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: typ
 
 
 def _of_class(t: Tracer, found: classmethod[Any, Any, Any], obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    function = inside(t, found.__func__, name)
+    function = inside(t, found.__func__, name, cls)
     if sys.version_info < (3, 13) and hasattr(type(function), "__get__"):
         return bind(t, function, cls, type(cls), name)  # then it binds what it wraps
     return types.MethodType(function, cls)
@@ -99,14 +100,14 @@ def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str, 
         return _itself(t, found, obj, cls, name, owner)
     if found.fget is None:
         raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
-    return TailCall(inside(t, found.fget, name), (obj,))
+    return TailCall(inside(t, found.fget, name, cls), (obj,))
 
 
 def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     """A cached property that is not in the instance's dict yet."""
     if obj is None:
         return _itself(t, found, obj, cls, name, owner)
-    return TailCall(t.world.hold(polyfills.computed_once, "computed_once"), (inside(t, found.func, name), obj, str(found.attrname)))
+    return TailCall(t.world.hold(polyfills.computed_once, "computed_once"), (inside(t, found.func, name, cls), obj, str(found.attrname)))
 
 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
@@ -146,7 +147,7 @@ _BOUND: ByKind[Callable[..., Any]] = ByKind(
         property: _property_value,
         functools.cached_property: _compute_once,
         classmethod: _of_class,
-        staticmethod: lambda t, found, obj, cls, name, owner: inside(t, found.__func__, name),
+        staticmethod: lambda t, found, obj, cls, name, owner: inside(t, found.__func__, name, cls),
     },
 )
 

@@ -22,7 +22,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
-from pliant.capture.numbers.arrays import beside_symbol, beside_tensor
+from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, computed_by_numpy
 from pliant.capture.numbers.number_domains import floor_quotient, settled_operands, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.outside.whole_containers import base_in_c
@@ -195,6 +195,8 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
         t.refuse_opaque(left, right)
     if function is operator.iadd and base in (list, collections.deque):
         right = t.iterable(right.copy() if right is left else right)
+    if is_numpy_scalar(left) or is_numpy_scalar(right):
+        return computed_by_numpy(t, function, (left, right), {})
     made = _named(t, function, (left, right), (whole, other_side))
     return whole if inplace and made is left else made
 
