@@ -134,3 +134,17 @@ def test_methods_of_own_strings_share_variables_behind_a_break():
 
     g = pliant.compile(f)
     assert [g(), g()] == [f(), f()] == [True, True]
+
+
+def test_hashes_of_what_holds_new_objects_are_their_own():
+    def f():
+        items = [object(), object()]
+        whole = frozenset(items)
+        return items, hash(whole), hash((items[0], 1)), hash((whole, "a"))
+
+    g = pliant.compile(f)
+    for _ in range(2):
+        items, of_set, of_pair, of_both = g()
+        assert of_set == hash(frozenset(items))
+        assert of_pair == hash((items[0], 1))
+        assert of_both == hash((frozenset(items), "a"))

@@ -9,7 +9,7 @@ import _abc  # type: ignore[import-not-found]
 import abc
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -36,6 +36,7 @@ from pliant.capture.value_kinds import (
     function_of,
     is_class,
     is_function,
+    is_hashed_by_identity,
     is_method,
     is_numpy_scalar,
     is_symbolic,
@@ -273,12 +274,24 @@ def _hash_in_c(t: Tracer, value: Any) -> Any:
     raise GraphBreak("unknown-call", "hash() of an object without __hash__")
 
 
+def _hash_by_value(t: Tracer, value: Any) -> Any:
+    key = t.hashable(value)
+    if any(is_hashed_by_identity(one) and isinstance(_id(t, one), TracedId) for one in _leaves(key)):
+        raise GraphBreak("unknown-call", "hash() of what holds an object that was made here")
+    return t.native(BUILTINS.hash, key)
+
+
+def _leaves(key: Any) -> Iterator[Any]:
+    for part in key if isinstance(key, (tuple, frozenset)) else (key,):
+        yield from _leaves(part) if isinstance(part, (tuple, frozenset)) else (part,)
+
+
 _BY_VALUE = (*COMPARED_IN_C, tuple, frozenset, range, *PLAIN_TYPES)
 _HASHES: ByKind[Callable[..., Any]] = ByKind(
     _hash_in_c,
     families={
         FakeTensor: _number_of,
-        **dict.fromkeys(_BY_VALUE, lambda t, value: t.native(BUILTINS.hash, t.hashable(value))),
+        **dict.fromkeys(_BY_VALUE, _hash_by_value),
     },
 )
 
