@@ -62,6 +62,34 @@ CASES = {
 }
 
 
+class Documented(property):
+    """A property of the program."""
+
+
+class Named(staticmethod):
+    pass
+
+
+def described():
+    class Owner:
+        @Documented
+        def size(self):
+            return 5
+
+        @size.setter
+        def size(self, value):
+            self.stored = value
+
+        named = Named(len)
+
+    owner = Owner()
+    owner.size = 3
+    return owner.size, owner.stored, Owner.named("ab"), type(Owner.__dict__["size"]).__name__
+
+
+CASES["own descriptors"] = described
+
+
 def outcome(f):
     try:
         return repr(f())

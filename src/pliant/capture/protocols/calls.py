@@ -402,6 +402,9 @@ _INITIALIZERS: ByKind[Callable[..., Any]] = ByKind(
             _CONTAINERS, lambda t, init, obj, args, kwargs: call_native(t, init.__get__(obj), args, kwargs)
         ),
         BaseException: lambda t, init, obj, args, kwargs: None,  # `__new__` did it
+        **dict.fromkeys(
+            (property, staticmethod, classmethod), lambda t, init, obj, args, kwargs: t.native(init, obj, *args, **kwargs)
+        ),
     },
 )
 
