@@ -9,8 +9,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import pliant
-from pliant import compiler, config
+from pliant import config
 from pliant.debug import events
+from pliant.runtime import kernels_or_operators
 
 
 def check_module(module, *inputs, **options):
@@ -172,13 +173,13 @@ def test_an_input_on_which_no_gradient_depends_is_let_go():
 def test_options_hold_for_what_is_compiled_at_the_first_gradient(monkeypatch):
     """Backwards and their gradients, in whatever thread they are first asked for."""
     pliant.reset()
-    compile_graph, found = compiler.kernels_or_operators, {}
+    compile_graph, found = kernels_or_operators.kernels_or_operators, {}
 
     def noted(graph):
         found[graph.name] = config.get().build.packed_bytes
         return compile_graph(graph)
 
-    monkeypatch.setattr(compiler, "kernels_or_operators", noted)
+    monkeypatch.setattr(kernels_or_operators, "kernels_or_operators", noted)
     f = pliant.compile(lambda x: (x.sin() * x).sum(), options={"packed_bytes": 12345})
     x = torch.randn(5, requires_grad=True)
     loss = f(x)

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import pliant
-from pliant.dispatch import dispatcher as dispatch
 from pliant.dispatch.compiled_function import dispatcher_of
-from pliant.guards.codegen import MISS
+from pliant.guards import explain
+from pliant.guards.steps import MISS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been compiled 2 times")
 
@@ -53,7 +53,7 @@ def test_each_call_is_a_fallback_that_is_counted():
 def test_the_miss_is_explained_once(monkeypatch):
     module = Named()
     compiled, x = used_up(module)
-    monkeypatch.setattr(dispatch, "explain_miss", lambda *_: pytest.fail("it is explained again"))
+    monkeypatch.setattr(explain, "explain_miss", lambda *_: pytest.fail("it is explained again"))
     for name in ("ccc", "dddd", "eeeee"):
         module.name = name
         assert torch.equal(compiled(x), module(x))

@@ -4,7 +4,7 @@ import pytest
 from tests.entries import fuzz_processes
 
 # Pairs between which nothing, a function, a hyperparameter, a patch... changed.
-SEEDS = (4, 2, 3, 15)
+SEEDS = (2, 8, 15, 13)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -141,7 +141,7 @@ class GradientProgram:
         records, casts = self.records, self.casts
 
         def gradients(*values: Any) -> tuple[Any, ...]:
-            values = tuple([_apart(value, position in needed) for position, value in enumerate(values)])
+            values = tuple(map(_apart, values))
             given = [v.clone() if i in written else v for i, v in enumerate(values[:count])]
             # Saved tensors' hooks around the backward see what it saves alone.
             with torch_adapter.without_saved_tensor_hooks(), torch.set_grad_enabled(records):
@@ -171,16 +171,12 @@ def _run(module: Any, given: list[Any]) -> tuple[Any, ...]:
     return run_module(module, given, lambda node: None, mode.constant)
 
 
-def _apart(value: Any, wanted: bool) -> Any:
-    """A real tensor whose history begins with itself: one input may have been computed from another. A leaf's does: eager's
-    engine gets to it before all that is left, which it does not by way of a view. The hooks of one that is `wanted` are not
-    called here."""
+def _apart(value: Any) -> Any:
+    """A real tensor whose history begins with itself: one input may have been computed from another."""
     from pliant.graph.fake_tensor import FakeTensor
 
-    if not isinstance(value, torch.Tensor) or type(value) is FakeTensor or not value.requires_grad:
-        return value
-    alone = value.is_leaf and not (wanted and value._backward_hooks)
-    return value if alone else value.view_as(value)
+    real = isinstance(value, torch.Tensor) and type(value) is not FakeTensor
+    return value.view_as(value) if real and value.requires_grad else value
 
 
 def _described(value: Any) -> Any:

@@ -10,6 +10,7 @@ Holds:  tensors are known if all words that describe a tensor are equal to those
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -123,6 +124,8 @@ class KnownTensors:
 
 def _like(args: tuple[Any, ...], indexes: Iterable[int]) -> Callable[[tuple[Any, ...]], bool] | None:
     """The native function that knows arguments like these; None where there is none."""
+    if sys.is_finalizing():  # nothing is imported any more
+        return None
     from pliant.guards import native_watch  # which what is called once does not need
     from pliant.guards.tensor_words import description
 

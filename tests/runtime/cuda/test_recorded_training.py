@@ -8,10 +8,10 @@ from torch import nn
 
 import pliant
 from fake_recorder import FakeRecorder
-from pliant import compiler
 from pliant.debug import events
 from pliant.graph.interpret import interpret
 from pliant.lowering.lower import lower
+from pliant.runtime import kernels_or_operators
 from pliant.runtime.cuda.capturable import roles_of
 from pliant.runtime.cuda.graphs import Graphed
 
@@ -26,7 +26,7 @@ def recorded(monkeypatch):
         roles = roles_of(lower(graph, lambda device: False), graph.static_inputs, graph.private_outputs)
         return Graphed(lambda inputs: interpret(graph, inputs), roles, recorder, graph.name)
 
-    monkeypatch.setattr(compiler, "kernels_or_operators", compile_aten)
+    monkeypatch.setattr(kernels_or_operators, "kernels_or_operators", compile_aten)
     yield pliant.compile
     pliant.reset()
 
