@@ -158,8 +158,6 @@ class Tracer:
         self.settings: Settings  # as the caller left them
         self.casts = Casts()
         self.overrides = Overrides()
-        self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
-        self.recorder.warned = lambda told: of_pytorch(self, told)
         self.recorder.overrides = self.inputs.overrides = self.overrides
         self.stand_ins: list[StandIn | AssignedData] = []
         # ---- what handlers of one theme remember
@@ -198,6 +196,8 @@ class Tracer:
         self.world.refuse_own_keys = lambda keys: given_to_c.refuse_own_keys(self, keys)
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
+        self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
+        self.recorder.warned = lambda told: of_pytorch(self, told)
         self.shape_env.reveal = self.recorder.elements.behind
         self.shape_env.foresee = lambda condition: foreseen_truth(self, condition)
 

@@ -9,7 +9,7 @@ import _abc  # type: ignore[import-not-found]
 import abc
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -27,6 +27,7 @@ from pliant.capture.protocols.frames import locals_of
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of, within
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.structures import leaves
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import (
     COMPARED_IN_C,
@@ -276,14 +277,9 @@ def _hash_in_c(t: Tracer, value: Any) -> Any:
 
 def _hash_by_value(t: Tracer, value: Any) -> Any:
     key = t.hashable(value)
-    if any(is_hashed_by_identity(one) and isinstance(_id(t, one), TracedId) for one in _leaves(key)):
+    if any(is_hashed_by_identity(one) and isinstance(_id(t, one), TracedId) for one in leaves(key)):
         raise GraphBreak("unknown-call", "hash() of what holds an object that was made here")
     return t.native(BUILTINS.hash, key)
-
-
-def _leaves(key: Any) -> Iterator[Any]:
-    for part in key if isinstance(key, (tuple, frozenset)) else (key,):
-        yield from _leaves(part) if isinstance(part, (tuple, frozenset)) else (part,)
 
 
 _BY_VALUE = (*COMPARED_IN_C, tuple, frozenset, range, *PLAIN_TYPES)

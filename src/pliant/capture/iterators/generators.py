@@ -25,7 +25,7 @@ from pliant.capture.iterators.suspended import Place, StateSource, Suspended, en
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, concrete, exactly, is_class
+from pliant.capture.value_kinds import ByKind, concrete, exactly, is_class, is_exception
 from pliant.graph.given_warnings import paused
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
@@ -36,7 +36,7 @@ def _can_be_thrown(error: Any, value: Any, traceback: Any) -> bool:
     """Whether generators take the arguments of `throw`."""
     if traceback is not None and not isinstance(traceback, types.TracebackType):
         return False
-    return isinstance(error, BaseException) and value is None or is_class(error) and issubclass(error, BaseException)
+    return is_exception(error) and value is None or is_class(error) and issubclass(error, BaseException)
 
 
 class TracedGenerator(ItsOwnIterator):
