@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import sys
 import types
 import weakref
 from typing import NamedTuple
@@ -101,7 +102,8 @@ def test_keys_that_hold_what_is_told_by_which_it_is(make, holder):
     hold, one, other = HOLDERS[holder], make(), make()
     held = hold(one)
     calls = [(hold(one), hold(other)), (held, held), (hold(one), hold(other))]
-    if "method of a class" not in holder and holder != "partial":
+    compares = holder == "frozen dataclass" and sys.version_info >= (3, 13)  # field by field: tensors have no one truth
+    if "method of a class" not in holder and holder != "partial" and not compares:
         calls.append((hold(one), hold(one)))
     check(lambda x, o, p: x + len({o, p}) + {o: 1}.get(p, 5) + (hash(o) == hash(p)), calls[1:])
     check(PAIRS["set"], calls)

@@ -277,7 +277,8 @@ def _hash_in_c(t: Tracer, value: Any) -> Any:
 
 def _hash_by_value(t: Tracer, value: Any) -> Any:
     key = t.hashable(value)
-    if any(is_hashed_by_identity(one) and isinstance(_id(t, one), TracedId) for one in leaves(key)):
+    objects = [one for one in leaves(key) if is_hashed_by_identity(one) and type(one) not in COMPARED_IN_C]
+    if any(isinstance(_id(t, one), TracedId) for one in objects):
         raise GraphBreak("unknown-call", "hash() of what holds an object that was made here")
     return t.native(BUILTINS.hash, key)
 
