@@ -4,6 +4,7 @@ import functools
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.capture.against_eager import check
 from torch.func import (
     functional_call,
@@ -98,6 +99,34 @@ def test_vjp():
         return aux, pull({"s": x, "c": x})
 
     check(with_aux, X)
+
+
+def drawn_and_pulled(x):
+    out, pull = vjp(lambda a: a * torch.rand(4, 5), x)
+    return out, pull(out)[0], torch.rand(2)
+
+
+def drawn_and_moved(x):
+    out, along = linearize(lambda a: F.dropout(a.sin(), 0.5), x)
+    return out, along(x), torch.rand(2)
+
+
+def mapped_and_pulled(x):
+    def of_row(row):
+        out, pull = vjp(lambda a: a * torch.rand(5), row)
+        return pull(out.cos())[0]
+
+    return vmap(of_row, randomness="different")(x), torch.rand(2)
+
+
+@pytest.mark.parametrize("f", [drawn_and_pulled, drawn_and_moved, mapped_and_pulled])
+def test_a_derivative_is_of_the_numbers_that_were_drawn(f):
+    torch.manual_seed(1)
+    wanted = f(X)
+    pliant.reset()
+    torch.manual_seed(1)
+    torch.testing.assert_close(pliant.compile(f)(X), wanted)
+    assert "random-state" in pliant.stats()["break_reasons"]
 
 
 def test_linearize():

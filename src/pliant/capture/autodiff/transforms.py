@@ -237,8 +237,17 @@ class _Linear:
 
 
 def _at(t: Tracer, apply: Callable[..., Any], func: Any, primals: Sequence[Any], has_aux: bool = False) -> Any:
-    """What the function gives, and its derivative there as a linear function."""
-    traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(primals), {})
+    """What the function gives, and its derivative there as a linear function.
+
+    That function runs the graph again, so it must not draw other random numbers there.
+    """
+    drew, t.mode.draws = t.mode.draws, False
+    try:
+        traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(primals), {})
+        if t.mode.draws:
+            raise GraphBreak("random-state", "the derivative of a function that draws random numbers is applied later")
+    finally:
+        t.mode.draws |= drew
     made = list(record_module(t, traced.body, traced.values, "function"))
     count = len(traced.outputs)
     linear = _Linear(apply, traced, [flat(t, one)[1] for one in primals])
