@@ -8,9 +8,9 @@ import math
 
 import pytest
 import torch
-from older_pytorch import OLD
 
 import pliant
+from older_pytorch import OLD
 
 VALUES = (0.25, 0.375, 0.4375)
 SPECIAL = (0.0, 1.0, math.nan)
