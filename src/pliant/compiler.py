@@ -15,7 +15,6 @@ Holds:  each arrow is one function with typed input and output, timed by `debug.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ from pliant.errors import CompileError, NoKernels
 from pliant.gc_pause import GcPause
 from pliant.guards import native_builder
 from pliant.guards.settings import SETTERS, Settings
-from pliant.interruptions import pass_on
+from pliant.interruptions import pass_on, suppressed
 from pliant.targets.registry import provide, target_of
 from pliant.targets.target import Target
 from pliant.torch_adapter import python_kernels_of_aten
@@ -271,7 +270,7 @@ def _prepare_loading() -> None:
     """Compile what the code of all graphs shares."""
     from pliant.runtime.load import prepare
 
-    with contextlib.suppress(CompileError, OSError):
+    with suppressed(CompileError, OSError):
         prepare()
 
 

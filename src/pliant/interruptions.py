@@ -1,7 +1,8 @@
 """Exceptions that the program throws into us from beside: a signal handler's (a time limit), another thread's.
 
 In:     an exception that came out of the compiler, perhaps with others as cause and context.
-Out:    `pass_on(error)` raises the program's exception if there is one in it; `Beginning`, the state to go back to.
+Out:    `pass_on(error)` raises the program's exception if there is one in it, `suppressed(*kinds)` does so before it
+        ignores an error; `Beginning`, the state to go back to.
 Holds:  such an exception is no failure of the compiler: what would answer one with a fallback passes it on first.
 
 So it is with a warning of ours that the program wants as an error. Any other is known by its traceback: the frame of a
@@ -11,6 +12,7 @@ where no statement raises it, says nothing, and is of a foreign class.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import opcode
@@ -18,6 +20,7 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+from typing import Any
 
 from pliant import gc_pause
 from pliant.errors import PliantWarning
@@ -62,6 +65,16 @@ def pass_on(error: BaseException) -> None:
         raise found
     finally:
         found.__context__, found.__cause__, found.__suppress_context__ = context, cause, quiet
+
+
+class suppressed(contextlib.suppress):
+    """`contextlib.suppress`, but for the program's exceptions: a time limit's may be an OSError."""
+
+    def __exit__(self, *given: Any) -> bool:
+        ignored = super().__exit__(*given)
+        if ignored:
+            pass_on(given[1])
+        return ignored
 
 
 def interruption_in(error: BaseException) -> BaseException | None:

@@ -8,6 +8,7 @@ from pliant.cache import report
 from pliant.cache.bundle import stores
 from pliant.cache.lines import Lines
 from pliant.cache.store import Entry
+from pliant.interruptions import pass_on
 
 
 def main(arguments: list[str]) -> int:
@@ -27,6 +28,7 @@ def _show(entry: Entry, wanted: str | None) -> None:
     try:
         data = Lines((entry.folder / "data.json").read_bytes())
     except (OSError, ValueError) as error:
+        pass_on(error)
         print(f"  {entry.folder.name[:12]} cannot be read: {error}")
         return
     if wanted is not None and wanted not in data["name"]:

@@ -12,6 +12,7 @@ import json
 import platform
 from pathlib import Path
 
+from pliant.interruptions import pass_on
 from pliant.records import dataclass
 
 SHORT = 120  # a longer value is kept as its digest in an entry's description
@@ -61,7 +62,8 @@ def machine() -> str:
     """What code built for `-march=native` depends on: the processor and the features it offers."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return f"{platform.machine()} {platform.processor()}"
     facts = {line.split(":")[0].strip(): line for line in lines if ":" in line}
     wanted = [facts.get(k, "") for k in ("model name", "flags", "Features", "CPU part")]

@@ -12,7 +12,6 @@ only be read entries are taken; new ones go to the private one, as they do when 
 """
 
 import atexit
-import contextlib
 import errno
 import functools
 import hashlib
@@ -30,7 +29,7 @@ from pliant.cache import trust
 from pliant.cache.key import Key
 from pliant.debug import events
 from pliant.errors import CacheWarning
-from pliant.interruptions import pass_on
+from pliant.interruptions import pass_on, suppressed
 from pliant.records import dataclass
 
 FORMAT = "v1"
@@ -79,7 +78,7 @@ class Store:
         for folder in self._folders(key):
             path = self._checked(folder, suffix)
             if path is not None:
-                with contextlib.suppress(OSError):  # evicted since
+                with suppressed(OSError):  # evicted since
                     yield folder.name, path.read_bytes()
 
     def _folders(self, key: Key) -> list[Path]:
@@ -88,9 +87,9 @@ class Store:
         if key.maker is not None:
             return [folder]
         found: list[tuple[float, Path]] = []
-        with contextlib.suppress(OSError):  # evicted since, with all beside it, or the disk is not to be reached
+        with suppressed(OSError):  # evicted since, with all beside it, or the disk is not to be reached
             for file in folder.parent.glob(f"{key.content}*/key.json"):
-                with contextlib.suppress(OSError):
+                with suppressed(OSError):
                     found.append((file.stat().st_mtime, file))
         return [file.parent for _, file in sorted(found, reverse=True)] or [folder]
 
@@ -127,11 +126,12 @@ class Store:
             return None
         try:
             return path.read_bytes()
-        except OSError:  # evicted since
+        except OSError as error:  # evicted since
+            pass_on(error)
             return None
 
     def _touch(self, file: Path) -> None:
-        with contextlib.suppress(OSError):
+        with suppressed(OSError):
             if not _is_fresh(file.stat().st_mtime):
                 os.utime(file)
 
@@ -249,7 +249,7 @@ class Store:
     def _remove(self, folder: Path) -> None:
         """Take an entry away in one step, then delete it."""
         away = folder.with_name(f".old-{folder.name[:16]}-{os.getpid()}-{time.monotonic_ns()}")
-        with contextlib.suppress(OSError):
+        with suppressed(OSError):
             folder.rename(away)
             shutil.rmtree(away, ignore_errors=True)
 
@@ -261,12 +261,13 @@ class Store:
             try:
                 size = sum(f.stat().st_size for f in folder.iterdir())
                 yield Entry(folder, size, (folder / "key.json").stat().st_mtime)
-            except OSError:
+            except OSError as error:
+                pass_on(error)
                 continue
 
     def is_empty(self) -> bool:
         """Whether nothing was ever stored."""
-        with contextlib.suppress(OSError), os.scandir(self.home) as found:
+        with suppressed(OSError), os.scandir(self.home) as found:
             return not any(found)
         return True
 
@@ -274,7 +275,7 @@ class Store:
         """What is stored: the parts, size and checksum of each entry."""
         found = []
         for entry in self.entries():
-            with contextlib.suppress(OSError, ValueError):
+            with suppressed(OSError, ValueError):
                 found.append(json.loads((entry.folder / "key.json").read_bytes()))
         return found
 
@@ -296,7 +297,7 @@ class Store:
     def _evict(self) -> int:
         """Remove least recently used entries, and what writers left that were killed; returns the bytes that are left."""
         for scratch in self.home.glob("[0-9a-f][0-9a-f]/.[no][el][wd]-*"):
-            with contextlib.suppress(OSError):  # its writer has just ended
+            with suppressed(OSError):  # its writer has just ended
                 if time.time() - scratch.stat().st_mtime > ABANDONED_SECONDS:
                     shutil.rmtree(scratch, ignore_errors=True)
         entries = sorted(self.entries(), key=lambda e: e.used)

@@ -9,7 +9,6 @@ Holds:  a claim is an advisory lock on a file, which the system frees where its 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import time
@@ -26,6 +25,7 @@ from pliant.cache import trust
 from pliant.cache.store import FORMAT, Store
 from pliant.debug import events
 from pliant.dispatch.roots import Root
+from pliant.interruptions import pass_on, suppressed
 from pliant.torch_adapter import is_distributed
 
 try:
@@ -39,7 +39,7 @@ _FIRST, _LONGEST = 0.01, 0.1  # seconds between two looks
 _WITHOUT_ENTRY = b"none"  # in the file: what was compiled is not kept
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.CodeType)
-_lock = background.lock()
+_lock = background.reentrant_lock()  # a claim may be dropped by the collector while this thread holds it
 _own: set[str] = set()  # claims of this process, which does not wait for itself
 _given_up: set[int] = set()  # the process, once it has waited in vain
 
@@ -57,11 +57,11 @@ class Claim:
             file, self._file = self._file, -1
         if file < 0 or self._process != os.getpid():
             return
-        with contextlib.suppress(OSError):
+        with suppressed(OSError):
             if not kept:
                 os.write(file, _WITHOUT_ENTRY)
             os.unlink(self._path)
-        with contextlib.suppress(OSError):
+        with suppressed(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
         _own.discard(self._path)
@@ -86,8 +86,8 @@ def claimed(store: Store, root: Root, args: Sequence[Any], kwargs: Mapping[str, 
         if trust.may_write(store.root, Path(path).parent):
             trust.made(Path(path).parent)
             claim = _waited(path)
-    except OSError:  # a folder that is read only, a file system without locks
-        pass
+    except OSError as error:  # a folder that is read only, a file system without locks
+        pass_on(error)
     finally:
         if claim is None:
             _own.discard(path)

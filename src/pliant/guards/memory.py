@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from pliant.cpython import WORD, word, words
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import BYTES_OF_TENSOR
 
 
@@ -45,7 +46,8 @@ def _allocator() -> Callable[[int], int] | None:
     """The allocator's function that says how many bytes an object has; None where it has none."""
     try:
         ask = ctypes.CDLL(None).malloc_usable_size
-    except (OSError, AttributeError):
+    except (OSError, AttributeError) as error:
+        pass_on(error)
         return None
     ask.restype, ask.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
     return ask

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pliant.cache.store import own_folder
 from pliant.errors import NoKernels
+from pliant.interruptions import pass_on
 
 
 def keep(texts: Sequence[str], suffix: str) -> str:
@@ -18,6 +19,7 @@ def keep(texts: Sequence[str], suffix: str) -> str:
             (folder / f"part{k}{suffix}").write_text(text, encoding="utf-8")
         return str(folder)
     except OSError as error:
+        pass_on(error)
         return f"the text cannot be kept ({error.strerror or error})"
 
 

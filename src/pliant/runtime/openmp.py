@@ -12,6 +12,7 @@ import ctypes
 import functools
 import os
 
+from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.torch_adapter import torch_library_folders
 
@@ -42,7 +43,8 @@ def _candidates() -> list[str]:
                 name = os.path.basename(path)
                 if name.startswith(("libgomp", "libomp", "libiomp")) and f"/{path}" not in found:
                     found.append(f"/{path}")
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return []
     folders = torch_library_folders()
     return sorted(found, key=lambda path: not path.startswith(folders))
@@ -52,7 +54,8 @@ def _addresses(path: str) -> Runtime | None:
     try:
         library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
         addresses = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _NAMES]
-    except (OSError, AttributeError):
+    except (OSError, AttributeError) as error:
+        pass_on(error)
         return None
     parallel, thread, threads, maximum = (address or 0 for address in addresses)
     return Runtime(parallel, thread, threads, maximum, path)

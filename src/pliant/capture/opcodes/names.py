@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import functools
 import importlib
 import sys
@@ -18,6 +17,7 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, NULL
 from pliant.capture.value_kinds import is_cell
 from pliant.guards.kinds import MISSING
+from pliant.interruptions import suppressed
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -208,7 +208,7 @@ def _import_first(frame: Frame, name: str) -> NoReturn:
 
 
 def _load(name: str) -> None:
-    with contextlib.suppress(Exception):  # the program's own import raises it
+    with suppressed(Exception):  # the program's own import raises it
         importlib.import_module(name)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from pliant.errors import CompileError, NoKernels
+from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.runtime.kept import keep
 from pliant.torch_adapter import PACKAGE
@@ -53,6 +54,7 @@ def library() -> Nvrtc:
         try:
             return _opened(path)
         except OSError as error:
+            pass_on(error)
             troubles.append(f"{path}: {error}")
     raise NoKernels(
         "NVRTC, which builds kernels for GPUs, was not found",

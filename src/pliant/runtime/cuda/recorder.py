@@ -22,6 +22,7 @@ import torch
 
 from pliant import background
 from pliant.gc_pause import GcPause
+from pliant.interruptions import suppressed
 from pliant.torch_adapter import end_allocations
 
 Result = TypeVar("Result")
@@ -126,11 +127,11 @@ class CudaRecorder:
         to the pool that it allocates from."""
         pool, self._pool = self._pool, None
         self._discarded.append(graph)
-        with contextlib.suppress(Exception):
+        with suppressed(Exception):
             end_allocations(self.device, pool)
-        with contextlib.suppress(Exception):
+        with suppressed(Exception):
             graph.reset()
-        with contextlib.suppress(Exception):
+        with suppressed(Exception):
             torch.cuda.synchronize(self.device)
 
 
@@ -144,7 +145,7 @@ def _capture(
     try:
         result = work()
     except BaseException:
-        with contextlib.suppress(Exception):
+        with suppressed(Exception):
             graph.capture_end()
         raise
     graph.capture_end()
