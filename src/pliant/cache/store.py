@@ -87,11 +87,13 @@ class Store:
         if key.maker is not None:
             return [folder]
         found: list[tuple[float, Path]] = []
-        with suppressed(OSError):  # evicted since, with all beside it, or the disk is not to be reached
-            for file in folder.parent.glob(f"{key.content}*/key.json"):
-                with suppressed(OSError):
-                    found.append((file.stat().st_mtime, file))
-        return [file.parent for _, file in sorted(found, reverse=True)] or [folder]
+        # Not `Path.glob`, which ignores a time limit's exception if it is an OSError.
+        with suppressed(OSError), os.scandir(folder.parent) as beside:  # evicted, or the disk is not to be reached
+            for one in beside:
+                if one.name.startswith(key.content):
+                    with suppressed(OSError):
+                        found.append((os.stat(f"{one.path}/key.json").st_mtime, Path(one.path)))
+        return [one for _, one in sorted(found, reverse=True)] or [folder]
 
     def _checked(self, folder: Path, suffix: str) -> Path | None:
         data = folder / f"data{suffix}"
