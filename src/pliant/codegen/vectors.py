@@ -390,6 +390,7 @@ _CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf normal_cdf gelu_
 VECTOR_OPS: dict[tuple[str, str], str] = {
     **{(op, "f"): text for op, text in _INFIX.items()},
     **{(op, "f"): f"p_{op}v({{0}})" for op in _CALLED.split()},
+    ("fma", "f"): "P_FMAv({0}, {1}, {2})",
     ("div", "f"): "{0} / {1}", ("abs", "f"): "P_ABSv({0})", ("copysign", "f"): "P_SIGNv({0}, {1})",
     **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv", "nextafter")},
     ("truncdiv", "f"): "p_truncv({0} / {1})", ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",

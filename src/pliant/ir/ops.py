@@ -94,6 +94,10 @@ def _checked_index(i: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
     return torch.where(i < 0, i + size, i)
 
 
+def _fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    return torch.addcmul(c.double(), a.double(), b.double()).to(c.dtype)
+
+
 def _gelu_slope(x: torch.Tensor) -> torch.Tensor:
     slope: torch.Tensor = torch.special.ndtr(x) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     return slope
@@ -110,6 +114,8 @@ _ROWS: tuple[ScalarOp, ...] = (
     _same("sub", "{0} - {1}", torch.sub),
     _same("mul", "{0} * {1}", torch.mul),
     _same("div", "{0} / {1}", torch.true_divide, kinds="fd", cost=4),
+    # a * b + c rounded once: for sums of many products that are no sums of eager's
+    ScalarOp("fma", 3, "same", _fused, "fmaf({0}, {1}, {2})"),
     _kinds("floordiv", _floored, "p_floordivf({0}, {1})", "p_floordiv({0}, {1})", _INT_FLOORDIV, cost=10),
     _kinds("truncdiv", _truncated, "truncf({0} / {1})", "trunc({0} / {1})", "{0} / {1}", cost=8),
     _kinds("remainder", torch.remainder, "p_remainderf({0}, {1})", "p_remainder({0}, {1})", _INT_REMAINDER, cost=15),

@@ -2,6 +2,6 @@
 
 context (what rules emit with), tensors (values), registry (all rules), fallback (calls without a rule); pointwise, special,
 creation, views, reduction, normalization, losses, indexing, searching, scans, scattering, joining, padding, pooling,
-adaptive_pooling, resampling, interpolation, depthwise and matmul (rules), factors (how what products read had best lie), readers
+adaptive_pooling, resampling, interpolation, depthwise, depthwise_images and matmul (rules), factors (how what products read had best lie), readers
 (how often values are read), seams (loops by parts), moves (choices of halves), formulas, promotion, indexing_rules (helpers of rules).
 """

@@ -1,10 +1,10 @@
-"""Gradients of depthwise convolutions: of their weights and biases.
+"""Depthwise convolutions: which are loops, and gradients of weights and biases of row-major images.
 
 In:     images of one to three dimensions behind batch and channels, each channel convolved with weights of its own.
 Out:    an element of the weight's gradient is a sum over the positions of all images: the gradient at a position times the
         element of the image that the weight met there, with zeros around the image. Images with a margin, and gradients,
         are put in memory, row-major: each element is read as often as the weight has elements.
-        The image's gradient is the library's.
+        The image's gradient is the library's. Images that lie channels last: `depthwise_images.py`, where a target wants it.
 Holds:  float32, added in vectors' lanes and, these together, in double. Other convolutions are calls.
 Source: measured with oneDNN 3.12 (AVX2): for weights of 5x5 and 7x7 the library's gradient of a weight takes 10 to 26 times as
         long as the image's, and for 3x3 about as long; these loops take as long as the image's gradient.
@@ -20,6 +20,7 @@ import torch
 from pliant.errors import Unsupported
 from pliant.ir.loops import View
 from pliant.ir.scalar import Scalar, apply, const
+from pliant.lowering import depthwise_images
 from pliant.lowering.context import Lowering
 from pliant.lowering.joining import padded
 from pliant.lowering.tensors import Index, Shape, Tensor, contiguous_strides
@@ -48,6 +49,23 @@ class _Windows:
         """The extents of the image with its margin, as far as it is read: rows with what vectors skip behind an element."""
         *last, end = self.met([n - 1 for n in positions], [n - 1 for n in window])
         return (*[e + 1 for e in last], end + self.step[-1])
+
+
+def _are_loops(x: Tensor) -> bool:
+    """Whether the target wants depthwise convolutions of such images, and their gradients, as loops."""
+    return has_target(x.device) and x.dtype in target_of(x.device).depthwise_images
+
+
+def _convolution(low: Lowering, out: torch.Tensor, x: Tensor, *given: Any) -> Tensor:
+    if not _are_loops(x):
+        raise Unsupported("a convolution of the library's")
+    return depthwise_images.convolution(low, out, x, *given)
+
+
+def _convolution_gradients(
+    low: Lowering, out: Sequence[torch.Tensor | None], grad: Tensor, x: Tensor, *given: Any
+) -> list[Tensor | None]:
+    return (depthwise_images.gradients if _are_loops(x) else _gradients)(low, out, grad, x, *given)
 
 
 def _gradients(
@@ -142,4 +160,7 @@ def _of_weight(low: Lowering, out: torch.Tensor, grad: Tensor, wide: Tensor, win
     return t
 
 
-RULES: dict[Any, Callable[..., Any]] = {aten.convolution_backward.default: _gradients}
+RULES: dict[Any, Callable[..., Any]] = {
+    aten.convolution.default: _convolution,
+    aten.convolution_backward.default: _convolution_gradients,
+}

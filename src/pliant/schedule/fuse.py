@@ -37,6 +37,7 @@ from pliant.schedule.kernel import (
     loads_of,
     stays_alone,
 )
+from pliant.schedule.windows import reads_windows
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
@@ -212,7 +213,7 @@ def join(growing: _Growing, loops: Loops) -> bool:
         return False
     for trial in _trials(growing, loops):
         member = _placed(growing, loops, trial)
-        if member is not None and not _hinders(kernel, member, trial.alignment):
+        if member is not None and not _hinders(kernel, member, trial.alignment) and not _sums_windows(kernel, member):
             _commit(growing, trial.alignment, member)
             return True
     return False
@@ -270,6 +271,14 @@ def _hinders(kernel: Kernel, member: Member, alignment: Alignment) -> bool:
     loops = [axis.symbol for axis in alignment.axes]
     alone = added if isinstance(member.loops, Reduction) else before
     return _in_step(alone, loops) and not _in_step([*before, *added], loops)
+
+
+def _sums_windows(kernel: Kernel, member: Member) -> bool:
+    """Whether a kernel would compute results of windows for a sum over them, one by one: a loop that takes several at a time
+    reads less, and leaves the sum to another."""
+    if kernel.target.window_points == 1 or not (kernel.reduced or isinstance(member.loops, Reduction)):
+        return False
+    return member.inner and any(reads_windows(m.loops) for m in (*kernel.members, member) if m.inner)
 
 
 _MANY = 1 << 14  # points of a kernel from which on its accesses are what it costs

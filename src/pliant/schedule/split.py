@@ -22,6 +22,7 @@ from pliant.lowering.tensors import contiguous_strides
 from pliant.records import dataclass
 from pliant.schedule.align import merge_axes
 from pliant.schedule.sizes import LARGER, Sizes
+from pliant.schedule.windows import places_of_reduction, points_of, widest
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit, symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 from pliant.targets.registry import has_target, target_of
@@ -51,8 +52,10 @@ def _chunks(c: Reduction, sizes: Sizes, larger: Sizes, later: Iterable[Computati
     if target is None or not target.splits_programs:
         return 1
     along = _is_along_memory(c)
-    outside, inside = sizes.points(c.axes), (sizes if along else larger).points(c.reduce_axes)
-    blocks = outside if along else math.ceil(outside / (target.lanes * _width(c, target)))
+    places = places_of_reduction(c) if target.window_points > 1 and not along else []
+    outside, inside = sizes.points(a for a in c.axes if a not in places), (sizes if along else larger).points(c.reduce_axes)
+    width = widest(_width(c, target), points_of(places))
+    blocks = outside if along else math.ceil(outside / (target.lanes * width))
     least = LEAST_ROW if along else LEAST_COLUMN
     wanted = min(target.parts // max(blocks, 1), inside // least)
     worth = inside > target.split_inner if along else wanted > 1

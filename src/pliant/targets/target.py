@@ -41,6 +41,11 @@ class Target:
     adds_in_order: loops whose points may store to one place go through their points in order, and are no slower for it.
     adds_while_scanning: running sums are loops that go through a row in order, several rows at a time, and are faster for it.
     depthwise_gradients: gradients of weights of depthwise convolutions are loops, and are faster for it.
+    depthwise_images: depthwise convolutions of images of these dtypes that lie channels last, and their gradients, are loops. The
+        library builds a kernel for each kind of layer when it is first called, one at a time: on a host 18 s for the 12 kinds
+        of MobileNetV3.
+    window_points: neighbouring results that a thread computes at a time, most of what windows share being read and converted
+        once; 1: threads take them one after the other, and find it in a cache.
     adds_atomically: they do not, but add atomically, in any order, as the library does.
     scan_row: running sums along rows are loops, of chunks where there are few rows of many times so many elements; 0: the
         library's are kept.
@@ -87,6 +92,8 @@ class Target:
     row_block: int = 4
     adds_atomically: bool = False
     depthwise_gradients: bool = False
+    depthwise_images: frozenset[torch.dtype] = frozenset()
+    window_points: int = 1
     scan_row: int = 0
     looks_up_words: bool = False
     dense_masks: bool = False

@@ -12,6 +12,8 @@ Holds:  the choice affects speed only.
     scan     `group` threads side by side share one outer point and take its points in turns, in their order
     columns  the vectorized axis is an outer one: `items` neighbouring threads take `width` columns each, and `group`
              such rows of threads share the reduced points
+    windows, window sums
+             points, or columns, of which a thread takes several at a time: `copies`
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from dataclasses import field, replace
 
 import torch
 
+from pliant.codegen.cuda.copies import Copies, all_places, neighbours
 from pliant.codegen.loops import index_expressions, is_transposed, merged, order_axes, step_along, weighted_accesses
 from pliant.codegen.vector_passes import cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.records import dataclass
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of
+from pliant.schedule.windows import places_of_sums, points_of, widest
 from pliant.symbolic.bounds import ALL, Interval, bounds
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit
 from pliant.symbolic.rules.extrema import minimum
@@ -55,6 +59,7 @@ LONG = 16  # groups of elements in a row that is worth beginning where memory is
 TABLE_ELEMENTS = 4096  # of a table that each block has a copy of
 CROWDED = 512  # points for each element of a table from which on they wait for each other
 TURNS_OF_TABLE = 8  # points for each element of a table that are worth a copy of it
+WINDOW_THREADS = 256  # of a block where each has many sums: more would leave them too few registers
 WIDEST = 8  # elements that a thread takes at a time
 
 
@@ -90,6 +95,7 @@ class DevicePlan:
     above: int | None = None
     upto: int | None = None
     most_blocks: Expr | None = None
+    copies: Copies | None = None
 
     @property
     def threads(self) -> int:
@@ -158,13 +164,51 @@ def plan_device(kernel: Kernel, target: Target) -> list[DevicePlan]:
     if not inner and vector is not None:
         _plan_tiles(plan, vector, weighted)
         _plan_tables(plan, target)
+        _plan_windows(plan, target)
     if scans:
         _plan_scan(plan, target)
     elif inner and vector in inner:
         return _plan_rows(plan, target)
-    elif inner:
+    elif inner and not _plan_window_sums(plan, target):
         _plan_columns(plan, target)
     return [plan]
+
+
+def _plan_windows(plan: DevicePlan, target: Target) -> None:
+    """Several points a thread, where it reads what its neighbours do."""
+    accumulate = any(accumulates(m.loops) for m in plan.kernel.members)
+    if target.window_points == 1 or plan.kind != "points" or accumulate or not plan.whole or plan.anchor is not None:
+        return
+    accesses = list(_plain_loads(plan.kernel))
+    found = neighbours(plan.outer, plan.vector, accesses, plan.count(plan.outer).as_int(), target)
+    if found is not None:
+        plan.kind, plan.copies, plan.outer = "windows", found, found.outer
+
+
+def _plain_loads(kernel: Kernel) -> Iterator[tuple[Buffer, Expr]]:
+    """Loads of memory that look nothing up."""
+    own = {m.loops.out for m in kernel.members}
+    for m in kernel.members:
+        yield from ((x.buffer, m.at(x.index)) for x in loads_of(m.loops) if x.buffer not in own and not x.indirect)
+
+
+def _plan_window_sums(plan: DevicePlan, target: Target) -> bool:
+    """All places of a window a thread, where it sums over images; whether that is so."""
+    kernel = plan.kernel
+    sums = [m for m in kernel.members if m.inner]
+    if target.window_points == 1 or not plan.whole or any(not isinstance(m.loops, Reduction) or m.loops.op != "sum" for m in sums):
+        return False
+    places = places_of_sums(list(_plain_loads(kernel)), [a for a in plan.outer if a is not plan.vector], kernel.reduced)
+    if not places:
+        return False
+    plan.kind, plan.copies = "window sums", all_places(places, plan.outer)
+    plan.outer = plan.copies.outer
+    plan.width = widest(plan.width, points_of(places) * len(sums))
+    points, rows = plan.count(plan.outer).as_int(), total(plan.inner).as_int()
+    plan.items = target.lanes if points is None else min(target.lanes, power_of_two(max(points, 1)))
+    shared = WINDOW_THREADS if rows is None else plan.items * power_of_two(max(rows // 2, 1))
+    plan.group = max(target.lanes, min(WINDOW_THREADS, shared)) // plan.items
+    return True
 
 
 def _plan_tiles(plan: DevicePlan, vector: Axis, weighted: list[tuple[Expr, int]]) -> None:

@@ -22,7 +22,7 @@ from pliant.symbolic.expr import ONE, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
 NARROW = {torch.bfloat16: "bf16", torch.float16: "f16"}
-_NARROWED = re.compile(r"p_to_b?f16\((\w+)\)")
+_NARROWED = re.compile(r"p_to_b?f16\((\w+(?:\[u\])?)\)")
 Keep = Callable[[Load, Expr], "str | None"]  # the array that holds a load's elements for the whole row
 
 

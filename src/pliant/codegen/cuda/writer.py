@@ -18,6 +18,7 @@ from pliant.codegen.cuda.reducing import DeviceReducingWriter
 from pliant.codegen.cuda.scanning import DeviceScanWriter
 from pliant.codegen.cuda.tables import DeviceTableWriter
 from pliant.codegen.cuda.tiles import DeviceTileWriter
+from pliant.codegen.cuda.windows import DeviceWindowSumWriter, DeviceWindowWriter
 from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Kernel
 from pliant.symbolic.expr import ONE, lit
@@ -30,6 +31,8 @@ _WRITERS: dict[str, type[DeviceWriter]] = {
     "rows": DeviceReducingWriter,
     "columns": DeviceReducingWriter,
     "scan": DeviceScanWriter,
+    "windows": DeviceWindowWriter,
+    "window sums": DeviceWindowSumWriter,
 }
 
 

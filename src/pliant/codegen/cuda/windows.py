@@ -1,0 +1,282 @@
+"""Write what a thread does in kernels of windows, of which it takes several at a time: what these share is read once.
+
+In:     a `DevicePlan` of kind `windows` (neighbouring results) or `window sums` (sums of all places of a window).
+Out:    lines of CUDA C: statements of all points of a thread, in the order in which they need what is read, so that it is
+        in registers for a short time.
+Holds:  a point that two threads compute is stored by one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from pliant.codegen.c_text import cast_text, register_type
+from pliant.codegen.cuda.device_writer import DeviceWriter
+from pliant.codegen.cuda.plan import SHARED_BYTES, DevicePlan
+from pliant.codegen.cuda.reducing import WARP, DeviceReducingWriter
+from pliant.codegen.cuda.statements import NARROW, DeviceStatements
+from pliant.codegen.cuda.tile import Tile, common_condition
+from pliant.codegen.reductions import Accumulator
+from pliant.ir.loops import Axis, Buffer, Reduction
+from pliant.ir.scalar import Apply, Const, Load, Scalar, children
+from pliant.records import dataclass
+from pliant.schedule.kernel import Member
+from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.traverse import substitute
+
+
+class WindowStatements(DeviceStatements):
+    """Statements in the order in which they were asked for: `parts` are those before the last wide load, each the loads and
+    what is computed of them. Values of neighbouring elements are in arrays, known to all parts.
+
+    guard: what must hold for a store.
+    """
+
+    def __init__(self, *given: object, **named: object) -> None:
+        super().__init__(*given, **named)  # type: ignore[arg-type]
+        self.parts: list[tuple[list[str], list[str]]] = []
+        self.guard = ""
+
+    def define(self, text: str, dtype: torch.dtype, varying: bool) -> str:
+        if self.tile is None or not varying:
+            return super().define(text, dtype, varying)
+        found = self.values.get(text)
+        if found is None:
+            name = f"t{self._next()}"
+            found = self.values[text] = f"{name}[u]"
+            self.before.append(f"{register_type(dtype)} {name}[{self.tile.width}];")
+            self.body.append(f"{found} = {text};")
+            self.varying.add(found)
+            self.texts[found] = text
+        return found
+
+    def _wide(self, x: Load, e: Expr) -> str:
+        known = len(self.before)
+        found = super()._wide(x, e)
+        if self.body and len(self.before) > known:
+            loads = self.before[known:]
+            self.parts.append((self.before[:known], self.body))
+            self.before, self.body = loads, []
+        return found
+
+    def _where(self, x: Apply, member: Member) -> str:
+        """What is loaded where all points of a group choose it, and zero elsewhere, as an array is that is not loaded."""
+        condition, chosen, other = x.args
+        load = chosen.args[0] if isinstance(chosen, Apply) and chosen.op == "cast" else chosen
+        if self.tile is not None and isinstance(load, Load) and isinstance(other, Const) and other.value == 0:
+            common = common_condition(condition, member, self.tile, self.names)
+            if common is not None and load.dtype in (*NARROW, torch.float32) and self.resolve(load, member) is None:
+                self.guards.append(common)
+                place = None if load.indirect else self._place(load, member)
+                self.guards.pop()
+                if place is not None:
+                    element = f"{place[0]}[{place[1]}]"
+                    narrow = load.dtype in NARROW and chosen is not load
+                    text = f"p_at_{NARROW[load.dtype]}({place[0]}, {place[1]})" if narrow else element
+                    return self.define(text, x.dtype, True)
+        return super()._where(x, member)
+
+    def store(
+        self, buffer: Buffer, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member, value: str
+    ) -> None:
+        known = len(self.after)
+        super().store(buffer, e, indirect, member, value)
+        if self.guard:
+            stores = self.after[known:] or [self.body.pop()]
+            guarded = [f"if ({self.guard}) {text}" for text in stores]
+            (self.after if len(self.after) > known else self.body)[known if len(self.after) > known else len(self.body) :] = guarded
+
+
+@dataclass(slots=True)
+class _Point:
+    """A thread's point: the kernel's members there, and what is known of their values."""
+
+    members: list[Member]
+    known: dict[Buffer, str]
+
+
+class _Copying(DeviceWriter):
+    """Goes from one of a thread's points to the next."""
+
+    def _points(self) -> list[_Point]:
+        assert self.plan.copies is not None
+        return [_Point([_moved(m, place) for m in self.kernel.members], {}) for place in self.plan.copies.places]
+
+    def _enter(self, point: _Point) -> None:
+        """Have values be those of a point from now on."""
+        self.known = point.known
+        self.writers = {m.loops.out: m for m in point.members}
+        self.order = {id(m): k for k, m in enumerate(point.members)}
+
+    def _new_statements(self, tile: Tile | None) -> WindowStatements:
+        copies = self.plan.copies
+        assert copies is not None
+        axes = [*self.kernel.axes, *(a for a in (copies.groups, copies.start) if a is not None)]
+        self.open = found = WindowStatements(self.names, tile, axes, self._resolve, self.counter)
+        return found
+
+    def _emit(self, s: DeviceStatements) -> None:
+        assert isinstance(s, WindowStatements)
+        last, after = (s.before, s.body), s.after
+        for s.before, s.body in s.parts:
+            s.after = []
+            super()._emit(s)
+        (s.before, s.body), s.after = last, after
+        super()._emit(s)
+
+
+class DeviceWindowWriter(_Copying):
+    """Several neighbouring results a thread."""
+
+    def write(self) -> None:
+        self._find_item("threadIdx.x", early=True)
+        self._decompose("item", self.plan.outer)
+        skipped = self._begin_points()
+        s, points = self._new_statements(self._tile()), self._points()
+        for k in range(len(self.kernel.members)):
+            for x in in_turn(points[0].members[k].loops.value):
+                for point in points:
+                    self._enter(point)
+                    s.value(x, point.members[k])
+            for n, point in enumerate(points):
+                self._enter(point)
+                s.guard = f"{n} >= skip" if skipped and n < len(points) - 1 else ""
+                self._run(point.members[k], s)
+        self._emit(s)
+
+    def _begin_points(self) -> bool:
+        """Where this thread's points begin; whether some may be another's too."""
+        copies = self.plan.copies
+        assert copies is not None and copies.along is not None and copies.groups is not None
+        if copies.start is None:
+            return False
+        group, start = self.names.symbols[copies.groups.symbol], self.names.symbols[copies.along.symbol]
+        self.names.symbols[copies.start.symbol] = start
+        last = copies.start.extent - 1
+        self.line(f"const {self.integer} {start} = p_min({group} * {copies.times}, {self.names.text(last)});")
+        self.line(f"const int skip = (int)({group} * {copies.times} - {start});")
+        return True
+
+
+class DeviceWindowSumWriter(_Copying, DeviceReducingWriter):
+    """Sums of all places of a window a thread."""
+
+    def __init__(self, plan: DevicePlan) -> None:
+        super().__init__(plan)
+        self.columns, self.guarded = True, plan.group > 1
+        self.outer_tile, self.inner_tile = self._tile(), None
+
+    def write(self) -> None:
+        plan = self.plan
+        self.line(f"const int lane = threadIdx.x / {plan.items};")
+        self._find_item(f"threadIdx.x % {plan.items}", early=not self.guarded)
+        self._decompose("item", plan.outer)
+        s, points = self._new_statements(self.outer_tile), self._points()
+        sums = [(point, m) for point in points for m in point.members if isinstance(m.loops, Reduction)]
+        for _, m in sums:
+            self._start(m)
+        for point, m in sums:
+            self._enter(point)
+            for x in in_turn(m.loops.value):
+                s.value(x, m)
+            self._take(m, s)
+        self._live()
+        self._begin_inner()
+        self._emit(s)
+        self._end_inner()
+        self._end_live()
+        if plan.group > 1:
+            self._add_up([self.accumulators[id(m)] for _, m in sums])
+        self._store_sums(points)
+
+    def _add_up(self, sums: list[Accumulator]) -> None:
+        """One thread for each of the block's items gets what all rows of threads summed: those of a warp by shuffles, warps
+        through shared memory, as many sums at a time as it has room for."""
+        items, width = self.plan.items, self.outer_tile.width if self.outer_tile else 1
+        at = "[u]" if self.outer_tile else ""
+        if items < WARP:
+            for acc in sums:
+                self.line("#pragma unroll")
+                self.begin(f"for (int u = 0; u < {width}; u++)")
+                self.line(f"for (int o = {WARP // 2}; o >= {items}; o >>= 1) {acc.name}{at} += p_shuffle<32>({acc.name}{at}, o);")
+                self.end()
+        warps = self.plan.threads // WARP
+        if warps == 1:
+            return
+        ctype = sums[0].variables()[0].ctype
+        size = 8 if ctype == "double" else 4
+        at_once = max(1, min(len(sums), SHARED_BYTES // (warps * items * width * size)))
+        self.line(f"__shared__ {ctype} parts[{at_once}][{warps}][{width}][{items}];")
+        self.line(f"const int warp = threadIdx.x / {WARP}, column = threadIdx.x % {items};")
+        for first in range(0, len(sums), at_once):
+            some = list(enumerate(sums[first : first + at_once]))
+            self._round(some, width, at, again=first > 0)
+
+    def _round(self, sums: list[tuple[int, Accumulator]], width: int, at: str, again: bool) -> None:
+        items, warps = self.plan.items, self.plan.threads // WARP
+        if again:
+            self.line("__syncthreads();")
+        self.begin(f"if (threadIdx.x % {WARP} < {items})")
+        self.line("#pragma unroll")
+        self.begin(f"for (int u = 0; u < {width}; u++)")
+        for k, acc in sums:
+            self.line(f"parts[{k}][warp][u][column] = {acc.name}{at};")
+        self.end()
+        self.end()
+        self.line("__syncthreads();")
+        self.begin("if (lane == 0)")
+        self.line("#pragma unroll")
+        self.begin(f"for (int u = 0; u < {width}; u++)")
+        for k, acc in sums:
+            self.line(f"for (int y = 1; y < {warps}; y++) {acc.name}{at} += parts[{k}][y][u][column];")
+        self.end()
+        self.end()
+
+    def _store_sums(self, points: list[_Point]) -> None:
+        s = self._new_statements(self.outer_tile)
+        for point in points:
+            self._enter(point)
+            for m in point.members:
+                if isinstance(m.loops, Reduction):
+                    acc = self.accumulators[id(m)]
+                    sum_text = acc.final("[u]" if self.outer_tile else "")
+                    s.varying.add(sum_text)
+                    value = cast_text(sum_text, acc.result_dtype, m.loops.out.dtype)
+                    value = value if value == sum_text else s.define(value, m.loops.out.dtype, True)
+                    self.known[m.loops.out] = value
+                    if m.loops.out in self.kernel.stored:
+                        s.store(m.loops.out, m.loops.index, (), m, value)
+                else:
+                    self._run(m, s)
+        conditions = ["lane == 0", "live"] if self.plan.group > 1 else []
+        if conditions:
+            self.begin(f"if ({' && '.join(conditions)})")
+        self._emit(s)
+        if conditions:
+            self.end()
+
+
+def _moved(m: Member, place: dict[Symbol, Expr]) -> Member:
+    return replace(m, place={s: substitute(e, place) for s, e in m.place.items()}, known={})
+
+
+def in_turn(value: Scalar) -> Iterator[Scalar]:
+    """The operators and loads of a value, but what is computed only where it is chosen; sums before what is added to them."""
+    seen: set[Scalar] = set()
+    stack: list[tuple[Scalar, bool]] = [(value, False)]
+    while stack:
+        x, ready = stack.pop()
+        if ready:
+            yield x
+        elif x not in seen:
+            seen.add(x)
+            below = x.args[:1] if isinstance(x, Apply) and x.op == "where" else children(x)
+            stack.append((x, True))
+            stack += [(a, False) for a in (below[::-1] if _is_sum(x) else below)[::-1] if not isinstance(a, Const)]
+
+
+def _is_sum(x: Scalar) -> bool:
+    return isinstance(x, Apply) and x.op == "fma"

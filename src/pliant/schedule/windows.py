@@ -1,0 +1,78 @@
+"""Which loops go through places that neighbouring points share: windows over images.
+
+In:     a computation, or the indices at which a kernel loads.
+Out:    the loops of which one thread had best take several points, since these read much of the same.
+Holds:  nothing that must be right depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
+
+from pliant.ir.loops import Axis, Buffer, Reduction
+from pliant.schedule.kernel import Loops, loads_of
+from pliant.symbolic.expr import ONE, Expr, Symbol
+from pliant.symbolic.traverse import linear_coefficient, substitute
+
+LEAST_SHARED = 2  # places of a buffer that a point and the next one both read
+MOST_PLACES = 8  # points of a loop that a thread takes all at once
+MOST_SUMS = 64  # sums that a thread has at once, for one element of memory at a time
+
+Access = tuple[Buffer, Expr]
+
+
+def reads_windows(loops: Loops) -> bool:
+    """Whether a computation reads what its neighbours along some loop read too."""
+    accesses = [(x.buffer, x.index) for x in loads_of(loops) if not x.indirect]
+    return any(shared_along(accesses, a) for a in loops.axes)
+
+
+def shared_along(accesses: Iterable[Access], a: Axis) -> int:
+    """How many places a point and the next one along a loop both read: of the buffer of which they are most."""
+    places: dict[Buffer, dict[Expr, None]] = defaultdict(dict)
+    for buffer, e in accesses:
+        if a.symbol in e.free:
+            places[buffer][e] = None
+    counts = [0]
+    for found in places.values():
+        if len(found) > LEAST_SHARED:
+            counts.append(sum(substitute(e, {a.symbol: a.symbol + 1}) in found for e in found))
+    return max(counts) if max(counts) >= LEAST_SHARED else 0
+
+
+def places_of_sums(accesses: Sequence[Access], outer: Iterable[Axis], reduced: Set[Symbol]) -> list[Axis]:
+    """Short loops around a sum along which something large stays as it is while another element meets it: the places of a
+    window. A thread that takes them all reads it once."""
+    varying = [e for _, e in accesses if reduced & e.free]
+    found = [
+        a
+        for a in outer
+        if 1 < (a.extent.as_int() or 0) <= MOST_PLACES
+        and any(a.symbol in e.free for e in varying)
+        and any(a.symbol not in e.free for e in varying)
+        and not any(linear_coefficient(e, a.symbol) is ONE for e in varying)
+    ]
+    return found if 1 < points_of(found) <= MOST_SUMS else []
+
+
+def places_of_reduction(c: Reduction) -> list[Axis]:
+    """The same for a reduction by itself."""
+    accesses = [(x.buffer, x.index) for x in loads_of(c) if not x.indirect]
+    return places_of_sums(accesses, c.axes, {a.symbol for a in c.reduce_axes}) if c.op == "sum" else []
+
+
+def points_of(axes: Iterable[Axis]) -> int:
+    """Points of loops of known extents."""
+    return math.prod(a.extent.as_int() or 0 for a in axes)
+
+
+def widest(width: int, sums: int) -> int:
+    """Elements of memory that a thread takes at a time where it has so many sums of each."""
+    while width > 1 and width * sums > MOST_REGISTERS:
+        width //= 2
+    return width
+
+
+MOST_REGISTERS = 104  # of a thread that hold sums: as many again hold what it reads
