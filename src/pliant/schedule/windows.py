@@ -16,6 +16,7 @@ from pliant.schedule.kernel import Loops, loads_of
 from pliant.symbolic.expr import ONE, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
+NEAR = (1, 2)  # how far on points lie that share places with one: of windows that step by two every second one does
 LEAST_SHARED = 2  # places of a buffer that a point and the next one both read
 MOST_PLACES = 8  # points of a loop that a thread takes all at once
 MOST_SUMS = 64  # sums that a thread has at once, for one element of memory at a time
@@ -30,7 +31,7 @@ def reads_windows(loops: Loops) -> bool:
 
 
 def shared_along(accesses: Iterable[Access], a: Axis) -> int:
-    """How many places a point and the next one along a loop both read: of the buffer of which they are most."""
+    """How many places a point and one behind it along a loop both read: of the buffer of which they are most."""
     places: dict[Buffer, dict[Expr, None]] = defaultdict(dict)
     for buffer, e in accesses:
         if a.symbol in e.free:
@@ -38,7 +39,7 @@ def shared_along(accesses: Iterable[Access], a: Axis) -> int:
     counts = [0]
     for found in places.values():
         if len(found) > LEAST_SHARED:
-            counts.append(sum(substitute(e, {a.symbol: a.symbol + 1}) in found for e in found))
+            counts += [sum(substitute(e, {a.symbol: a.symbol + near}) in found for e in found) for near in NEAR]
     return max(counts) if max(counts) >= LEAST_SHARED else 0
 
 

@@ -204,8 +204,9 @@ def _plan_window_sums(plan: DevicePlan, target: Target) -> bool:
     plan.kind, plan.copies = "window sums", all_places(places, plan.outer)
     plan.outer = plan.copies.outer
     plan.width = widest(plan.width, points_of(places) * len(sums))
-    points, rows = plan.count(plan.outer).as_int(), total(plan.inner).as_int()
-    plan.items = target.lanes if points is None else min(target.lanes, power_of_two(max(points, 1)))
+    columns = plan.vector.extent.as_int() if plan.vector else 1
+    rows = total(plan.inner).as_int()
+    plan.items = target.lanes if columns is None else min(target.lanes, power_of_two(columns // plan.width))
     shared = WINDOW_THREADS if rows is None else plan.items * power_of_two(max(rows // 2, 1))
     plan.group = max(target.lanes, min(WINDOW_THREADS, shared)) // plan.items
     return True

@@ -164,6 +164,17 @@ template <int N, class T> P_INLINE void p_store(T* to, const T* from, int low, i
 }
 template <int N, class T> P_INLINE void p_store(T* to, const T* from, int end) { p_store<N>(to, from, 0, end); }
 """,
+    # The same where all address pieces of memory that are aligned.
+    "p_whole": """\
+struct p_whole {};
+template <int N, class T> P_INLINE void p_copy_whole(T* to, const T* from) {
+  typedef typename p_piece<N * sizeof(T) < 16 ? N * sizeof(T) : 16>::type P;
+#pragma unroll
+  for (int k = 0; k < N * sizeof(T) / sizeof(P); k++) ((P*)to)[k] = ((const P*)from)[k];
+}
+template <int N, class T> P_INLINE void p_load(T* to, const T* from, p_whole) { p_copy_whole<N>(to, from); }
+template <int N, class T> P_INLINE void p_store(T* to, const T* from, p_whole) { p_copy_whole<N>(to, from); }
+""",
     "p_lanes": """\
 template <int G> P_INLINE uint32_t p_lanes() {
   return G >= 32 ? 0xffffffffu : ((1u << (G & 31)) - 1) << (threadIdx.x & 31 & ~(G - 1));

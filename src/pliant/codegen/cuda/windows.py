@@ -21,10 +21,11 @@ from pliant.codegen.cuda.statements import NARROW, DeviceStatements
 from pliant.codegen.cuda.tile import Tile, common_condition
 from pliant.codegen.reductions import Accumulator
 from pliant.ir.loops import Axis, Buffer, Reduction
-from pliant.ir.scalar import Apply, Const, Load, Scalar, children
+from pliant.ir.scalar import Apply, Const, Load, Scalar
 from pliant.records import dataclass
+from pliant.schedule.align import quotient
 from pliant.schedule.kernel import Member
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.expr import Expr, Symbol, lit
 from pliant.symbolic.traverse import substitute
 
 
@@ -56,11 +57,20 @@ class WindowStatements(DeviceStatements):
     def _wide(self, x: Load, e: Expr) -> str:
         known = len(self.before)
         found = super()._wide(x, e)
+        if len(self.before) > known:
+            self._note_aligned(self.before, e)
         if self.body and len(self.before) > known:
             loads = self.before[known:]
             self.parts.append((self.before[:known], self.body))
             self.before, self.body = loads, []
         return found
+
+    def _note_aligned(self, texts: list[str], e: Expr) -> None:
+        """Have the last access say that it is aligned, where that follows from its buffer's being so."""
+        assert self.tile is not None
+        if not self.tile.limits and quotient(e.drop(self.tile.axis.symbol), lit(self.tile.width)) is not None:
+            assert texts[-1].endswith(");")
+            texts[-1] = f"{texts[-1][:-2]}, p_whole());"
 
     def _where(self, x: Apply, member: Member) -> str:
         """What is loaded where all points of a group choose it, and zero elsewhere, as an array is that is not loaded."""
@@ -82,12 +92,14 @@ class WindowStatements(DeviceStatements):
     def store(
         self, buffer: Buffer, e: Expr, indirect: tuple[tuple[Symbol, Scalar], ...], member: Member, value: str
     ) -> None:
-        known = len(self.after)
+        texts, known = self.after, len(self.after)
         super().store(buffer, e, indirect, member, value)
+        if len(texts) > known:
+            self._note_aligned(texts, member.at(e))
+        else:
+            texts, known = self.body, len(self.body) - 1
         if self.guard:
-            stores = self.after[known:] or [self.body.pop()]
-            guarded = [f"if ({self.guard}) {text}" for text in stores]
-            (self.after if len(self.after) > known else self.body)[known if len(self.after) > known else len(self.body) :] = guarded
+            texts[known] = f"if ({self.guard}) {texts[known]}"
 
 
 @dataclass(slots=True)
@@ -127,6 +139,31 @@ class _Copying(DeviceWriter):
         (s.before, s.body), s.after = last, after
         super()._emit(s)
 
+    def _begin_aligned(self) -> int:
+        """The fast way begins: where all buffers are aligned. Where its condition goes."""
+        self.depth += 1
+        return len(self.lines)
+
+    def _end_aligned(self, first: int) -> None:
+        self.depth -= 1
+        pointers = [f"(uint64_t){name}" for name in self.names.buffers.values()]
+        self.lines.insert(first, f"{'  ' * self.depth}if (({' | '.join(pointers)}) % 16 == 0) {{")
+        self.line("}")
+
+    def _begin_one_by_one(self) -> None:
+        """Else a thread takes its neighbouring elements in turns: few programs ever do."""
+        vector = self.plan.vector
+        assert vector is not None
+        name = self.names.symbols[vector.symbol]
+        self.begin("else")
+        self.line("#pragma unroll 1")
+        self.begin(f"for (int v = 0; v < {self.plan.width}; v++)")
+        self.line(f"const {self.integer} {name} = {name}b + v;")
+
+    def _end_one_by_one(self) -> None:
+        self.end()
+        self.end()
+
 
 class DeviceWindowWriter(_Copying):
     """Several neighbouring results a thread."""
@@ -134,8 +171,19 @@ class DeviceWindowWriter(_Copying):
     def write(self) -> None:
         self._find_item("threadIdx.x", early=True)
         self._decompose("item", self.plan.outer)
-        skipped = self._begin_points()
-        s, points = self._new_statements(self._tile()), self._points()
+        skipped, tile = self._begin_points(), self._tile()
+        if tile is None:
+            self._write_points(None, skipped)
+            return
+        first = self._begin_aligned()
+        self._write_points(tile, skipped)
+        self._end_aligned(first)
+        self._begin_one_by_one()
+        self._write_points(None, skipped)
+        self._end_one_by_one()
+
+    def _write_points(self, tile: Tile | None, skipped: bool) -> None:
+        s, points = self._new_statements(tile), self._points()
         for k in range(len(self.kernel.members)):
             for x in in_turn(points[0].members[k].loops.value):
                 for point in points:
@@ -174,10 +222,26 @@ class DeviceWindowSumWriter(_Copying, DeviceReducingWriter):
         self.line(f"const int lane = threadIdx.x / {plan.items};")
         self._find_item(f"threadIdx.x % {plan.items}", early=not self.guarded)
         self._decompose("item", plan.outer)
-        s, points = self._new_statements(self.outer_tile), self._points()
+        points = self._points()
         sums = [(point, m) for point in points for m in point.members if isinstance(m.loops, Reduction)]
         for _, m in sums:
             self._start(m)
+        if self.outer_tile is None:
+            self._sum(sums)
+        else:
+            first = self._begin_aligned()
+            self._sum(sums)
+            self._end_aligned(first)
+            self._begin_one_by_one()
+            self._sum_one_by_one(sums)
+            self._end_one_by_one()
+        if plan.group > 1:
+            self._add_up([self.accumulators[id(m)] for _, m in sums])
+        self._store_sums(points)
+
+    def _sum(self, sums: list[tuple[_Point, Member]]) -> None:
+        """The loop over this thread's part of the images."""
+        s = self._new_statements(self.outer_tile)
         for point, m in sums:
             self._enter(point)
             for x in in_turn(m.loops.value):
@@ -188,9 +252,21 @@ class DeviceWindowSumWriter(_Copying, DeviceReducingWriter):
         self._emit(s)
         self._end_inner()
         self._end_live()
-        if plan.group > 1:
-            self._add_up([self.accumulators[id(m)] for _, m in sums])
-        self._store_sums(points)
+
+    def _sum_one_by_one(self, sums: list[tuple[_Point, Member]]) -> None:
+        """The same for the element `v` of neighbouring ones. Arrays stay in registers where no number chooses among them."""
+        tile, self.outer_tile, accumulators = self.outer_tile, None, self.accumulators
+        assert tile is not None
+        self.accumulators = {key: replace(acc, name=f"one{acc.name}") for key, acc in accumulators.items()}
+        for acc in self.accumulators.values():
+            self.line(f"{acc.variables()[0].ctype} {acc.name} = 0;")
+        self._sum(sums)
+        self.line("#pragma unroll")
+        self.begin(f"for (int u = 0; u < {tile.width}; u++)")
+        for key, acc in accumulators.items():
+            self.line(f"{acc.name}[u] = u == v ? {self.accumulators[key].name} : {acc.name}[u];")
+        self.end()
+        self.outer_tile, self.accumulators = tile, accumulators
 
     def _add_up(self, sums: list[Accumulator]) -> None:
         """One thread for each of the block's items gets what all rows of threads summed: those of a warp by shuffles, warps
@@ -228,10 +304,13 @@ class DeviceWindowSumWriter(_Copying, DeviceReducingWriter):
         self.end()
         self.line("__syncthreads();")
         self.begin("if (lane == 0)")
+        self.line("#pragma unroll 1")
+        self.begin(f"for (int y = 1; y < {warps}; y++)")
         self.line("#pragma unroll")
         self.begin(f"for (int u = 0; u < {width}; u++)")
         for k, acc in sums:
-            self.line(f"for (int y = 1; y < {warps}; y++) {acc.name}{at} += parts[{k}][y][u][column];")
+            self.line(f"{acc.name}{at} += parts[{k}][y][u][column];")
+        self.end()
         self.end()
         self.end()
 
@@ -264,7 +343,7 @@ def _moved(m: Member, place: dict[Symbol, Expr]) -> Member:
 
 
 def in_turn(value: Scalar) -> Iterator[Scalar]:
-    """The operators and loads of a value, but what is computed only where it is chosen; sums before what is added to them."""
+    """The parts of a value, but what is computed only where it is chosen; sums before what is added to them."""
     seen: set[Scalar] = set()
     stack: list[tuple[Scalar, bool]] = [(value, False)]
     while stack:
@@ -273,10 +352,12 @@ def in_turn(value: Scalar) -> Iterator[Scalar]:
             yield x
         elif x not in seen:
             seen.add(x)
-            below = x.args[:1] if isinstance(x, Apply) and x.op == "where" else children(x)
             stack.append((x, True))
-            stack += [(a, False) for a in (below[::-1] if _is_sum(x) else below)[::-1] if not isinstance(a, Const)]
+            stack += [(a, False) for a in _first_needed(x)]
 
 
-def _is_sum(x: Scalar) -> bool:
-    return isinstance(x, Apply) and x.op == "fma"
+def _first_needed(x: Scalar) -> tuple[Scalar, ...]:
+    """What a value is computed of, last things first. What is loaded to be converted, or chosen, is asked for with that."""
+    if not isinstance(x, Apply) or x.op == "where" or isinstance(x.args[0], Load) and x.op == "cast":
+        return ()
+    return x.args if x.op == "fma" else x.args[::-1]
