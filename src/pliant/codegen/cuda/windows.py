@@ -201,8 +201,8 @@ class DeviceWindowWriter(_Copying):
         assert copies is not None and copies.along is not None and copies.groups is not None
         if copies.start is None:
             return False
-        group, start = self.names.symbols[copies.groups.symbol], self.names.symbols[copies.along.symbol]
-        self.names.symbols[copies.start.symbol] = start
+        group = self.names.symbols[copies.groups.symbol]
+        start = self.names.symbols[copies.start.symbol] = f"{group}b"
         last = copies.start.extent - 1
         self.line(f"const {self.integer} {start} = p_min({group} * {copies.times}, {self.names.text(last)});")
         self.line(f"const int skip = (int)({group} * {copies.times} - {start});")
