@@ -17,7 +17,7 @@ import torch
 
 from pliant.errors import Unsupported
 from pliant.ir.loops import View
-from pliant.ir.scalar import Scalar, apply, cast, const, where
+from pliant.ir.scalar import Scalar, apply, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.joining import all_of
 from pliant.lowering.tensors import Index, Shape, Tensor
@@ -73,7 +73,7 @@ class _Side:
 
 
 def convolution(
-    low: Lowering, out: torch.Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, *options: Any
+    low: Lowering, out: torch.Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, *options: Any,
 ) -> Tensor:  # fmt: skip
     shape = low.shape_of(out)
     rows, columns = _sides(low, x, weight, shape, options)
@@ -95,11 +95,11 @@ def convolution(
 
 
 def gradients(
-    low: Lowering, out: Sequence[torch.Tensor | None], grad: Tensor, x: Tensor, weight: Tensor, biases: Any, *options: Any
+    low: Lowering, out: Sequence[torch.Tensor | None], grad: Tensor, x: Tensor, weight: Tensor, biases: Any, *options: Any,
 ) -> list[Tensor | None]:  # fmt: skip
-    *options, mask = options
+    *given, mask = options
     of_image, of_weight, of_bias = (fake if asked else None for fake, asked in zip(out, mask))
-    rows, columns = _sides(low, x, weight, grad.shape, options)
+    rows, columns = _sides(low, x, weight, grad.shape, given)
     _expect_last(low, of_image, x, grad)
     for one in (grad, x):
         low.realize_readable(one)
@@ -119,7 +119,7 @@ def _sides(low: Lowering, x: Tensor, weight: Tensor, windows: Shape, options: Se
         raise Unsupported("not a depthwise convolution with a result for each channel")
     sizes = [n.as_int() for n in weight.shape[2:]]
     given = [list(one) * (2 if len(one) == 1 else 1) for one in (step, margin, distance)]
-    if not all(type(n) is int for n in (*sizes, *sum(given, []))):
+    if not all(type(n) is int for numbers in (sizes, *given) for n in numbers):
         raise Unsupported("symbolic windows")
     found = [_Side(low, *numbers) for numbers in zip(x.shape[2:], windows[2:], sizes, *given)]
     for side in found:

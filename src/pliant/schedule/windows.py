@@ -19,6 +19,8 @@ from pliant.symbolic.traverse import linear_coefficient, substitute
 NEAR = (1, 2)  # how far on points lie that share places with one: of windows that step by two every second one does
 LEAST_SHARED = 2  # places of a buffer that a point and the next one both read
 MOST_PLACES = 8  # points of a loop that a thread takes all at once
+MOST_REGISTERS = 56  # of a thread that hold sums: many threads wait for memory at a time, and each reads more than it keeps
+LEAST_WIDTH = 2  # elements that a thread takes at a time in spite of that
 MOST_SUMS = 64  # sums that a thread has at once, for one element of memory at a time
 
 Access = tuple[Buffer, Expr]
@@ -71,9 +73,6 @@ def points_of(axes: Iterable[Axis]) -> int:
 
 def widest(width: int, sums: int) -> int:
     """Elements of memory that a thread takes at a time where it has so many sums of each."""
-    while width > 1 and width * sums > MOST_REGISTERS:
+    while width > LEAST_WIDTH and width * sums > MOST_REGISTERS:
         width //= 2
     return width
-
-
-MOST_REGISTERS = 104  # of a thread that hold sums: as many again hold what it reads

@@ -35,6 +35,8 @@ _REPLACED = {
         f"{{ return p_to_{kind}(low) | (uint32_t)p_to_{kind}(high) << 16; }}\n"
         for kind in ("bf16", "f16")
     },
+    "p_load_if": "template <int N, class T> P_INLINE void p_load_if(T* to, const T* from, bool there) "
+    "{ if (there) p_copy_whole<N>(to, from); }\n",
     "p_add_shared": "template <class T> P_INLINE void p_add_shared(T* at, T x) { p_add(at, x); }\n",
     "p_cluster_sync": "P_INLINE void p_cluster_sync() { __syncthreads(); }\n",
     "p_peer": "template <class T> P_INLINE T p_peer(const T* at, int rank) { return *at; }\n",

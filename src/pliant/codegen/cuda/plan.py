@@ -59,7 +59,7 @@ LONG = 16  # groups of elements in a row that is worth beginning where memory is
 TABLE_ELEMENTS = 4096  # of a table that each block has a copy of
 CROWDED = 512  # points for each element of a table from which on they wait for each other
 TURNS_OF_TABLE = 8  # points for each element of a table that are worth a copy of it
-WINDOW_THREADS = 256  # of a block where each has many sums: more would leave them too few registers
+WINDOW_THREADS = 128  # of a block where each has many sums and blocks add up theirs: as many as fit beside each other are full
 WIDEST = 8  # elements that a thread takes at a time
 
 

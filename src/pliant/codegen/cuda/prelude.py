@@ -175,6 +175,29 @@ template <int N, class T> P_INLINE void p_copy_whole(T* to, const T* from) {
 template <int N, class T> P_INLINE void p_load(T* to, const T* from, p_whole) { p_copy_whole<N>(to, from); }
 template <int N, class T> P_INLINE void p_store(T* to, const T* from, p_whole) { p_copy_whole<N>(to, from); }
 """,
+    # The same where a condition holds, without a branch: all that a thread reads is on its way at a time.
+    "p_load_if": """\
+template <int N, class T> P_INLINE void p_load_if(T* to, const T* from, bool there) {
+  const int size = N * sizeof(T);
+  uint32_t* w = (uint32_t*)to;
+  const uint64_t at = (uint64_t)__cvta_generic_to_global(from);
+  if (size % 16 == 0) {
+#pragma unroll
+    for (int k = 0; k < size / 16; k++, w += 4)
+      asm("{.reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+          : "+r"(w[0]), "+r"(w[1]), "+r"(w[2]), "+r"(w[3]) : "l"(at + 16 * k), "r"((uint32_t)there));
+  } else if (size == 8) {
+    asm("{.reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.v2.u32 {%0, %1}, [%2];}"
+        : "+r"(w[0]), "+r"(w[1]) : "l"(at), "r"((uint32_t)there));
+  } else if (size == 4) {
+    asm("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.u32 %0, [%1];}"
+        : "+r"(w[0]) : "l"(at), "r"((uint32_t)there));
+  } else if (there) {
+#pragma unroll
+    for (int k = 0; k < N; k++) to[k] = from[k];
+  }
+}
+""",
     "p_lanes": """\
 template <int G> P_INLINE uint32_t p_lanes() {
   return G >= 32 ? 0xffffffffu : ((1u << (G & 31)) - 1) << (threadIdx.x & 31 & ~(G - 1));

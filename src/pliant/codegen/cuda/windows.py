@@ -8,6 +8,7 @@ Holds:  a point that two threads compute is stored by one of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,13 +21,15 @@ from pliant.codegen.cuda.reducing import WARP, DeviceReducingWriter
 from pliant.codegen.cuda.statements import NARROW, DeviceStatements
 from pliant.codegen.cuda.tile import Tile, common_condition
 from pliant.codegen.reductions import Accumulator
-from pliant.ir.loops import Axis, Buffer, Reduction
+from pliant.ir.loops import Buffer, Reduction
 from pliant.ir.scalar import Apply, Const, Load, Scalar
 from pliant.records import dataclass
 from pliant.schedule.align import quotient
 from pliant.schedule.kernel import Member
 from pliant.symbolic.expr import Expr, Symbol, lit
 from pliant.symbolic.traverse import substitute
+
+_CONDITIONAL = re.compile(r"if \((.*)\) p_load(<\d+>\(.*)\);")
 
 
 class WindowStatements(DeviceStatements):
@@ -69,8 +72,12 @@ class WindowStatements(DeviceStatements):
         """Have the last access say that it is aligned, where that follows from its buffer's being so."""
         assert self.tile is not None
         if not self.tile.limits and quotient(e.drop(self.tile.axis.symbol), lit(self.tile.width)) is not None:
-            assert texts[-1].endswith(");")
-            texts[-1] = f"{texts[-1][:-2]}, p_whole());"
+            conditional = _CONDITIONAL.fullmatch(texts[-1])
+            if conditional is None:
+                texts[-1] = f"{texts[-1].removesuffix(');')}, p_whole());"
+            else:
+                condition, load = conditional.groups()
+                texts[-1] = f"p_load_if{load}, {condition.replace('&&', '&').replace('||', '|')});"
 
     def _where(self, x: Apply, member: Member) -> str:
         """What is loaded where all points of a group choose it, and zero elsewhere, as an array is that is not loaded."""
@@ -132,9 +139,10 @@ class _Copying(DeviceWriter):
 
     def _emit(self, s: DeviceStatements) -> None:
         assert isinstance(s, WindowStatements)
-        last, after = (s.before, s.body), s.after
-        for s.before, s.body in s.parts:
-            s.after = []
+        after, s.after = s.after, []
+        *earlier, last = [*s.parts, (s.before, s.body)]
+        for part in earlier:
+            s.before, s.body = part
             super()._emit(s)
         (s.before, s.body), s.after = last, after
         super()._emit(s)
