@@ -56,7 +56,7 @@ def test_operators(kind, options):
         a, b = p.tensor(n, dtype=dtype), p.tensor(n, dtype=dtype)
         outs = []
         for op in names:
-            reads = (a, b)[: OPS[op].arity]
+            reads = (a, b, a)[: OPS[op].arity]
             outs.append(p.pointwise((n,), lambda i, op=op, reads=reads: apply(op, *[get(r, i) for r in reads])))
         program = p.done(*outs)
         args = [values(dtype, n), values(dtype, n).flip(0)]

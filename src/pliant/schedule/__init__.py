@@ -1,5 +1,5 @@
 """Which loop nests become one kernel, in which order they run, and where their buffers lie: `schedule.py` is the pass.
 
 forms (what is said of computations but their buffers) and known_joins (what fusion answered for computations of equal forms) are
-why layers that are alike cost little.
+why layers that are alike cost little; windows (which loops read much of the same).
 """

@@ -81,6 +81,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "short of a warp": lambda: depthwise(f32, 72, (8, 8), 2),
     "unaligned": unaligned,
     "followed": followed,
+    "fewer places than a thread takes": lambda: depthwise(f32, 8, (3, 3), 3, 1, 1),
     "maxima": lambda: (lambda x: F.max_pool2d(x, 3, 2, 1), (last(2, 8, 13, 16, dtype=bf16),)),
     "averages": lambda: (lambda x: F.avg_pool2d(x, 3, 1, 1), (last(2, 8, 9, 10),)),
 }

@@ -25,18 +25,19 @@ FEW_THREADS = 512  # of a multiprocessor: with fewer a thread takes fewer points
 class Copies:
     """places: where each point of a thread lies, its own loops over others.
 
-    along: the loop of which a thread takes several points, in place of which `groups` runs; the first of a group is at
-    `start`, which is for the last group so far from the end that all its points are there.
+    groups: the loop that runs in place of the one of which a thread takes several points; the first of a group is at `start`,
+        which is for the last group so far from the end that all its points are there.
+    outer: the plan's outer loops then.
     """
 
     places: list[dict[Symbol, Expr]]
-    along: Axis | None = None
     groups: Axis | None = None
     start: Axis | None = None
     outer: list[Axis] = field(default_factory=list)
 
     @property
     def times(self) -> int:
+        """How many points a thread takes."""
         return len(self.places)
 
 
@@ -50,15 +51,18 @@ def all_places(axes: Sequence[Axis], outer: Sequence[Axis]) -> Copies:
 def neighbours(
     outer: Sequence[Axis], vector: Axis | None, accesses: Sequence[Access], points: int | None, target: Target
 ) -> Copies | None:
-    """Points side by side along the loop along which most of what they read is the same; None: there is none. `points`: groups of
-    elements that the kernel has."""
+    """Points side by side along the loop along which most of what they read is the same, or one where its length is not known;
+    None: they share nothing. `points`: groups of elements that the kernel has."""
+    shared = {a: shared_along(accesses, a) for a in outer if a is not vector}
+    if not any(shared.values()):
+        return None
     times = target.window_points
     while times > 1 and points is not None and points < times * target.units * FEW_THREADS:
         times //= 2
-    fitting = [a for a in outer if a is not vector and (a.extent.as_int() or 0) >= times]
-    shared = {a: shared_along(accesses, a) for a in fitting} if times > 1 else {}
-    best = max(shared, key=lambda a: (shared[a], outer.index(a)), default=None)
-    return _side_by_side(best, times, outer) if best is not None and shared[best] else None
+    fitting = [a for a in shared if shared[a] and (a.extent.as_int() or 0) >= times]
+    if times == 1 or not fitting:
+        return Copies([{}], outer=list(outer))
+    return _side_by_side(max(fitting, key=lambda a: (shared[a], outer.index(a))), times, outer)
 
 
 def _side_by_side(along: Axis, times: int, outer: Sequence[Axis]) -> Copies:
@@ -69,4 +73,4 @@ def _side_by_side(along: Axis, times: int, outer: Sequence[Axis]) -> Copies:
         start = fresh_axis(lit(extent - times + 1))
         first = start.symbol
     places: list[dict[Symbol, Expr]] = [{along.symbol: first + n} for n in range(times)]
-    return Copies(places, along, groups, start, [groups if a is along else a for a in outer])
+    return Copies(places, groups, start, [groups if a is along else a for a in outer])

@@ -206,8 +206,8 @@ class DeviceWindowWriter(_Copying):
     def _begin_points(self) -> bool:
         """Where this thread's points begin; whether some may be another's too."""
         copies = self.plan.copies
-        assert copies is not None and copies.along is not None and copies.groups is not None
-        if copies.start is None:
+        assert copies is not None
+        if copies.start is None or copies.groups is None:
             return False
         group = self.names.symbols[copies.groups.symbol]
         start = self.names.symbols[copies.start.symbol] = f"{group}b"
