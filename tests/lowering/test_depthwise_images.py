@@ -18,7 +18,8 @@ aten = torch.ops.aten
 def target():
     """The host, with loops for depthwise convolutions."""
     there = cpu.target()
-    registry.provide("cpu", lambda _: dataclasses.replace(there, depthwise_images=frozenset((torch.float32, torch.bfloat16))))
+    images = frozenset((torch.float32, torch.bfloat16))
+    registry.provide("cpu", lambda _: dataclasses.replace(there, depthwise_images=images, depthwise_sums=1000))
     yield
     registry.provide("cpu", lambda _: there)
 
@@ -75,6 +76,16 @@ def test_the_library_has_the_rest(name):
     x, window, options = REFUSED[name]
     w = torch.randn(window, dtype=x.dtype)
     assert aten.convolution.default in calls(lambda x, w: conv2d(x, w, **{"groups": 4, **options}), x, w)
+
+
+@pytest.mark.parametrize("size, is_call", [(10, False), (11, True)])
+def test_sums_over_large_images_are_the_librarys(size, is_call):
+    def f(g, x, w):
+        return aten.convolution_backward(g, x, w, [4], [1, 1], [1, 1], [1, 1], False, [0, 0], 4, [True, True, True])
+
+    program = check(f, last(2, 4, size, size), last(2, 4, size, size), torch.randn(4, 1, 3, 3), atol=1e-4, rtol=1e-5)
+    found = [c for c in program.computations if isinstance(c, Extern)]
+    assert [c.args[-1] for c in found] == [[False, True, False]] * is_call
 
 
 def test_other_targets_have_no_such_loops():

@@ -22,7 +22,7 @@ aten = torch.ops.aten
 def target():
     """The host, whose threads take several points of windows, and sum them in loops."""
     there = cpu.target()
-    made = dataclasses.replace(there, window_points=4, depthwise_images=frozenset((torch.float32,)))
+    made = dataclasses.replace(there, window_points=4, depthwise_images=frozenset((torch.float32,)), depthwise_sums=2048)
     registry.provide("cpu", lambda _: made)
     yield
     registry.provide("cpu", lambda _: there)
@@ -39,15 +39,15 @@ def image(*shape):
 @pytest.mark.parametrize(
     "f, expected",
     [
-        (lambda x: F.avg_pool2d(x, 3, 1, 1), True),
-        (lambda x: F.avg_pool2d(x, 3, 2, 1), True),  # a column of the window is the next one's too
-        (lambda x: F.avg_pool2d(x, 2), False),
-        (lambda x: x[:, :, 1:] + x[:, :, :-1], False),
-        (lambda x: x * 2 + x.mean((2, 3), keepdim=True), False),
+        (lambda x, w: F.conv2d(x, w, padding=1, groups=4), True),
+        (lambda x, w: F.conv2d(x, w, stride=2, groups=4), True),  # a column of the window is the next one's too
+        (lambda x, w: F.conv2d(x, w[:, :, :1, :2], stride=2, groups=4), False),
+        (lambda x, w: F.avg_pool2d(x, 3, 1, 1), False),
+        (lambda x, w: x * 2 + x.mean((2, 3), keepdim=True), False),
     ],
 )
-def test_what_reads_windows(f, expected):
-    program = loops(f, image(2, 4, 8, 9))
+def test_what_reads_windows(target, f, expected):
+    program = loops(f, image(2, 4, 8, 9), torch.randn(4, 1, 3, 3))
     assert any(reads_windows(c) for c in program.computations if isinstance(c, Pointwise)) == expected
 
 

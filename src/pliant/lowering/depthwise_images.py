@@ -3,9 +3,12 @@
 In:     images [batch, channels, rows, columns], each channel convolved with a weight of its own.
 Out:    an element of the result is the sum over its window, one of the image's gradient the sum over the windows that it is
         in: written out, so that what follows joins their loops. One of the weight's gradient is a sum over the positions of
-        all images.
+        all images; of large images it is the library's.
 Holds:  float32, each product and sum rounded at once; zeros are around the image. Weights are copied so that channels lie
         beside each other. Neighbouring results ask the same of each place that they both read, so that it is read once.
+Source: measured on an H200 in bf16 beside cuDNN, layers of MobileNetV3 and EfficientNet-B0 at batches of 32 to 128: results take
+        0.6 to 1.1 times as long, images' gradients 0.2 to 0.9, weights' gradients 0.6 to 1.2 for images of 14x14 and smaller,
+        and up to 2.4 for larger ones.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from pliant.lowering.joining import all_of
 from pliant.lowering.tensors import Index, Shape, Tensor
 from pliant.records import dataclass
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
+from pliant.targets.registry import target_of
 
+aten = torch.ops.aten
 _KEPT = 100  # a result is in memory, or in registers of a loop that goes on with it
 _WIDEST = 7  # elements of a window along a dimension
 _AT_ONCE = (4, 7, 3, 2)  # positions along a row that a turn of a sum takes: what their windows share is read once
@@ -82,13 +87,12 @@ def convolution(
     taps = _by_place(low, weight, (rows.size, columns.size))
 
     def at(index: Index) -> Scalar:
-        total = None if bias is None else bias.math_at([index[1]])
+        total = _ZERO if bias is None else bias.math_at([index[1]])
         for i in range(rows.size):
             for j in range(columns.size):
                 (h, inside), (w, beside) = rows.met(index[2], i), columns.met(index[3], j)
                 met = _unless(x.math_at([*index[:2], h, w]), inside + beside)
                 total = _with(total, met, taps.math_at([lit(i), lit(j), index[1]]))
-        assert total is not None
         return total
 
     return low.pointwise(out.dtype, shape, at, _KEPT)
@@ -104,9 +108,19 @@ def gradients(
     for one in (grad, x):
         low.realize_readable(one)
     found = None if of_image is None else _of_image(low, of_image, grad, weight, rows, columns)
-    of_taps = None if of_weight is None else _of_weight(low, of_weight, grad, x, rows, columns)
+    if of_weight is not None and not _sums_are_fast(grad, rows, columns):
+        call = [grad, x, weight, biases, *given, [False, True, False]]
+        _, of_taps, _ = low.extern(aten.convolution_backward.default, call, {}, [None, of_weight, None])
+    else:
+        of_taps = None if of_weight is None else _of_weight(low, of_weight, grad, x, rows, columns)
     total = None if of_bias is None else low.reduce(grad, [0, 2, 3], "sum", of_bias.dtype, torch.float32)
     return [found, of_taps, total]
+
+
+def _sums_are_fast(grad: Tensor, rows: _Side, columns: _Side) -> bool:
+    """Whether the sums of all places of a window over an image are short, as far as is known."""
+    positions = (grad.shape[2] * grad.shape[3]).as_int()
+    return positions is not None and positions * rows.size * columns.size <= target_of(grad.device).depthwise_sums
 
 
 def _sides(low: Lowering, x: Tensor, weight: Tensor, windows: Shape, options: Sequence[Any]) -> list[_Side]:
@@ -159,8 +173,8 @@ def _unless(value: Scalar, conditions: list[Scalar]) -> Scalar:
     return where(all_of(conditions), value, _ZERO) if conditions else value
 
 
-def _with(total: Scalar | None, a: Scalar, b: Scalar) -> Scalar:
-    return apply("mul", a, b) if total is None else apply("fma", a, b, total)
+def _with(total: Scalar, a: Scalar, b: Scalar) -> Scalar:
+    return apply("fma", a, b, total)
 
 
 def _of_image(low: Lowering, out: torch.Tensor, grad: Tensor, weight: Tensor, rows: _Side, columns: _Side) -> Tensor:
@@ -169,12 +183,11 @@ def _of_image(low: Lowering, out: torch.Tensor, grad: Tensor, weight: Tensor, ro
     taps = _by_place(low, weight, extents)
 
     def at(index: Index) -> Scalar:
-        total: Scalar | None = None
+        total: Scalar = _ZERO
         for h, i, inside in rows.holding(index[2]):
             for w, j, beside in columns.holding(index[3]):
                 held = _unless(grad.math_at([*index[:2], h, w]), inside + beside)
                 total = _with(total, held, taps.math_at([i, j, index[1]]))
-        assert total is not None
         return total
 
     return low.pointwise(out.dtype, low.shape_of(out), at, _KEPT)
@@ -190,13 +203,12 @@ def _of_weight(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, rows: 
 
     def value(point: Index, position: Index) -> Scalar:
         (i, j, c), (image, row, turn) = point, position
-        total: Scalar | None = None
+        total: Scalar = _ZERO
         for k in range(each):
             column = turn * each + k
             (h, inside), (w, there) = rows.met(row, i), columns.met(column, j)
             met = _unless(x.math_at([image, c, h, w]), inside + there)
             total = _with(total, met, grad.math_at([image, c, row, column]))
-        assert total is not None
         return total
 
     def materialize() -> View:

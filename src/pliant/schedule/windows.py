@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 
 from pliant.ir.loops import Axis, Buffer, Reduction
+from pliant.ir.scalar import Apply, walk
 from pliant.schedule.kernel import Loops, loads_of
 from pliant.symbolic.expr import ONE, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
@@ -26,8 +27,16 @@ MOST_SUMS = 64  # sums that a thread has at once, for one element of memory at a
 Access = tuple[Buffer, Expr]
 
 
+def sums_products(loops: Loops) -> bool:
+    """Whether a computation adds many products up: what it does with what it reads is worth sharing then, and registers are
+    left. Averages and maxima find what they share in a cache."""
+    return any(isinstance(x, Apply) and x.op == "fma" for x in walk(loops.value))
+
+
 def reads_windows(loops: Loops) -> bool:
-    """Whether a computation reads what its neighbours along some loop read too."""
+    """Whether a computation sums products of what its neighbours along some loop read too."""
+    if not sums_products(loops):
+        return False
     accesses = [(x.buffer, x.index) for x in loads_of(loops) if not x.indirect]
     return any(shared_along(accesses, a) for a in loops.axes)
 
@@ -63,7 +72,7 @@ def places_of_sums(accesses: Sequence[Access], outer: Iterable[Axis], reduced: S
 def places_of_reduction(c: Reduction) -> list[Axis]:
     """The same for a reduction by itself."""
     accesses = [(x.buffer, x.index) for x in loads_of(c) if not x.indirect]
-    return places_of_sums(accesses, c.axes, {a.symbol for a in c.reduce_axes}) if c.op == "sum" else []
+    return places_of_sums(accesses, c.axes, {a.symbol for a in c.reduce_axes}) if c.op == "sum" and sums_products(c) else []
 
 
 def points_of(axes: Iterable[Axis]) -> int:

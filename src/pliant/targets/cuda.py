@@ -38,6 +38,7 @@ def target(capability: int, units: int = 0) -> Target:
         convolution_biases_apart=True,
         adds_atomically=True,
         depthwise_images=frozenset((torch.float32, torch.float16, torch.bfloat16)),
+        depthwise_sums=2048,
         window_points=4,
         scan_row=2048,
         dense_masks=True,

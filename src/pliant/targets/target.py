@@ -43,7 +43,8 @@ class Target:
     depthwise_gradients: gradients of weights of depthwise convolutions are loops, and are faster for it.
     depthwise_images: depthwise convolutions of images of these dtypes that lie channels last, and their gradients, are loops. The
         library builds a kernel for each kind of layer when it is first called, one at a time: on a host 18 s for the 12 kinds
-        of MobileNetV3.
+        of MobileNetV3. depthwise_sums: the gradients of their weights are, too, where an image's positions times the places of a
+        window are so many at most: the library is faster for larger ones.
     window_points: neighbouring results that a thread computes at a time, most of what windows share being read and converted
         once; 1: threads take them one after the other, and find it in a cache.
     adds_atomically: they do not, but add atomically, in any order, as the library does.
@@ -93,6 +94,7 @@ class Target:
     adds_atomically: bool = False
     depthwise_gradients: bool = False
     depthwise_images: frozenset[torch.dtype] = frozenset()
+    depthwise_sums: int = 0
     window_points: int = 1
     scan_row: int = 0
     looks_up_words: bool = False

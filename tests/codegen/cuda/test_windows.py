@@ -1,8 +1,9 @@
-"""Kernels of windows as CUDA C: depthwise convolutions, their gradients and pools, of which a thread takes several points."""
+"""Kernels of windows as CUDA C: depthwise convolutions and their gradients, of which a thread takes several points."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -82,15 +83,14 @@ CASES: dict[str, Callable[[], Case]] = {
     "unaligned": unaligned,
     "followed": followed,
     "fewer places than a thread takes": lambda: depthwise(f32, 8, (3, 3), 3, 1, 1),
-    "maxima": lambda: (lambda x: F.max_pool2d(x, 3, 2, 1), (last(2, 8, 13, 16, dtype=bf16),)),
-    "averages": lambda: (lambda x: F.avg_pool2d(x, 3, 1, 1), (last(2, 8, 9, 10),)),
 }
 
 
 @pytest.fixture(scope="module", autouse=True)
 def target() -> Iterator[None]:
-    """The host lowers as for a GPU, and kernels of few points take as many at a time as those of many."""
-    registry.provide("cpu", lambda _: cuda.target(90))
+    """The host lowers as for a GPU with sums over images of any size, and kernels of few points take as many at a time as those
+    of many."""
+    registry.provide("cpu", lambda _: dataclasses.replace(cuda.target(90), depthwise_sums=1 << 20))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copies, "FEW_THREADS", 0)
         yield

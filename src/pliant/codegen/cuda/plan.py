@@ -29,8 +29,8 @@ from pliant.codegen.vector_passes import cost_of
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.records import dataclass
 from pliant.schedule.fuse import total
-from pliant.schedule.kernel import Kernel, Member, accumulates, loads_of
-from pliant.schedule.windows import places_of_sums, points_of, widest
+from pliant.schedule.kernel import Kernel, Loops, Member, accumulates, loads_of
+from pliant.schedule.windows import places_of_sums, points_of, reads_windows, sums_products, widest
 from pliant.symbolic.bounds import ALL, Interval, bounds
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit
 from pliant.symbolic.rules.extrema import minimum
@@ -176,8 +176,10 @@ def plan_device(kernel: Kernel, target: Target) -> list[DevicePlan]:
 
 def _plan_windows(plan: DevicePlan, target: Target) -> None:
     """Several points a thread, where it reads what its neighbours do."""
-    accumulate = any(accumulates(m.loops) for m in plan.kernel.members)
-    if target.window_points == 1 or plan.kind != "points" or accumulate or not plan.whole or plan.anchor is not None:
+    members = [m.loops for m in plan.kernel.members]
+    if target.window_points == 1 or plan.kind != "points" or not plan.whole or plan.anchor is not None:
+        return
+    if any(map(accumulates, members)) or not any(map(reads_windows, members)):
         return
     accesses = list(_plain_loads(plan.kernel))
     found = neighbours(plan.outer, plan.vector, accesses, plan.count(plan.outer).as_int(), target)
@@ -192,11 +194,15 @@ def _plain_loads(kernel: Kernel) -> Iterator[tuple[Buffer, Expr]]:
         yield from ((x.buffer, m.at(x.index)) for x in loads_of(m.loops) if x.buffer not in own and not x.indirect)
 
 
+def _sums_products(loops: Loops) -> bool:
+    return isinstance(loops, Reduction) and loops.op == "sum" and sums_products(loops)
+
+
 def _plan_window_sums(plan: DevicePlan, target: Target) -> bool:
     """All places of a window a thread, where it sums over images; whether that is so."""
     kernel = plan.kernel
     sums = [m for m in kernel.members if m.inner]
-    if target.window_points == 1 or not plan.whole or any(not isinstance(m.loops, Reduction) or m.loops.op != "sum" for m in sums):
+    if target.window_points == 1 or not plan.whole or not all(_sums_products(m.loops) for m in sums):
         return False
     places = places_of_sums(list(_plain_loads(kernel)), [a for a in plan.outer if a is not plan.vector], kernel.reduced)
     if not places:
