@@ -80,6 +80,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "two channels at a time": lambda: depthwise(bf16, 6, (9, 9), 3, 1, 1),
     "one channel at a time": lambda: depthwise(f32, 5, (9, 9), 3, 1, 1),
     "short of a warp": lambda: depthwise(f32, 72, (8, 8), 2),
+    "few positions": lambda: depthwise(f32, 128, (2, 2), 2),
     "unaligned": unaligned,
     "followed": followed,
     "fewer places than a thread takes": lambda: depthwise(f32, 8, (3, 3), 3, 1, 1),
