@@ -169,3 +169,23 @@ def test_only_the_ends_of_a_row_have_code_for_a_part_of_a_group(columns, whole):
     text = "".join(texts_of(lambda x: x.log_softmax(-1), torch.randn(6, columns).bfloat16()))
     assert "const int low = k > 0 ? 0 : " in text
     assert ("const int cnt = k < " in text) is whole
+
+
+def test_depthwise_layers_of_training_are_kernels():
+    """Of channels-last images in half precision: forward, the image's gradient and the weight's."""
+    torch.manual_seed(0)
+    first, deep, last = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.Conv2d(16, 8, 1)
+    module = nn.Sequential(first, deep, nn.Hardswish(), last)
+    mine = copy.deepcopy(module)
+    x = torch.randn(3, 3, 9, 9).to(memory_format=torch.channels_last)
+    with events.collect("loops") as programs:
+        for one in (module, pliant.compile(mine)):
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = one(x).float().square().mean()
+            loss.backward()
+    torch.testing.assert_close(
+        [p.grad for p in mine.parameters()], [p.grad for p in module.parameters()], rtol=5e-2, atol=2e-2
+    )
+    forward, backward = (e.fields["text"] for e in programs)
+    assert forward.count("aten.convolution.default(") == backward.count("aten.convolution_backward.default(") == 2
+    assert pliant.stats()["fallbacks"] == 0
