@@ -142,7 +142,7 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
     if one_pass and _at_most(outer, target.split_columns) and not _at_most(inner, target.split_inner):
         return LoopPlan("split", kernel, vector, [*((a, None) for a in rest), (vector, None)], inner)
     return LoopPlan(
-        "columns", kernel, vector, [*((a, None) for a in rest), (vector, _column_block(rest, vector, target))], inner
+        "columns", kernel, vector, [*((a, None) for a in rest), (vector, _column_block(rest, vector, target, one_pass))], inner
     )
 
 
@@ -152,10 +152,12 @@ def _at_most(axes: list[Axis], limit: int) -> bool:
     return points is not None and points <= limit
 
 
-def _column_block(rest: list[Axis], vector: Axis, target: Target) -> int:
-    """Columns that one thread takes at a time: whole rows where other loops give work to all threads."""
+def _column_block(rest: list[Axis], vector: Axis, target: Target, one_pass: bool) -> int:
+    """Columns that one thread takes at a time: whole rows where other loops give work to all threads, long ones only where
+    nothing is read a second time."""
     columns = vector.extent.as_int()
-    if columns is not None and columns <= target.split_columns * 2 and not _at_most(rest, 7):
+    most = target.widest_columns if one_pass else target.split_columns * 2
+    if columns is not None and columns <= most and not _at_most(rest, 7):
         return columns
     block = target.column_block
     return block if columns is None or columns >= 8 * block else block // 4

@@ -92,7 +92,8 @@ class ReducingWriter(VectorPasses):
         for m in ended:
             acc = self.accumulators[id(m)]
             at = f"[{self._column()}]" if self.columns else ""
-            self._finish(m, s, cast_text(acc.final(at), acc.result_dtype, m.loops.out.dtype))
+            exact = acc.wide and m.loops.out.dtype is torch.float64  # the total as it is
+            self._finish(m, s, acc.name + at if exact else cast_text(acc.final(at), acc.result_dtype, m.loops.out.dtype))
         for m in members:
             self._scale_totals(m, s, {x.loops.out: self.accumulators[id(x)] for x in ended})
             self._finish(m, s, s.value(m.loops.value, m))

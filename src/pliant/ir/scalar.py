@@ -405,5 +405,9 @@ def _rebuilt(node: Scalar, made: Mapping[Scalar, Scalar]) -> Scalar:
             return load(node.buffer, node.index, tuple((s, made[value]) for s, value in node.indirect))
         case Apply():
             return apply(node.op, *(made[a] for a in node.args), dtype=node.dtype if node.op == "cast" else None)
+        case Const():
+            return const(node.value, node.dtype)
+        case IndexValue():
+            return index_value(node.expr, node.dtype)
         case _:
             return node

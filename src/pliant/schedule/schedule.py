@@ -2,7 +2,7 @@
 
 In:     a `LoopProgram`.
 Out:    a `Schedule`.
-Reads on: `split.py`, `fuse.py`, `order.py`, `memory.py`; `kernel.py` has the types.
+Reads on: `moments.py`, `split.py`, `fuse.py`, `order.py`, `memory.py`; `kernel.py` has the types.
 """
 
 from __future__ import annotations
@@ -14,20 +14,27 @@ from pliant.ir.verify import verify
 from pliant.schedule.dependencies import writes_input
 from pliant.schedule.fuse import fuse
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
+from pliant.schedule.known_values import read_known_values
 from pliant.schedule.memory import plan
+from pliant.schedule.moments import moments_in_one_pass
 from pliant.schedule.order import early_kernels, products_in_turn
 from pliant.schedule.split import split_reductions
 
 
 def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
-    divided = split_reductions(program)
-    if divided is not program and config.get().general.verify_passes:
-        verify(divided, "split")
-    program = divided
+    summed = _checked(moments_in_one_pass(program), program, "moments")
+    program = _checked(split_reductions(summed, set(summed.computations).difference(program.computations)), summed, "split")
     steps = products_in_turn(program, early_kernels(program, fuse(program, options)))
+    read_known_values(steps)
     _set_apart(steps)
     return plan(program, steps, options)
+
+
+def _checked(changed: LoopProgram, program: LoopProgram, name: str) -> LoopProgram:
+    if changed is not program and config.get().general.verify_passes:
+        verify(changed, name)
+    return changed
 
 
 def _set_apart(steps: list[Step]) -> None:

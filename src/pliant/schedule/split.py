@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import torch
 
@@ -33,25 +33,27 @@ ENOUGH = 8  # times the chunks at hand may be wanted before a loop of unknown le
 _FOLDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
 
 
-def split_reductions(program: LoopProgram) -> LoopProgram:
-    """The program with large reductions of few results split, where the target wants that."""
+def split_reductions(program: LoopProgram, done: Set[Computation] = frozenset()) -> LoopProgram:
+    """The program with large reductions of few results split, where the target wants that. `done`: those of chunks already."""
     sizes, larger = Sizes(program), Sizes(program, LARGER)
     computations: list[Computation] = []
     for number, c in enumerate(program.computations):
-        chunks = _chunks(c, sizes, larger, itertools.islice(program.computations, number + 1, None)) if isinstance(c, Reduction) and c.op in _FOLDS else 1
+        chunks = 1
+        if isinstance(c, Reduction) and c.op in _FOLDS and c not in done:
+            chunks = chunks_wanted(c, sizes, larger, itertools.islice(program.computations, number + 1, None))
         computations.extend(_split(c, chunks, number) if isinstance(c, Reduction) and chunks > 1 else [c])
     if computations == program.computations:
         return program
     return dataclasses.replace(program, computations=computations)
 
 
-def _chunks(c: Reduction, sizes: Sizes, larger: Sizes, later: Iterable[Computation]) -> int:
+def chunks_wanted(c: Reduction, sizes: Sizes, larger: Sizes, later: Iterable[Computation]) -> int:
     """How many chunks a reduction is worth; 1: none. Columns may become as long as in `larger`: without chunks their blocks
     would stay few, and chunks that short columns leave empty cost little. `later`: what is computed behind it."""
     target = target_of(c.out.device) if has_target(c.out.device) else None
     if target is None or not target.splits_programs:
         return 1
-    along = _is_along_memory(c)
+    along = is_along_memory(c)
     places = places_of_reduction(c) if target.window_points > 1 and not along else []
     outside, inside = sizes.points(a for a in c.axes if a not in places), (sizes if along else larger).points(c.reduce_axes)
     width = widest(_width(c, target), points_of(places))
@@ -83,7 +85,7 @@ def _width(c: Reduction, target: Target) -> int:
     return max([1, *(target.vector_bytes // x.dtype.itemsize for x in loads(c.value))])
 
 
-def _is_along_memory(c: Reduction) -> bool:
+def is_along_memory(c: Reduction) -> bool:
     """Whether neighbours in memory are folded together. Where loads differ in that, few blocks may be made of it: no.
     A load that is the same for a whole fold (a row's mean) says nothing."""
     folded = {a.symbol for a in c.reduce_axes}
@@ -113,7 +115,7 @@ def _split(c: Reduction, chunks: int, number: int) -> list[Computation]:
     shape = tuple(a.extent for a in (*axes.parts, *c.axes))
     dtype = torch.bool if c.op in ("any", "all") else c.accumulate_dtype
     part = Buffer(f"part{number}", dtype, shape, contiguous_strides(shape), c.out.device, "temporary")
-    index = _flat(part, (*axes.parts, *c.axes))
+    index = flat_index(part, (*axes.parts, *c.axes))
     first = Reduction(part, (*axes.parts, *c.axes), axes.rest, c.op, index, value, c.accumulate_dtype, c.origin)
     folded: Scalar = cast(load(part, index), dtype)
     second = Reduction(c.out, c.axes, axes.parts, c.op, c.index, folded, c.accumulate_dtype, c.origin)
@@ -134,7 +136,7 @@ def _divided(c: Reduction, chunks: int) -> _Axes:
             return _Axes(tuple(parts), tuple(axes[k + 1 :]), place, None)
         if extent is None and parts and chunks < ENOUGH:
             return _Axes(tuple(parts), tuple(axes[k:]), place, None)
-        count = _even(extent, chunks)
+        count = even(extent, chunks)
         size = (axis.extent + (count - 1)) // count
         outer, inner = (
             Axis(symbol(f"{axis.symbol.name}_part"), lit(count)),
@@ -165,7 +167,7 @@ def _known_first(c: Reduction, chunks: int) -> tuple[list[Axis], dict[Symbol, Ex
     return sorted(axes, key=lambda a: (a.symbol in last, a.extent.as_int() is None)), place
 
 
-def _even(extent: int | None, chunks: int) -> int:
+def even(extent: int | None, chunks: int) -> int:
     """A number of chunks near the wanted one that divides the extent, if there is one: no point is then outside."""
     if extent is None:
         return chunks
@@ -186,7 +188,7 @@ def _neutral(op: str, dtype: torch.dtype) -> Number:
     return limits.min if op == "max" else limits.max
 
 
-def _flat(b: Buffer, axes: tuple[Axis, ...]) -> Expr:
+def flat_index(b: Buffer, axes: tuple[Axis, ...]) -> Expr:
     index: Expr = ZERO
     for axis, stride in zip(axes, b.strides, strict=True):
         index = index + axis.symbol * stride
