@@ -43,6 +43,14 @@ WHOLE = {
     "starred": lambda x, n: x[[*range(n)]] * len((*range(n),)),
     "in a list": lambda x, n: x[[list(range(n)), 0][0]],
     "through a function": lambda x, n: (lambda numbers, *rest: x[numbers])(list(range(n)), 1),
+    "loop of few turns": lambda x, n: x * sum([min(n, start + 10) for start in range(0, n, 10)]),
+    "loop that begins at a size": lambda x, n: x * sum([i * i for i in range(n, n + 3)]),
+    "loop over a stored range": lambda x, n: (lambda r: x * sum([i + j for i in r for j in r]))(range(n, n - 4, -2)),
+    "numbered": lambda x, n: x * sum([i * j for i, j in enumerate(range(n - 3, n))]),
+    "pairs of numbers": lambda x, n: x * sum(i * j for i, j in zip((1, 2), range(n - 3, n))),
+    "mapped": lambda x, n: x * sum(map(lambda i: i + 1, range(n, n + 2))),
+    "unpacked numbers": lambda x, n: (lambda first, *rest: x * first + len(rest))(*range(n, n + 3)),
+    "empty loop": lambda x, n: x + sum([i for i in range(20, n)]),
     "returned": lambda x, n: (x + 1, list(range(n)), range(n), tuple(range(1, n)), [n] * n),
 }
 
@@ -209,6 +217,21 @@ def test_a_list_behind_a_break_is_the_programs_own():
         found, expected = compiled(x), program(x)
         torch.testing.assert_close(found[0], expected[0])
         assert found[1] == expected[1]
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_a_loop_from_a_size_on_goes_on_behind_a_break():
+    def program(x):
+        for number, turn in enumerate(range(x.shape[0], x.shape[0] + 3)):
+            x = x * turn + number
+            pliant.graph_break()
+        return x, type(turn)
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for size in SIZES:
+        x = torch.randn(size)
+        check_parts(compiled(x), program(x))
     assert pliant.stats()["fallbacks"] == 0
 
 

@@ -205,12 +205,13 @@ def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     ends = [subscripts.as_index(t, a) for a in args]
     made: Any = None
     if (parts := progressions.parts_of_range(ends)) is not None:
-        made = (_counted_turns if _is_of_a_loop(t.frames[-1]) else progressions.varying_range)(t, *parts)
-    return made or t.native(range, *map(concrete, ends))
+        made = (_turns if _is_of_a_loop(t.frames[-1]) else progressions.varying_range)(t, *parts)
+    return t.native(range, *map(concrete, ends)) if made is None else made
 
 
-def _counted_turns(t: Tracer, start: Any, stop: Any, step: int) -> carried.CountedTurns | None:
-    """What a loop counts by whose number of turns has had several values; None elsewhere."""
+def _turns(t: Tracer, start: Any, stop: Any, step: int) -> Any:
+    """What a loop counts by if an end varies, None elsewhere: one turn in a graph where their number has had several
+    values, else all of them, under guards on how many they are."""
     frame, symbolic = t.frames[-1], list(filter(is_symbolic, (start, stop)))
     try:
         for unknown in filter(is_unbacked, symbolic):
@@ -218,10 +219,12 @@ def _counted_turns(t: Tracer, start: Any, stop: Any, step: int) -> carried.Count
     except GraphBreak as stop_here:
         stop_here.again = True
         raise
-    first, last = (n.node.require_hint() if is_symbolic(n) else n for n in (start, stop))
-    turns = max(0, -((first - last) // step))
-    varies = t.inputs.policy.turns_vary(loops.place_of(frame), turns)
-    return carried.CountedTurns(start, stop, step) if varies and symbolic else None
+    if t.inputs.policy.turns_vary(loops.place_of(frame), progressions.length_now(start, stop, step)):
+        return carried.CountedTurns(start, stop, step) if symbolic else None
+    if not symbolic:
+        return None
+    numbers = progressions.counted(start, stop, step)
+    return iter(numbers) if isinstance(numbers, list) else numbers
 
 
 def _is_of_a_loop(frame: Frame) -> bool:

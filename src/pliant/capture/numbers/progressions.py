@@ -94,6 +94,27 @@ def _made(t: Tracer, cls: type, ends: Args) -> Any:
     return _OF_CLASS[cls](ends, (stop - start + step - (1 if step > 0 else -1)) // step, settle)
 
 
+# ---- gone through
+def items(value: Any) -> Any:
+    """What has the items of a varying range for one who takes them in turn and sees nothing else; other values as they are."""
+    return counted(*value.ends) if type(value) is VaryingRange and value.made is None else value
+
+
+def length_now(start: Any, stop: Any, step: int) -> int:
+    """How many items such a range has at this call."""
+    first, last = (n.node.require_hint() if is_symbolic(n) else n for n in (start, stop))
+    return max(0, int(-((first - last) // step)))
+
+
+def counted(start: Any, stop: Any, step: int) -> range | list[Any]:
+    """The items of `range(start, stop, step)`, under guards on how many they are alone."""
+    length = length_now(start, stop, step)
+    for number in (length, length - 1)[: 1 + bool(length)]:
+        end = start + number * step
+        assert concrete(end < stop if step > 0 else end > stop) is (number < length)
+    return [start + i * step for i in range(length)] if is_symbolic(start) else range(start, start + length * step, step)
+
+
 # ---- asked for items
 def item(t: Tracer, numbers: Progression, key: Any) -> Any:
     """numbers[key]; NotImplemented where the plain value is to say it."""

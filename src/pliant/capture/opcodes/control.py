@@ -8,7 +8,7 @@ from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.handlers.data_dependent import decide
 from pliant.capture.iterators import carried, loops
 from pliant.capture.iterators.generators import traced_iterator
-from pliant.capture.numbers import marked_rows, selections
+from pliant.capture.numbers import marked_rows, progressions, selections
 from pliant.capture.protocols import iteration, operators, polyfills
 from pliant.capture.protocols.tail_calls import ended, is_tail_call, steps_of
 from pliant.capture.value_kinds import concrete, is_function
@@ -54,7 +54,7 @@ def jump_or_pop(frame: Frame, op: Op) -> None:
 @opcode("GET_ITER")
 def get_iter(frame: Frame, op: Op) -> None:
     t = frame.tracer
-    value = t.world.resolve(frame.stack[-1])
+    value = t.world.resolve(progressions.items(frame.stack[-1]))
     if marked_rows.take_turns(frame, value):
         return
     loops.refuse_varying_rows(frame, value)

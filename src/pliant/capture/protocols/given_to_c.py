@@ -8,6 +8,7 @@ Holds:  a break where C code would read an object from outside unguarded, or run
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 import warnings
 from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ from pliant.capture.handlers.table import find
 from pliant.capture.iterators.generators import TracedCallable
 from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
-from pliant.capture.numbers.progressions import passes
+from pliant.capture.numbers.progressions import items, passes
 from pliant.capture.protocols import operators
 from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -266,6 +267,8 @@ def as_taken(function: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     fixed: frozenset[type] = UNSETTLED
     if Text in given and not _passes_text(function):
         fixed = frozenset(PLAIN_TYPES)
+    elif any(function is one for one in _IN_TURN):
+        args = tuple(map(items, args))
     elif any(function is one for one in _ASK_CLASS):
         fixed = UNSETTLED - PROGRESSIONS
     elif passes(function) and not handled:
@@ -279,6 +282,9 @@ def as_taken(function: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     return tuple(map(taken, args)), {name: taken(value) for name, value in kwargs.items()}
 
 
+_IN_TURN = (
+    enumerate, zip, map, filter, itertools.chain, itertools.islice, itertools.pairwise, itertools.product, itertools.zip_longest,
+)  # fmt: skip
 _ASK_CLASS = (BUILTINS.isinstance, type)
 _PASS_TEXT = (
     *map(vars(BUILTINS).get, "format print isinstance setattr".split()), str, type, list, tuple, str.__mod__, warnings.warn,

@@ -19,6 +19,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.carried import DequeItems, LooseItems, own_items
 from pliant.capture.iterators.generators import OURS, is_traced_generator, traced_iterator
+from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.outside.whole_containers import loosely_ordered
@@ -180,7 +181,7 @@ _HASHED_BY_CONTENT = HASH_ALIKE | {str, bytes}
 
 def sequence(t: Tracer, value: Any, most: int | None = None) -> Any:
     """All values of an iterable, as a tuple or list; of an iterator no more are taken than `most`."""
-    value = t.world.adopt(t.world.resolve(value))
+    value = t.world.adopt(t.world.resolve(progressions.items(value)))
     if is_list_or_tuple(value):
         return value
     items = iterable(t, value)
