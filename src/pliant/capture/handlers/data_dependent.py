@@ -9,7 +9,6 @@ Holds:  a number read from a tensor is an unbacked symbol, whose value the graph
 from __future__ import annotations
 
 import builtins
-import functools
 from typing import Any
 
 import torch
@@ -20,17 +19,12 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of
 from pliant.capture.protocols.tail_calls import steps_of
-from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
-from pliant.capture.structures import is_list_or_tuple
 from pliant.capture.value_kinds import (
-    NUMBERS,
-    SYMBOLIC_TYPES,
     concrete,
     is_int,
     is_str,
     is_symbolic,
-    plain_class,
     varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -71,56 +65,6 @@ def _plain(number: Any) -> Any:
     return number if value is None else value
 
 
-@handles(torch.tensor)
-def _tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """Of numbers that are not known, the C function would ask for the values."""
-    data = t.internalize(args[0]) if args else None
-    if is_symbolic(data):
-        return _scalar(t, data, kwargs)
-    numbers = _numbers_in(t, data)
-    if _UNKNOWN.isdisjoint(map(type, numbers)) or any(
-        is_fake(one) and one.size_ for one in numbers
-    ):
-        return call_torch(t, torch.tensor, args, kwargs)
-    return _stacked(t, data, {**kwargs, "dtype": kwargs.get("dtype") or _common_dtype(numbers)})
-
-
-def _numbers_in(t: Tracer, data: Any) -> list[Any]:
-    """All items of lists of lists."""
-    data = t.world.resolve(data)
-    return [one for part in data for one in _numbers_in(t, part)] if is_list_or_tuple(data) else [data]
-
-
-def _stacked(t: Tracer, data: Any, kwargs: Kwargs) -> Any:
-    data = t.world.resolve(data)
-    if not is_list_or_tuple(data):
-        return _scalar(t, data, kwargs)
-    parts = [_stacked(t, part, kwargs) for part in data]
-    return call_torch(t, torch.stack, (parts,), {}) if parts else call_torch(t, torch.empty, ((0,),), kwargs)
-
-
-def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
-    if is_fake(number):
-        return call_torch(t, torch.Tensor.to, (call_torch(t, torch.Tensor.detach, (number,), {}),), kwargs)
-    dtype = kwargs.get("dtype") or _common_dtype([number])
-    value = to_int(t, number) if varying(number) is bool else number
-    return call_torch(t, torch.full, ((), value), {**kwargs, "dtype": dtype})
-
-
-def _common_dtype(numbers: list[Any]) -> torch.dtype:
-    of_tensors = [number.dtype_ for number in numbers if is_fake(number)]
-    if of_tensors:
-        rest = [number for number in numbers if not is_fake(number)]
-        return functools.reduce(torch.promote_types, of_tensors + ([_common_dtype(rest)] if rest else []))
-    kinds = set(map(plain_class, numbers))
-    if not kinds <= NUMBERS:
-        raise GraphBreak("data-dependent", "a tensor made of symbolic numbers and other things")
-    return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
-
-
-_UNKNOWN = SYMBOLIC_TYPES | {FakeTensor}
-
-
 def _classes_of_data(tensor: torch.Tensor) -> torch.Tensor:
     many = int(tensor.max()) + 1
     if tensor.min() < 0:
@@ -159,9 +103,7 @@ def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if kwargs or len(args) > 1:
         return t.native(bool, *args, **kwargs)  # which complains
     value = args[0] if args else False
-    return steps_of(type(t).truth)(
-        t, element(t, value) if _is_unknown(t, value) and is_fake(value) else value
-    )
+    return steps_of(type(t).truth)(t, element(t, value) if _is_unknown(t, value) and is_fake(value) else value)
 
 
 # ---- statements
