@@ -144,9 +144,20 @@ def preserved_strides(spec: TensorSpec) -> Sizes:
     """Strides of `empty_like(x)` and `clone(x)`: the same if dense, else dense in the same order."""
     if is_empty(spec):
         return _preserved_empty(spec)
-    if spec.stride_key == keys_of(row_major_strides(spec.size)) or dense_order(spec) is not None:
+    row_major = row_major_strides(spec.size)
+    if spec.stride_key == keys_of(row_major):
         return spec.stride
-    return _iterated(spec.size, [spec])
+    if _lies_row_major(spec):
+        return row_major
+    return spec.stride if dense_order(spec) is not None else _iterated(spec.size, [spec])
+
+
+def _lies_row_major(spec: TensorSpec) -> bool:
+    """Whether rows follow one another, gaps between them or not, with sizes of which none is 1: a part of each row, say."""
+    if not spec.ndim or key_of(spec.stride[-1]) != 1:
+        return False
+    rows = zip(spec.stride, spec.stride[1:], spec.size[1:])
+    return all(known(outer >= inner * n) for outer, inner, n in rows) and all(certain(n > 1) for n in spec.size)
 
 
 def _preserved_empty(spec: TensorSpec) -> Sizes:

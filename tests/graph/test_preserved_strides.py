@@ -1,0 +1,38 @@
+"""Strides of `empty_like` and `clone`: those of a part of each row depend on no relation of sizes."""
+
+import torch
+
+import pliant
+
+
+def windows(x):
+    """A part of each row in fours, whose copy is made in forward and in backward."""
+    part = x[:, : x.shape[1] // 4 * 4]
+    fours = part.view(x.shape[0], part.shape[1] // 4, 4, -1)
+    return (fours.softmax(2) * fours).sum(2), torch.empty_like(part)
+
+
+def test_a_part_of_each_row_is_one_graph_whether_or_not_it_is_all():
+    compiled = pliant.compile(windows)
+    pliant.reset()
+    for rows, length in ((2, 12), (3, 18), (4, 28), (5, 19)):
+        ours = torch.randn(rows, length, 3, requires_grad=True)
+        theirs = ours.detach().clone().requires_grad_()
+        (found, copy), (wanted, other) = compiled(ours), windows(theirs)
+        torch.testing.assert_close(found, wanted)
+        assert copy.stride() == other.stride()
+        found.sin().sum().backward()
+        wanted.sin().sum().backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    assert pliant.stats()["graphs"] == 2
+
+
+def test_strides_are_eagers():
+    def program(x):
+        views = [x, x[:, :3], x[:, :, :1], x[:, 1:2], x.transpose(0, 1), x[..., ::2], x[:, :3].transpose(1, 2), x[:1], x[:, None]]
+        return [(torch.empty_like(v).stride(), torch.clone(v).stride()) for v in views]
+
+    compiled = pliant.compile(program, backend="eager", dynamic=True, fullgraph=True)
+    for sizes in ((2, 3, 4), (5, 3, 2), (4, 7, 6), (3, 4, 1)):
+        x = torch.randn(sizes)
+        assert compiled(x) == program(x)
