@@ -36,3 +36,20 @@ def test_strides_are_eagers():
     for sizes in ((2, 3, 4), (5, 3, 2), (4, 7, 6), (3, 4, 1)):
         x = torch.randn(sizes)
         assert compiled(x) == program(x)
+
+
+def test_what_is_left_of_each_row_is_one_graph_empty_or_not():
+    def program(x):
+        y = x * 2
+        return y[:, : x.shape[1] // 4 * 4], y[:, x.shape[1] // 4 * 4 :]
+
+    compiled = pliant.compile(program)
+    pliant.reset()
+    for rows, length in ((2, 13), (3, 18), (4, 28), (5, 19), (2, 21), (3, 8)):
+        ours = torch.randn(rows, length, 3, requires_grad=True)
+        theirs = ours.detach().clone().requires_grad_()
+        for x, results in ((ours, compiled(ours)), (theirs, program(theirs))):
+            sum((r.sin() * r.transpose(1, 2).cos().transpose(1, 2)).sum() for r in results).backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+        assert ours.grad.stride() == theirs.grad.stride()
+    assert pliant.stats()["graphs"] == 2

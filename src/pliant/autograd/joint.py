@@ -42,8 +42,8 @@ from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor, counting_as
-from pliant.graph.layouts import preserved_strides
-from pliant.graph.tensor_spec import same_known
+from pliant.graph.layouts import lies_in_rows, preserved_strides
+from pliant.graph.tensor_spec import row_major_strides, same_known
 from pliant.graph.unbacked import CHECKS, assume, written
 from pliant.records import dataclass
 from pliant.source import SourceLocation
@@ -456,8 +456,10 @@ def new_tangent(node: fx.Node, fake: FakeTensor) -> None:
 
 
 def tangent_strides(result: FakeTensor) -> Any:
-    """The result's strides if it is dense, else those of its clone: a gradient that overlaps itself cannot be made."""
-    return preserved_strides(result.spec)
+    """The result's strides if it is dense, else those of its clone: a gradient that overlaps itself cannot be made. Where
+    rows follow one another, a size of 0 or 1 tells nothing: no guard is needed."""
+    spec = result.spec
+    return row_major_strides(spec.size) if lies_in_rows(spec) else preserved_strides(spec)
 
 
 def _same_layout(one: FakeTensor, other: FakeTensor) -> bool:

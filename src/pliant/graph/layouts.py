@@ -147,17 +147,17 @@ def preserved_strides(spec: TensorSpec) -> Sizes:
     row_major = row_major_strides(spec.size)
     if spec.stride_key == keys_of(row_major):
         return spec.stride
-    if _lies_row_major(spec):
+    if lies_in_rows(spec) and all(certain(n > 1) for n in spec.size):
         return row_major
     return spec.stride if dense_order(spec) is not None else _iterated(spec.size, [spec])
 
 
-def _lies_row_major(spec: TensorSpec) -> bool:
-    """Whether rows follow one another, gaps between them or not, with sizes of which none is 1: a part of each row, say."""
-    if not spec.ndim or key_of(spec.stride[-1]) != 1:
+def lies_in_rows(spec: TensorSpec) -> bool:
+    """Whether rows follow one another, gaps between them or not, whatever its sizes: a part of each row, say."""
+    if not spec.ndim or key_of(spec.stride[-1]) != 1 or 1 in spec.size_key:
         return False
     rows = zip(spec.stride, spec.stride[1:], spec.size[1:])
-    return all(known(outer >= inner * n) for outer, inner, n in rows) and all(certain(n > 1) for n in spec.size)
+    return all(known(outer >= inner * n) for outer, inner, n in rows)
 
 
 def _preserved_empty(spec: TensorSpec) -> Sizes:
