@@ -134,3 +134,25 @@ def test_training_has_no_case_where_inference_has_none():
     done = {zoo.key(row | {"mode": "inference"}): {"none": "too large", "mode": "inference"}}
     assert zoo.no_case(row | {"mode": "training"}, done) == {"none": "too large"}
     assert zoo.no_case(row | {"mode": "inference"}, done) == {} == zoo.no_case(row | {"mode": "training", "device": "cuda"}, done)
+
+
+class InFloat32(nn.Module):
+    """Computes in float32, whatever its weights are."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.linear(x.float())
+
+
+def test_a_model_without_float64_is_measured_by_eager():
+    inputs = {"x": torch.ones(2, 3)}
+    eager, same, other = InFloat32(), InFloat32(), InFloat32()
+    same.load_state_dict(eager.state_dict())
+    other.load_state_dict(eager.state_dict())
+    first = zoo.step(eager, eager, inputs, training=True)
+    assert zoo.nudged((eager, eager), (same, same), inputs, (first, first))["right"]
+    doubled = lambda x: 2 * other(x) - other(x).detach()  # noqa: E731
+    assert not zoo.nudged((eager, eager), (other, doubled), inputs, (first, first))["right"]
