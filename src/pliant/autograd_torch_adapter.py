@@ -6,12 +6,14 @@ Out:    small functions and aliases, each with the reason why the public interfa
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
+from torch.autograd.graph import _engine_run_backward
 
 
 def dual_level() -> int:
@@ -36,8 +38,6 @@ def gradients(
     allow_unused: bool = True,
 ) -> tuple[Any, ...]:
     """`torch.autograd.grad` of tensors whose tangents fit; the public function checks that by importing the peer's shape engine."""
-    from torch.autograd.graph import _engine_run_backward
-
     return _engine_run_backward(
         tuple(outputs), tuple(tangents), retain_graph, create_graph, tuple(inputs), allow_unused, accumulate_grad=False
     )
@@ -150,6 +150,19 @@ def engine_needs(node: Any) -> bool:
 def asks_for_leaves() -> bool:
     """Whether `engine_needs` has found a leaf that `autograd.grad`, the running pass, was asked for."""
     return bool(_asked_leaves.ids) and _asked_leaves.task == torch._C._current_graph_task_id()
+
+
+def results_asked_for(node: Any) -> frozenset[int] | None:
+    """Of which results of this function of autograd's graph the running pass was asked for gradients; None where the call
+    of the engine is not on this thread's stack (no public form: the engine tells of functions alone)."""
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_code is not _engine_run_backward.__code__:
+        frame = frame.f_back
+    given = () if frame is None else frame.f_locals.get("args", ())
+    if len(given) < 4:  # the tangents, two flags, what is asked for
+        return None
+    edges = [(one.grad_fn, one.output_nr) if isinstance(one, torch.Tensor) else tuple(one)[:2] for one in given[3] or ()]
+    return frozenset(number for function, number in edges if function is node)
 
 
 class _AskedLeaves(threading.local):

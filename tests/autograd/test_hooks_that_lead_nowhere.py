@@ -41,3 +41,20 @@ def test_a_hook_behind_another_compiled_function(program, ask, backend):
         return noted
 
     assert seen(lambda function: pliant.compile(function, backend=backend)) == seen(lambda function: function)
+
+
+@pytest.mark.parametrize("asked", [[0], [1], [0, 1], [0, 2], [2]], ids=str)
+def test_hooks_of_results_that_nobody_asked_for(asked):
+    """The results of a compiled function share one function of autograd's graph, of which the engine is asked for some."""
+
+    def seen(compiled):
+        noted, leaves = [], [torch.ones(3, requires_grad=True) for _ in range(2)]
+        results = compiled(lambda a, b: (a.sin(), b.cos(), a.exp()))(*leaves)
+        for number, one in enumerate(results):
+            one.register_hook(lambda gradient, number=number: noted.append(number))
+        last = compiled(lambda *of: sum(one.tanh() for one in of).sum())(*results)
+        torch.autograd.grad(last, [(*results, *leaves)[i] for i in asked], retain_graph=True)
+        torch.autograd.grad(last, [results[asked[0]], leaves[1]])
+        return sorted(noted)
+
+    assert seen(pliant.compile) == seen(lambda function: function)

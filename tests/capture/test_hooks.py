@@ -206,18 +206,29 @@ def test_a_hook_that_the_first_call_registers_stays():
     torch.testing.assert_close(layer(x), first)
 
 
-def test_leaves_are_reached_in_eagers_order():
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("hooked", [("weight", "bias"), ("0.first.weight", "1.bias")])
+def test_leaves_are_reached_in_eagers_order(hooked, later):
     orders = []
     for compiler in (lambda m: m, pliant.compile):
         net, order = torch.nn.Sequential(Net(), torch.nn.Linear(5, 3)), []
+        run = compiler(net)
+        if later:
+            run(X.detach().clone().requires_grad_()).sum().backward()
+            net.zero_grad()
+
+        def note(what, leaves=dict(net.named_parameters()), order=order):
+            return lambda g: order.append((what, [name for name, p in leaves.items() if p.grad is not None]))
+
         for name, p in net.named_parameters():
-            p.register_post_accumulate_grad_hook(lambda q, name=name: order.append((name, q.grad is not None)))
-            p.register_hook(lambda g, name=name: order.append(name))
+            if name.endswith(hooked):
+                p.register_post_accumulate_grad_hook(note(f"after {name}"))
+                p.register_hook(note(name))
         x = X.detach().clone().requires_grad_()
-        x.register_hook(lambda g: order.append("x"))
-        compiler(net)(x).sum().backward()
+        x.register_hook(note("x"))
+        run(x).sum().backward()
         orders.append(order)
-    assert orders[0] == orders[1] and len(orders[0]) == 9
+    assert orders[0] == orders[1] and len(orders[0]) == 1 + 2 * (4 if hooked[0] == "weight" else 2)
 
 
 def test_what_is_around_a_module_with_backward_hooks_is_captured():

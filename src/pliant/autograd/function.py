@@ -108,7 +108,7 @@ class HalvesFacts:
 class Halves:
     """Forward and backward of a program, as `Compiled` runs them. `ctx` is the record of one call.
 
-    `backwards` gives the compiled backward, which may not exist before it is asked for. `apart`: inputs of which views are
+    `backwards` gives the compiled backward, which may not exist before it is asked for. `apart`: inputs of which views may be
     given; `detached`: those that are given detached. `ordinary`: what runs the backward of a call where it is the only one,
     of all its results' gradients.
     """

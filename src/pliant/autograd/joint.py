@@ -69,7 +69,7 @@ class JointGraph:
     `read_first`: the inputs that are read before they are written.
     `copies_show`: see `copies_in_doubt.py`.
     `saved_inputs`, `saved_results`: for which gradients eager's autograd has kept each input, as it is in the end, and result.
-    `hooked`: the leaves among the inputs that have hooks, in the order in which eager's engine gets to them.
+    `leaf_order`: the leaves among the inputs in the order in which eager's engine gets to them.
     """
 
     graph: fx.Graph
@@ -85,7 +85,7 @@ class JointGraph:
     refusal: str = ""
     refused: dict[int, str] = field(default_factory=dict)
     freed: list[int] = field(default_factory=list)
-    hooked: list[int] = field(default_factory=list)
+    leaf_order: list[int] = field(default_factory=list)
     affine: bool = False
     read_first: ReadFirst = ReadFirst()
     copies_show: bool = False
@@ -115,7 +115,7 @@ class _Tracer:
         self.graph = fx.Graph()
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
-        self.hooked: list[int] = []
+        self.leaf_order: list[int] = []
         self.timeline = Timeline()
         self.values: dict[fx.Node, Any] = {}  # what the program's nodes gave
         self.inputs: list[Any] = []  # what the program is given
@@ -252,7 +252,7 @@ class _Tracer:
         self.mode.stage = "backward"
         env = self.captured.shape_env
         versions = self._versions()
-        self._follow_hooks()
+        self._follow_leaves()
         with as_numbers_wanted(), casting(()), self.mode:
             env.lends = True
             try:
@@ -272,12 +272,12 @@ class _Tracer:
             raise UnsupportedMutation("a gradient reads the other data that an input is given", kind="metadata-mutation")
         return [None if leaf is None else next(found) for leaf in self.leaves]
 
-    def _follow_hooks(self) -> None:
-        """Have the engine tell when it gets to the leaves that have hooks."""
-        for position, one in enumerate(self.captured.inputs):
-            leaf = self.leaves[position]
-            if leaf is not None and leaf is self.inputs[position] and _has_hooks(one.example):
-                leaf.register_hook(lambda gradient, position=position: self.hooked.append(position))
+    def _follow_leaves(self) -> None:
+        """Have the engine tell when it gets to leaves: the caller's hooks on them, now or later, are called in this order."""
+        order = self.leaf_order
+        for position, (leaf, given) in enumerate(zip(self.leaves, self.inputs)):
+            if leaf is not None and leaf is given:
+                leaf.register_hook(lambda gradient, position=position: order.append(position))
 
     def _versions(self) -> list[int]:
         return [one.node.base.version for one in self.inputs if type(one) is FakeTensor]
@@ -404,14 +404,11 @@ class _Tracer:
         _release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
-            self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, freed=self.freed, hooked=self.hooked,
+            self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, freed=self.freed,
+            leaf_order=self.leaf_order,
             affine=affine, copies_show=copies_show,
             saved_inputs=[saved_for(last[i]) for i in range(len(last))], saved_results=list(map(saved_for, results)),
         )  # fmt: skip
-
-
-def _has_hooks(example: Any) -> bool:
-    return bool(getattr(example, "_backward_hooks", None) or getattr(example, "_post_accumulate_grad_hooks", None))
 
 
 def _check_sparse(graph: fx.Graph) -> None:

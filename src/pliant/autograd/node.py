@@ -52,7 +52,7 @@ class Compiled(torch.autograd.Function):
             ctx.non_differentiable = tuple([results[i] for i in halves.plain])
         if halves.n_numbers:
             ctx.numbers = outputs[end : end + halves.n_numbers]
-        own = halves.own(before, inputs) if halves.apart else inputs
+        own = inputs if before is None or not halves.apart else halves.own(before, inputs)
         others = outputs[end:]
         for value in others:
             if type(value) is _Tensor and is_view(value):

@@ -9,6 +9,7 @@ Reads on: `function.py`.
 from __future__ import annotations
 
 import functools
+import operator
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -61,14 +62,15 @@ def of_given(run: Runnable, kept: list[int], first: int) -> Runnable:
 class Around:
     """What is done around autograd's function. `bump`, `bump_last`: inputs that the graph writes, counted before
     it runs and after: a view that was written without autograd has a new function. `viewed`: inputs of which the program
-    reads a view made before. `hooked`, `idle`: see `_given_apart`.
+    reads a view made before. `leaf_order`: the leaves in the order in which eager's engine gets to them. `idle`: inputs that
+    no result depends on.
     `records`: gradients are recorded where the program starts."""
 
     bump: list[int]
     bump_last: list[int]
     viewed: list[int]
     watched: Watched
-    hooked: list[int]
+    leaf_order: list[int]
     idle: list[int]
     records: bool
 
@@ -82,17 +84,22 @@ def trained(
     maker = OutputMaker(made, wrote=bool(bump or around.bump_last))
     sources = {one.source.input for one in facts.inner.values() if isinstance(one.source, FromInput)}
     detached = [position for position in around.idle if position in sources]
-    halves = Halves(facts, run, backwards, again, around.hooked, detached)
+    several = around.leaf_order if len(around.leaf_order) > 1 else []
+    halves = Halves(facts, run, backwards, again, several, detached)
     apply: Any = functools.partial(torch_adapter.direct_apply(Compiled), halves)
-    if around.hooked or around.idle:
-        apply = _given_apart(apply, around.hooked, around.idle, detached)
+    if around.idle:
+        apply = _without_idle(apply, around.idle, detached)
     if not around.records:
         apply = with_gradients(apply)
     differentiable, whole = facts.tangents, kept.whole
     first = differentiable[0]
+    leaves = operator.itemgetter(*several) if several else operator.itemgetter(slice(0))
 
     def plain(inputs: list[Any]) -> tuple[Any, ...]:
-        results: tuple[Any, ...] = apply(None if whole else kept.before(inputs), *inputs)
+        before, given, found = None if whole else kept.before(inputs), inputs, leaves(inputs)
+        if any(map(_hooks, found)) or any(map(_hooks_after, found)):
+            before, given = inputs if before is None else before, _in_order(inputs, several)
+        results: tuple[Any, ...] = apply(before, *given)
         for place in differentiable:
             spare_hooks(results[place])
         return results
@@ -103,9 +110,13 @@ def trained(
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         before = kept.before(inputs)
         first_made = maker.start(inputs) if maker.first else None
-        given = _with_views(inputs, around.viewed) if around.viewed else inputs
+        given, found = inputs, leaves(inputs)
+        if any(map(_hooks, found)) or any(map(_hooks_after, found)):
+            given = _in_order(inputs, several)
+        if around.viewed:
+            given = _with_views(given, around.viewed)
         bump_versions(inputs, bump)
-        results = apply(inputs if before is None and around.viewed else before, *given)
+        results = apply(inputs if before is None and given is not inputs else before, *given)
         for place in differentiable:
             spare_hooks(results[place])
         bump_versions(inputs, around.bump_last)
@@ -127,19 +138,25 @@ def _with_views(inputs: list[Any], places: list[int]) -> list[Any]:
     return found
 
 
-def _given_apart(
-    apply: Callable[..., Any], hooked: list[int], idle: list[int], detached: list[int]
-) -> Callable[..., Any]:
-    """`apply` whose gradients reach leaves with hooks one by one, the last of `hooked` first, and inputs that no result
-    depends on not at all: those of `detached` are kept as they are, for the results that are views of them.
+def _in_order(inputs: list[Any], order: list[int]) -> list[Any]:
+    """The inputs such that gradients reach the leaves among them in this order, which hooks see.
 
-    The engine, given all gradients at once, goes to what was made last; all leaves are alike to it.
+    The engine, given all gradients at once, goes to leaves first, all of which are alike to it, and then to what was made
+    last. So leaves from the first one with hooks on are views of their own, made in the opposite order.
     """
+    first = next(i for i, place in enumerate(order) if _hooks(inputs[place]) or _hooks_after(inputs[place]))
+    return _with_views(inputs, order[: first - 1 if first else None : -1])
+
+
+_hooks, _hooks_after = operator.attrgetter("_backward_hooks"), operator.attrgetter("_post_accumulate_grad_hooks")
+
+
+def _without_idle(apply: Callable[..., Any], idle: list[int], detached: list[int]) -> Callable[..., Any]:
+    """`apply` whose gradients do not reach inputs that no result depends on: those of `detached` are kept as they are, for
+    the results that are views of them."""
 
     def call(before: Any, *inputs: Any) -> Any:
         given = list(inputs)
-        for position in hooked:
-            given[position] = given[position].view_as(given[position])
         for position in idle:
             given[position] = given[position].detach()
         own = inputs if before is None else before

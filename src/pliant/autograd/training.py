@@ -152,7 +152,7 @@ def training(
         bump_last=[i for i in in_graph if i in joint.read_first.inputs],
         viewed=sorted(joint.read_first.views.intersection(in_graph)),
         watched=watched_of(joint, parts),
-        hooked=[position for position in reversed(joint.hooked) if position not in written],
+        leaf_order=[position for position in joint.leaf_order if position not in written],
         idle=[i for i, one in enumerate(captured.inputs) if _requires_grad(one) and not joint.reached_by[i]],
         records=captured.grad_enabled,
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pliant.autograd.kept_inputs import HALVES
-from pliant.autograd_torch_adapter import asks_for_leaves, engine_needs
+from pliant.autograd_torch_adapter import asks_for_leaves, engine_needs, results_asked_for
 
 Edge = tuple[Any, int]
 
@@ -34,7 +34,9 @@ def gets_somewhere(edges: Iterable[Edge]) -> bool:
 
 
 def is_wanted(function: Any, number: int) -> bool:
-    """The same of a gradient that the pass has come to."""
+    """The same of a gradient that the pass has come to, and whose function may be asked for itself."""
+    if number in (results_asked_for(function) or ()):
+        return True
     behind = _behind(function, number)
     return behind is None or gets_somewhere(behind)
 
@@ -42,9 +44,10 @@ def is_wanted(function: Any, number: int) -> bool:
 def _behind(function: Any, number: int) -> Iterable[Edge] | None:
     """What this gradient leads to; None where the pass goes no further: a leaf, or what was asked for itself."""
     following = function.next_functions
-    if not any(after is not None and engine_needs(after) for after, _ in following):
-        return None
     halves = getattr(function, HALVES, None)
+    if not any(after is not None and engine_needs(after) for after, _ in following):
+        asked = None if halves is None else results_asked_for(function)
+        return () if asked and number not in asked else None
     edges: list[Edge] = list(following) if halves is None else halves.edges_behind(following, number)
     if all(after is None for after, _ in edges) and _runs_all(following):
         return None  # eager's function would be the last, and run
