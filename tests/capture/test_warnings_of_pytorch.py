@@ -14,6 +14,7 @@ from pliant.graph import given_warnings
 
 X, ROW, IMAGE = torch.randn(4, 3), torch.randn(4, 1), torch.randn(1, 2, 4, 4)
 GRID, THETA = torch.rand(1, 4, 4, 2) - 0.5, torch.eye(2, 3)[None]
+MASK = torch.tensor([1, 0, 1, 0], dtype=torch.uint8)
 ENCODER = torch.nn.TransformerEncoder(
     torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True), 1, enable_nested_tensor=False
 ).eval()
@@ -38,6 +39,9 @@ FUNCTIONS = {
     "gumbel_softmax": lambda: F.gumbel_softmax(X, eps=1e-3),
     "masks": lambda: ENCODER(WORDS, src_key_padding_mask=PADDING, mask=torch.zeros(3, 3, dtype=torch.bool)),
     "tensor": lambda: torch.tensor(X),
+    "var": lambda: X[:1].var(0),
+    "std_mean": lambda: torch.std_mean(X, 1, correction=3),
+    "masked by bytes": lambda: X[MASK],
 }  # fmt: skip
 
 

@@ -33,6 +33,8 @@ from pliant.graph.fake_tensor import (
     memory_of,
     tensor_of_number,
 )
+from pliant.graph.kernel_warnings import ROWS as KERNEL_WARNINGS
+from pliant.graph.kernel_warnings import tell as tell_warnings
 from pliant.graph.overlaps import refuse_overlap
 from pliant.graph.passes.purity import draws
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
@@ -156,6 +158,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return QUESTIONS[func](args[0])
         kwargs = kwargs or {}
         func, args, kwargs = tensor_of_number(func, args, kwargs)
+        if func in KERNEL_WARNINGS:
+            tell_warnings(func, args, kwargs)
         plan = plan_of(func)
         if plan.written:
             self.writes += 1

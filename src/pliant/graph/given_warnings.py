@@ -29,6 +29,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _WARN = warnings.warn
 _EVERY: list[Any] = [("always", None, Warning, None, 0)]
 _OF_CPP = "(Triggered internally at "  # `TORCH_WARN` says so, and perhaps it does once a process
+_OF_EACH_CALL = ("degrees of freedom is <= 0", "indexing with dtype torch.uint8")  # of those that it says, these it does not
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,8 @@ class GivenWarning:
     @property
     def may_be_once(self) -> bool:
         """Whether C++ may not give it a second time."""
-        return _OF_CPP in str(self.message)
+        text = str(self.message)
+        return _OF_CPP in text and not any(one in text for one in _OF_EACH_CALL)
 
 
 class _Here(threading.local):
@@ -138,6 +140,11 @@ def forget(since: int) -> None:
     """Those of a call that is made again."""
     if _here.found is not None:
         del _here.found[since:]
+
+
+def are_collected() -> bool:
+    """Whether warnings of C code are, here and now."""
+    return _here.found is not None and _kept.filters is not None
 
 
 def _is_alone() -> bool:

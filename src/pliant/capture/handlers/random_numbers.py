@@ -273,10 +273,10 @@ def _given(t: Tracer, value: Any) -> Any:
     return constant_array(t, value) if type(value).__name__ == "ndarray" else value
 
 
-_GLOBAL: random.Random = random.random.__self__  # type: ignore[attr-defined]
+_GLOBAL: random.Random = random._inst  # type: ignore[attr-defined]  # whose methods the functions of the module are
 _UNBOUNDED = "gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate".split()
 for _name in (*_STATES, *_UNBOUNDED, *(name for owner, name in _NUMBERS if owner == "Random")):
-    TABLE[getattr(random, _name)] = functools.partial(
+    TABLE[getattr(_GLOBAL, _name)] = functools.partial(
         lambda name, t, args, kwargs: draw(t, _GLOBAL, name, args, kwargs), _name
     )
 
