@@ -158,7 +158,7 @@ def results_asked_for(node: Any) -> frozenset[int] | None:
     frame = sys._getframe(1).f_back
     while frame is not None and frame.f_code is not _engine_run_backward.__code__:
         frame = frame.f_back
-    given = () if frame is None else frame.f_locals.get("args", ())
+    given: Any = () if frame is None else frame.f_locals.get("args", ())
     if len(given) < 4:  # the tangents, two flags, what is asked for
         return None
     edges = [(one.grad_fn, one.output_nr) if isinstance(one, torch.Tensor) else tuple(one)[:2] for one in given[3] or ()]

@@ -59,6 +59,7 @@ from pliant.capture.protocols import (
     subscripts,
 )
 from pliant.capture.protocols.cached_calls import Computed
+from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
 from pliant.capture.protocols.repeated_calls import RepeatedCalls, as_they_are
 from pliant.capture.recording.overrides import Overrides, call_override
 from pliant.capture.recording.recorder import Recorder
@@ -270,6 +271,9 @@ class Tracer:
     # ---- running C code on traced values
     def native(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call C code; its exceptions are the program's, except that errors of tensor operations are left to eager."""
+        names = OF_OPERATORS.get(id(function))
+        if names is not None and any(map(is_fake, args)):
+            refuse_patched(self, *names)
         try:
             result = function(*args, **kwargs)
             self.carrying = None  # C code was done with it; its traceback holds the frames, and these what they work on

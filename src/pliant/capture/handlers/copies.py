@@ -24,6 +24,7 @@ from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Rows
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.protocols import operators, tensor_members
+from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, ByKind
@@ -108,6 +109,7 @@ def _deep_tensor(t: Tracer, value: FakeTensor, memo: dict[Any, Any]) -> Any:
     """The whole memory is copied, once for all its tensors, and these lie in the copy as they did. So is the gradient."""
     if value.is_parameter_:  # which is a clone, and no more
         return copied(t, value, shares_memory=False)
+    refuse_patched(t, "__deepcopy__")
     memory = memory_of(value)
     if t.get_attr(value, "grad") is not None:
         raise GraphBreak("unknown-call", "a deep copy of a tensor with a gradient")

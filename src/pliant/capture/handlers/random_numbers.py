@@ -273,7 +273,7 @@ def _given(t: Tracer, value: Any) -> Any:
     return constant_array(t, value) if type(value).__name__ == "ndarray" else value
 
 
-_GLOBAL: random.Random = random._inst  # type: ignore[attr-defined]  # whose methods the functions of the module are
+_GLOBAL: random.Random = random._inst  # whose methods the functions of the module are
 _UNBOUNDED = "gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate".split()
 for _name in (*_STATES, *_UNBOUNDED, *(name for owner, name in _NUMBERS if owner == "Random")):
     TABLE[getattr(_GLOBAL, _name)] = functools.partial(

@@ -43,11 +43,13 @@ from pliant.capture.protocols.cached_calls import call_cached
 from pliant.capture.protocols.given_to_c import MADE_OF_NUMBERS, as_taken
 from pliant.capture.protocols.iteration import advance, is_driven
 from pliant.capture.protocols.module_calls import calls_as_torch_does, has_hooks
+from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
 from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import ByKind, function_of, is_class, misused
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSource, ItemSource, held
@@ -65,6 +67,8 @@ def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = Fa
         args, kwargs = as_taken(function, args, kwargs)
     if id(function) in _TAKING_ALL and len(args) == 1 and is_driven(t, args[0]):
         return call(t, polyfills.made_of, (function, *args), kwargs, linked)
+    if args and is_fake(args[0]) and (names := OF_OPERATORS.get(id(function))) is not None:
+        refuse_patched(t, *names)
     handler = find_row(function)
     if handler is not None:
         least, most = _positional(function)

@@ -27,6 +27,7 @@ from pliant.capture.numbers.number_domains import floor_quotient, settled_operan
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
+from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
@@ -158,8 +159,6 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         function = in_place
     cls, other = type(left), type(right)
     if _is_plain(left) and _is_plain(right):
-        if FakeTensor in (cls, other):
-            t.world.type_lookup(torch.Tensor, f"__{name}__" if cls is FakeTensor else f"__r{name}__")
         if cls in (str, bytes) and other is not Text:
             right = concrete(right)
         if plain in _OF_TRUTHS and _TRUTH_TYPES.issuperset((cls, other)):
@@ -391,6 +390,7 @@ def truth(t: Tracer, value: Any) -> Any:
 
 
 def _tensor_truth(t: Tracer, value: FakeTensor) -> Any:
+    refuse_patched(t, "__bool__")
     if t.recorder.elements.constants.of(value) is not None:
         return t.native(bool, value)
     if (number := t.recorder.elements.number(value)) is not None:
@@ -442,6 +442,7 @@ def negation(t: Tracer, value: Any, linked: bool = False) -> Any:
 def length(t: Tracer, value: Any) -> Any:
     """len(value)"""
     if is_fake(value):
+        refuse_patched(t, "__len__")
         if value.dim() == 0:
             raise Raised(TypeError("len() of a 0-d tensor"))
         return value.size_[0]

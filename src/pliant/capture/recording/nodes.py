@@ -6,7 +6,9 @@ Out:    nodes whose `meta["val"]` is the traced result and `meta["origin"]` the 
 
 from __future__ import annotations
 
+import functools
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -57,7 +59,8 @@ class Nodes:
         if name is not None:
             node = append_call(self.graph, "call_method", name, node_args, node_kwargs)
         else:
-            node = append_call(self.graph, "call_function", func, node_args, node_kwargs)
+            target = _called(func) if isinstance(func, types.MethodDescriptorType) else func
+            node = append_call(self.graph, "call_function", target, node_args, node_kwargs)
         return self.append(node, result)
 
     def append(self, node: fx.Node, result: Any) -> Any:
@@ -188,6 +191,14 @@ class Nodes:
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}  # as torch reads them
 _KIND = type(torch.FloatTensor)  # of classes that name a dtype and a device; so does their name, as fx can write it
+
+
+@functools.cache
+def _called(method: Any) -> Any:
+    """A function that calls PyTorch's method, in the place of which the program has put another: by its name that is called."""
+    return functools.wraps(method, ("__name__", "__qualname__"))(lambda *args, **kwargs: method(*args, **kwargs))
+
+
 # Methods whose function has another name: `Tensor.__pow__` wraps one called `pow`.
 _RENAMED: dict[Any, str] = {
     method: name

@@ -26,7 +26,7 @@ from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.stand_ins import Checkpointed, set_apart
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import mapped, several
-from pliant.capture.value_kinds import ByKind, concrete, is_tensor
+from pliant.capture.value_kinds import ByKind, concrete, is_of_program, is_tensor
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.given_warnings import GivenWarning, paused
@@ -36,7 +36,7 @@ from pliant.graph.passes.purity import is_random
 from pliant.graph.unbacked import OPERATORS, call_numbering, numbering, written
 from pliant.graph.writes import data_of
 from pliant.source import SourceLocation
-from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, TensorBase, below_python_dispatch
 
 Tensor = torch.Tensor
 # Calls that read an element: what follows depends on data.
@@ -91,6 +91,8 @@ class Recorder(Nodes, TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if is_of_program(func):
+            func = _method_of_pytorch(func)
         try:
             if (types or self.overrides.modes or self.overrides.has_subclasses) and self.overrides.apply(args, kwargs):
                 with self, paused():
@@ -306,6 +308,16 @@ class Recorder(Nodes, TorchFunctionMode):
         raise GraphBreak("unsupported-operator", f"assignment to Tensor.{name}")
 
 
+def _method_of_pytorch(function: Any) -> Any:
+    """What C code calls that names the function: it looks for its name among the methods of tensors, where the program may have
+    put one of its own that calls PyTorch's."""
+    for name, method in vars(Tensor).items():
+        if method is function:
+            return getattr(TensorBase, name, None) or _METHODS.get(name, function)
+    return function
+
+
+_METHODS = {name: method for name, method in vars(Tensor).items() if not is_of_program(method)}
 # Functions whose arguments, but for the first, are sizes: 0-d tensors of integers among them are numbers.
 _COUNT = frozenset(("arange", "range"))  # their size is told by bounds and a step, which need not be integers
 _MAKE = _COUNT | frozenset("zeros ones empty full rand randn".split())  # their first argument is one, too
