@@ -116,3 +116,14 @@ def test_a_memo_of_the_program_knows_the_copies():
         return one is other, len(memo), x * 2
 
     assert pliant.compile(f)(X)[:2] == f(X)[:2]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_texts_that_tell_sizes_are_copied_without_a_break(copied):
+    def f(x):
+        text = f"rows {x.shape[0]}"
+        return copied(text), copied({"text": text})
+
+    compiled = pliant.compile(f, fullgraph=True)
+    for size in (2, 3, 4, 5):
+        assert compiled(torch.ones(size)) == f(torch.ones(size))

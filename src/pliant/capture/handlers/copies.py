@@ -28,6 +28,7 @@ from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, ByKind
+from pliant.capture.varying_values import Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import IDENTITY_TYPES, can_change
@@ -157,7 +158,7 @@ def _refused(t: Tracer, value: Any, *memo: Any) -> Any:
 
 
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
-_ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range)
+_ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, Text)
 _NOT_COPIED = (types.MappingProxyType, torch.finfo, torch.iinfo)
 _IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _immutable)
 _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
