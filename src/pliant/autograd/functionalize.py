@@ -24,7 +24,7 @@ from pliant.autograd.aliases import COMPUTED, Alias, Base, ViewStep, alias_of
 from pliant.autograd.call_kinds import handler_of
 from pliant.autograd.copies_in_doubt import CopiesInDoubt
 from pliant.autograd.functional_ops import check_unseen
-from pliant.autograd.history import Hook, freed_functions, functions_between, gradient_of
+from pliant.autograd.history import Hook, functions_between, gradient_of, saves
 from pliant.autograd.scatter import placed, write_through
 from pliant.graph.call_plan import CallPlan
 from pliant.graph.fake_mode import FakeMode
@@ -50,7 +50,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.origin: Any = None
         self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self.asked: list[tuple[Any, list[Any]]] = []  # for gradients: the node that does, what it leads through
-        self.freed: set[Any] = set()  # functions that cannot run again
+        self.freed: set[Any] = set()  # functions that cannot run again: what they saved is gone
         self.written: list[tuple[Base, Any, bool]] = []  # what, by which node, whether its version shows it
         self.hooks: list[Hook] = []
         self.views: list[FakeTensor] = []
@@ -81,7 +81,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         path = functions_between(outputs, inputs)
         self.asked.append((self.origin, path))
         if not keep:
-            self.freed.update(freed_functions(outputs, path))
+            self.freed.update(filter(saves, path))
         return True  # other gradients are asked for behind the program's
 
     def __torch_dispatch__(

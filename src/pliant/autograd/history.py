@@ -9,7 +9,7 @@ Holds:  a gradient reaches an input exactly where eager's engine would carry one
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -162,8 +162,8 @@ def _is_spoilt(node: Node, name: str) -> bool:
     return False
 
 
-def functions_behind(roots: Sequence[Node]) -> list[Node]:
-    """The functions behind the roots, each before those it leads to."""
+def functions_behind(roots: Sequence[Node], gone: Collection[Node] = ()) -> list[Node]:
+    """The functions behind the roots, each before those it leads to; none that is `gone`, nor what is behind these alone."""
     order: list[Node] = []
     seen: set[Node] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in roots]
@@ -171,7 +171,7 @@ def functions_behind(roots: Sequence[Node]) -> list[Node]:
         node, done = stack.pop()
         if done:
             order.append(node)
-        elif node not in seen:
+        elif node not in seen and node not in gone:
             seen.add(node)
             stack.append((node, True))
             stack.extend((following, False) for following, _ in node.next_functions if following is not None)
@@ -188,20 +188,6 @@ def functions_between(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Te
             if following in found or (getattr(following, "variable", following), number) in ends:
                 found[node] = None
     return list(found)
-
-
-def freed_functions(outputs: Sequence[torch.Tensor], path: list[Node]) -> set[Node]:
-    """Those on the path that no gradient gets to again once it was gone without retaining the graph: where the way
-    from the outputs is one until a function whose saved tensors are then gone, that function and what is behind it."""
-    found: set[Node] = set()
-    for one in outputs:
-        node = one.grad_fn
-        while node is not None and not saves(node):
-            following = [next for next, _ in node.next_functions if next is not None]
-            node = following[0] if len(following) == 1 else None
-        if node is not None:
-            found.update(functions_behind([node]))
-    return found & set(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from pliant.autograd.segments import (
     unseen_writes,
     written_views,
 )
+from pliant.autograd.tails import find_tails
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -297,7 +298,13 @@ class _Tracer:
             what = "gradients are asked for, and a tensor that the caller gets has hooks"
             raise UnsupportedAliasing(what, kind="returned-intermediate")
         cuts = find_cuts(results, [*seen, *written], self.timeline, self.mode.freed, hooks, self._rewritten)
-        return dataclasses.replace(cuts, whole=(*self._undivided(), *self._unseen())) if cuts.before else cuts
+        if not cuts.before:
+            return cuts
+        whole, tails = self._undivided(), cuts.tails
+        if whole and "tails" not in self.captured.attributes:
+            sides, mode = (results, [*seen, *written]), self.mode
+            tails = find_tails(*sides, self.timeline, mode.freed, whole, self.values, mode.written)
+        return dataclasses.replace(cuts, whole=(*whole, *self._unseen()), tails=tails)
 
     def _rewritten(self) -> WrittenViews:
         return written_views(self.values, self.mode.written, self.timeline.places)

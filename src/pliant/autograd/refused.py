@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.history import Node, leaves_behind, saves
+from pliant.autograd.history import Node, leaves_behind
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 
@@ -58,10 +58,10 @@ def after_own_gradients(
 ) -> tuple[dict[int, str], list[int]]:
     """The results whose gradients the program itself has asked for, without retaining the graph; for each leaf those, as
     bits, that lead there through what is gone then."""
-    gone, whole, at = {node for node in freed if saves(node)}, dict[int, str](), [0] * len(leaves)
+    whole, at = dict[int, str](), [0] * len(leaves)
     places = {id(leaf): place for place, leaf in enumerate(leaves) if leaf is not None}
-    for number, one in enumerate(results if gone else ()):
-        free, behind = leaves_behind(one, gone.__contains__)
+    for number, one in enumerate(results if freed else ()):
+        free, behind = leaves_behind(one, freed.__contains__)
         if behind is not None and free.isdisjoint(places):
             whole[number] = FREED
         for leaf in (behind or set()) & places.keys():

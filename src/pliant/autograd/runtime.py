@@ -26,6 +26,7 @@ from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.segments import Cuts, as_captured, refined, split
+from pliant.autograd.tails import with_tails
 from pliant.autograd.training import runnable, training, with_versions, written_in_graph
 from pliant.debug import events
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable, name_of_target
@@ -41,6 +42,8 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
     with events.stage("joint"):
         joint = _traced(captured)
     if isinstance(joint, Cuts):
+        if joint.tails:
+            return build(with_tails(captured, joint.tails), compile_aten)
         if not joint.inside:
             return _in_segments(captured, joint, compile_aten)
         written_out = expanded(captured, joint.inside)

@@ -50,6 +50,7 @@ class Cuts:
     `whole`: (first, last) nodes of what must stay together, since the program asks for gradients through it, or since
     what the first may save for its derivative is written by the last, unseen by autograd.
     `hooks`: positions of calls that hook what the caller gets: they lie between segments and hook the real tensor.
+    `tails`: positions of calls to be made again at the program's end, since no cut fits before them (`tails.py`).
     """
 
     before: tuple[int, ...]
@@ -57,6 +58,7 @@ class Cuts:
     whole: tuple[tuple[int, int], ...] = ()
     hooks: tuple[int, ...] = ()
     rewritten: WrittenViews = ()
+    tails: tuple[int, ...] = ()
 
 
 class Timeline:
@@ -88,12 +90,12 @@ def find_cuts(
     """Where to cut so that no result is computed in the segment of a tensor that the caller sees.
 
     `results`: what the program computes and has a gradient. `seen`: every tensor with a history that the caller gets.
-    `freed`: functions of which the caller cannot ask gradients, since the program has. `hooks`, `rewritten`: as in `Cuts`.
+    `freed`: functions through which the caller cannot ask gradients, since the program has. `hooks`, `rewritten`: as in `Cuts`.
     """
     readers: dict[tuple[Node, int], int] = {}
-    for function in functions_behind([one.grad_fn for one in results]):
+    for function in functions_behind([one.grad_fn for one in results], freed):
         for following, number in function.next_functions:
-            if following is not None and function not in freed:
+            if following is not None:
                 key = (getattr(following, "variable", following), number)  # as `gradient_of`
                 readers[key] = min(readers.get(key, len(timeline.starts)), timeline.position_of(function))
     spans, inside = [], set()
