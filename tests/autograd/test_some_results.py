@@ -287,3 +287,27 @@ def test_results_that_lead_to_no_input_are_freed_as_in_eager(again):
         return found
 
     assert errors(pliant.compile(program, backend="aot_eager")) == errors(program)
+
+
+def _into(make):
+    def f(x):
+        y = x.sin()
+        copy = make(x)
+        copy.copy_(y)
+        return y.pow(2), copy
+
+    return f
+
+
+@pytest.mark.parametrize("make", [torch.zeros_like, lambda x: x * 2, lambda x: torch.empty(2, *x.shape)])
+def test_a_copy_of_what_is_saved_may_be_written(make):
+    f = _into(make)
+    found = []
+    for run in (f, pliant.compile(f, fullgraph=True)):
+        x = torch.linspace(0.0, 1.0, 4).requires_grad_()
+        result, copy = run(x)
+        with torch.no_grad():
+            copy.add_(1)
+        result.sum().backward()
+        found.append((result, copy, x.grad))
+    torch.testing.assert_close(found[1], found[0])
