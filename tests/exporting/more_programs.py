@@ -113,6 +113,8 @@ MORE = [
     Row("patches by a convolution", patches, square, ({0: batch, 2: n, 3: m},), sizes=((2, 8), (1, 13))),
     Row("patches by a view", patches_by_view, square, ({0: batch, 2: n, 3: m},), "m % 4 == 0 is needed", ((2, 8), (1, 12))),
     Row("patches of squares", patches_by_view, square, ({0: batch, 2: 4 * SIDE, 3: 4 * SIDE},), sizes=((2, 8), (1, 12))),
+    Row("pixels to channels", lambda x: F.pixel_unshuffle(x, 2), square, ({0: batch, 2: n, 3: n},), "n % 2 == 0 is needed", ((2, 8), (1, 2), (3, 6))),
+    Row("half the size", lambda x: F.interpolate(x, scale_factor=0.5), square, ({0: batch, 2: n, 3: m},), sizes=((2, 8), (1, 3), (3, 7))),
     Row("shifted windows", shifted_windows, windows, ({0: batch, 2: n},), "n % 4 == 0 is needed", ((2, 2), (1, 1), (3, 3))),
     Row("shifted windows that are said", shifted_windows, windows, ({0: batch, 2: 4 * n},), sizes=((2, 2), (1, 1), (3, 3))),
     Row("causal", causal, text, (TEXT,), sizes=((2, 5), (1, 1), (3, 8))),

@@ -11,6 +11,10 @@ from exporting.hostile_programs import HOSTILE
 from exporting.more_programs import MORE
 from exporting.programs import ROWS
 from pliant.errors import ConstraintError, PliantError
+from pliant.exporting.checking import facts_of
+from pliant.exporting.reading import read_again
+
+UNSAVED = ("named tuples", "a registered class by attributes", "a registered class by itself", "a registered class without names")
 
 
 def exported(row, said):
@@ -43,6 +47,8 @@ def test_what_is_said_or_advised_works(row):
         for a, b in zip(wanted, found, strict=True):
             assert type(a) is type(b)
             assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+    if row.name not in UNSAVED:
+        assert set(map(str, facts_of(read_again(program).shape_env))) == set(map(str, facts_of(program.shape_env)))
     if row.wrong is not None:
         with pytest.raises((ConstraintError, RuntimeError)):
             program(*row.at(*row.wrong))

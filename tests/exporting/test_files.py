@@ -1,6 +1,7 @@
 """Saved programs: round trips in another process, versions, files that are damaged or made up."""
 
 import json
+import math
 import subprocess
 import sys
 import zipfile
@@ -197,6 +198,25 @@ def test_numbers_that_elements_tell(name, tmp_path):
     again = pliant.load(tmp_path / "file")
     for n in (1, 3, 6):
         x = torch.rand(n) + 0.1
+        assert str(again(x)) == str(fn(x)) == str(program(x))
+
+
+OF_SIZES = {
+    "a root": lambda x: x / math.sqrt(x.shape[0]),
+    "a float": lambda x: (float(x.shape[0]), x * (x.shape[0] / 3)),
+    "a part": lambda x: torch.nn.functional.interpolate(x[None, None], scale_factor=0.6),
+    "a rounded part": lambda x: (x.new_ones(round(x.shape[0] * 0.7) + math.ceil(x.shape[0] / 2)), x.shape[0] & 6),
+}
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_numbers_that_sizes_tell(name, tmp_path):
+    fn = OF_SIZES[name]
+    program = pliant.export(fn, (torch.rand(4),), dynamic_shapes=({0: pliant.Dim("n")},))
+    program.save(tmp_path / "file")
+    again = pliant.load(tmp_path / "file")
+    for n in (2, 3, 7):
+        x = torch.rand(n)
         assert str(again(x)) == str(fn(x)) == str(program(x))
 
 

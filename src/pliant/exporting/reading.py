@@ -174,7 +174,7 @@ class _Program:
     def __init__(self, said: dict[str, Json], libraries: Collection[str], classes: Collection[type]) -> None:
         self.said, self.classes = said, classes
         self.env = ShapeEnv(duck_shape=False, specialize_zero_one=False)
-        self.env.takes_fallbacks = True
+        self.env.takes_fallbacks = self.env.takes_copies = True  # as at export: what is asked of sizes stays the same
         self.names: dict[Symbol, str] = {}
         self.reader = Reader(self.env, dict(map(self._symbol, said["symbols"])), libraries)
         self.mode = FakeMode(self.env, allow_unbacked=True)

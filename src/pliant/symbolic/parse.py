@@ -2,19 +2,20 @@
 
 In:     text, the symbols that may occur in it.
 Out:    the expression; `ParseError` for any other text.
-Holds:  `parse(to_python(e), symbols) is e` wherever `can_be_read` says so. Nothing is evaluated but sums, products and
-        comparisons of expressions; powers and shifts are bounded.
+Holds:  `parse(to_python(e), symbols) is e` wherever `can_be_read` says so. Nothing is evaluated but arithmetic, comparisons
+        and functions of `math` on expressions; powers of integers are bounded, shifts refused (a file could
+        ask for any memory).
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from pliant.symbolic.expr import Expr, Symbol, lit
 from pliant.symbolic.printer import to_python
-from pliant.symbolic.rules import extrema, relations
+from pliant.symbolic.rules import extrema, floats, powers, relations
 
 _LONGEST = 8192  # characters
 _DEEPEST = 64
@@ -68,12 +69,19 @@ def _read(node: ast.expr, symbols: Mapping[str, Symbol], depth: int) -> Expr:
         case ast.IfExp(test=test, body=body, orelse=other):
             return relations.select(read(test), read(body), read(other))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            called: Expr = _CALLED[name](*map(read, args))
-            return called
+            return _CALLED[name](*map(read, args))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=name), args=args, keywords=[]):
+            return _OF_MATH[name](*map(read, args))
+        case ast.Call(func=ast.Attribute(value=inner, attr="is_integer"), args=[], keywords=[]):
+            return floats.is_integer(read(inner))
+        case ast.Attribute(value=ast.Name(id="math"), attr="inf" | "nan" as name):
+            return lit(float(name))
     raise ParseError(f"a {type(node).__name__} has no place in it")
 
 
 def _power(a: Expr, b: Expr) -> Expr:
+    if float in (a.kind, b.kind):
+        return a**b
     if b.as_int() is None or not 0 <= b.const <= _LARGEST_POWER:
         raise ParseError("a power that is no small number")
     return a**b
@@ -87,6 +95,9 @@ _BINARY: dict[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
     ast.Mod: lambda a, b: a % b,
     ast.Div: lambda a, b: a / b,
     ast.Pow: _power,
+    ast.BitAnd: powers.bit_and,
+    ast.BitOr: powers.bit_or,
+    ast.BitXor: powers.bit_xor,
 }
 _COMPARED: dict[type[ast.cmpop], Callable[[Expr, Expr], Expr]] = {
     ast.Eq: lambda a, b: a.eq(b),
@@ -107,9 +118,18 @@ def _extremum(rule: Callable[[Expr, Expr], Expr]) -> Callable[..., Expr]:
     return read
 
 
-_CALLED: dict[str, Callable[..., Any]] = {
+_CALLED: dict[str, Callable[..., Expr]] = {
     "min": _extremum(extrema.minimum),
     "max": _extremum(extrema.maximum),
+    "float": floats.to_float,
+    "abs": floats.absolute,
+    "round": lambda a, *digits: floats.round_digits(a, *digits) if digits else floats.round_to_int(a),
+}
+_OF_MATH: dict[str, Callable[..., Expr]] = {
+    "trunc": floats.to_int,
+    "floor": floats.floor,
+    "ceil": floats.ceil,
+    **{name: functools.partial(floats.math_call, name) for name in floats.MATH},
 }
 
 __all__ = ["ParseError", "can_be_read", "parse"]
