@@ -85,8 +85,8 @@ def changed(path, **values):
 
 
 def test_a_newer_file_is_refused_by_name(path):
-    with pytest.raises(FileError, match=r"newer than this release: format 4, and 3 is known"):
-        pliant.load(changed(path, format=4))
+    with pytest.raises(FileError, match=r"newer than this release: format 5, and 4 is known"):
+        pliant.load(changed(path, format=5))
 
 
 def test_an_older_file_goes_through_every_step(path, monkeypatch):

@@ -29,6 +29,7 @@ from pliant.guards.sources import ItemSource, Source
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
+    from pliant.source import SourceLocation
     from pliant.symbolic.expr import Expr
     from pliant.symbolic.shape_env import ShapeEnv
 
@@ -299,6 +300,9 @@ class DynamicPolicy:
     def note_one(self, sources: Iterable[Source]) -> None:
         with self._lock:
             self._one.update(sources)
+
+    def note_apart(self, left: torch.Tensor, right: torch.Tensor, where: SourceLocation | None) -> None:
+        """The program asked whether two inputs are one tensor, and went on as they are not."""
 
     def note_same(self, source: Source, first: Source) -> bool:
         """An object was another way to one that the capture had met; whether it is the first that was once another's."""

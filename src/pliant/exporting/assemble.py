@@ -59,7 +59,9 @@ class _Assembly:
     def __init__(self, example: Example, traced: Trace, joint: JointGraph, sizes: Sizes, left: Sequence[SetItem]) -> None:
         self.example, self.traced, self.joint, self.sizes, self.left = example, traced, joint, sizes, left
         self.graph, self.captured = joint.graph, joint.captured
-        self.known = {id(leaf): place for place, leaf in enumerate(example.leaves) if isinstance(leaf, torch.Tensor)}
+        self.known: dict[int, int] = {}  # by id of a tensor its first place among the leaves
+        for place, leaf in enumerate(example.leaves):
+            self.known.setdefault(id(leaf), place)
         self.owned = dict(_state_of(example.fn))
         self.homes: dict[int, tuple[str, str]] = {}  # by id of the tensor: its kind and the first of its names
         for owned, (kind, tensor) in self.owned.items():
@@ -202,11 +204,10 @@ class _Assembly:
 
     def _path(self, place: int) -> str:
         leaf = self.example.leaves[place]
-        for name, value in self.example.arguments.items():
-            for path, one in leaves_of(value):
-                if one is leaf:
-                    return name + path
-        return f"argument {place}"
+        earlier = sum(one is leaf for one in self.example.leaves[:place])
+        arguments = self.example.arguments.items()
+        found = [name + path for name, value in arguments for path, one in leaves_of(value) if one is leaf]
+        return found[earlier] if earlier < len(found) else f"argument {place}"
 
     def _add_unused(self) -> None:
         """Arguments that the graph does not read are placeholders too: their sizes are checked, and tell symbols."""
@@ -319,7 +320,13 @@ class _Assembly:
     def _form(self, tree: pytree.TreeSpec, objects: tuple[type, ...]) -> CallForm:
         constants = {i: leaf for i, leaf in enumerate(self.example.leaves) if not isinstance(leaf, torch.Tensor)}
         args, _ = self.example.call
-        return CallForm(self.example.tree, tree, tuple(self.example.arguments)[: len(args)], constants, objects)
+        names = tuple(self.example.arguments)[: len(args)]
+        return CallForm(self.example.tree, tree, names, constants, objects, self.example.one(), self._apart())
+
+    def _apart(self) -> tuple[tuple[int, int], ...]:
+        """The arguments that the model found to be two tensors."""
+        pairs = ((self.known.get(a), self.known.get(b)) for a, b in self.sizes.apart)
+        return tuple(sorted({(min(a, b), max(a, b)) for a, b in pairs if a is not None and b is not None}))
 
 
 def _adds_nothing(effect: Extend | ReplaceContents) -> bool:

@@ -61,6 +61,9 @@ def export(
 
 def _exported(example: Example, said: Said, beyond: Beyond, notes: tuple[str, ...] = ()) -> Exported:
     attempt = _attempt(example, said)
+    if matters := attempt.alike():
+        attempt.traced.forget()
+        return _exported(example.merged(matters), _said_of_one(example, said, matters), beyond, notes)
     judgement = judge(attempt.sizes)
     if judgement.violations or (beyond == "refuse" and judgement.beyond):
         raise _violated(example, said, attempt, judgement, beyond)
@@ -80,6 +83,21 @@ class _Attempt:
     sizes: Sizes
     traced: Trace
     joint: JointGraph
+
+    def alike(self) -> list[tuple[int, ...]]:
+        """Arguments that are one tensor in the caller's example, which matters: the model asks, or writes it."""
+        leaves, inputs = self.example.leaves, self.joint.captured.inputs
+        written = {id(one.example) for node, one in zip(self.joint.primals, inputs) if node in self._written()}
+        asked = [{*pair} for pair in self.sizes.apart]
+
+        def matters(group: tuple[int, ...]) -> bool:
+            ids = {id(leaves[place]) for place in group}
+            return len(ids) > 1 and (not ids.isdisjoint(written) or any(pair <= ids for pair in asked))
+
+        return [group for group in self.example.alike() if matters(group)]
+
+    def _written(self) -> set[Any]:
+        return {node.args[0] for node in self.joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
 
     def checked(self, guards: Sequence[ShapeGuard]) -> None:
         """Have the graph check these facts first."""
@@ -121,6 +139,20 @@ class _Attempt:
                 return False
             finally:
                 again.traced.forget()
+
+
+def _said_of_one(example: Example, said: Said, groups: Sequence[tuple[int, ...]]) -> Said:
+    """What is said, where the tensors of each group are one."""
+    for group in groups:
+        first, *others = (said[id(example.leaves[place])] for place in group)
+        for other in others:
+            if other.sizes != first.sizes:
+                raise ConstraintError(
+                    f"`{first.path}` and `{other.path}` are one tensor, and other sizes of it vary", kind="dynamic-shapes",
+                    why="the model asks whether they are one, or writes it", do="say the same of both, or pass different tensors",
+                    doc="docs/export.md#calling",
+                )  # fmt: skip
+    return said
 
 
 def _attempt(example: Example, said: Said) -> _Attempt:

@@ -18,6 +18,7 @@ from pliant.errors import ConstraintError
 from pliant.exporting.program import Input, Program
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import TensorSpec, keys_of
+from pliant.guards.facts import separate
 from pliant.symbolic.expr import Constant, Expr, Symbol, lit
 from pliant.symbolic.facts import Facts
 from pliant.symbolic.printer import to_python
@@ -38,6 +39,9 @@ class Checks:
         self.homes = homes_of([fake.spec for _, fake in self.inputs])
         self.facts = facts_of(program.shape_env)
         self.constants = dict(program.form.constants)
+        places = {one.leaf: place for place, (one, _) in enumerate(self.inputs)}
+        self.one = [tuple(places[leaf] for leaf in group) for group in program.form.one]
+        self.apart = [tuple(places[leaf] for leaf in pair) for pair in program.form.apart]
         self.at_start = any(node.target in _STORAGE for node in program.graph.nodes)
         self._prepare = self._generated()
 
@@ -66,6 +70,11 @@ class Checks:
                           f"{name}.dim() == {len(fake.size_)}", f"{name}.layout is strided",
                           f"not {name}.is_conj()", f"not {name}.is_neg()"]  # fmt: skip
             yield f"if not ({' and '.join(conditions)}): return None"
+        told = [f"{names[group[0]]} is {names[other]}" for group in self.one for other in group[1:]]
+        told += [f"{names[a]} is not {names[b]}" for a, b in self.apart]
+        if told:
+            yield f"if not ({' and '.join(told)}): return None"
+        yield from self._memory(names, scope)
         for symbol, (place, dim) in self.homes.items():
             yield f"{symbol} = {names[place]}.size({dim})"
         conditions = [to_python(fact) for fact in self.facts]
@@ -77,6 +86,20 @@ class Checks:
             yield f"if not ({' and '.join(f'({one})' for one in conditions)}): return None"
         for name, (_, fake) in zip(names, self.inputs, strict=True):
             yield from self._layout(name, fake)
+
+    def _memory(self, names: list[str], scope: dict[str, Any]) -> Iterator[str]:
+        """The program reads no argument of which it writes the memory by another."""
+        scope.update(separate=separate, none_held=frozenset())
+        for mine, others in self._written():
+            yield f"if not separate(({names[mine]},), ({', '.join(names[place] for place in others)},), none_held): return None"
+
+    def _written(self) -> Iterator[tuple[int, list[int]]]:
+        """Each argument that calls write, and those that must not share its memory."""
+        for place, (one, _) in enumerate(self.inputs):
+            group = next((group for group in self.one if place in group), (place,))
+            others = [other for other in range(len(self.inputs)) if other not in group]
+            if one.mutated and others:
+                yield place, others
 
     def _layout(self, name: str, fake: FakeTensor) -> Iterator[str]:
         strides = [to_python(lit(stride)) for stride in keys_of(fake.stride_)]
@@ -101,9 +124,23 @@ class Checks:
             if not _same(leaves[place], value):
                 yield f"argument {place} is {leaves[place]!r}, and was {value!r} at export: such values are constants"
         wrong = [text for (one, fake), tensor in zip(self.inputs, given) for text in _misfits(one, fake, tensor)]
+        wrong += [] if wrong else self._wrong_memory(given)
         yield from wrong
         if not wrong:
             yield from self._wrong_sizes(given)
+
+    def _wrong_memory(self, given: Sequence[torch.Tensor]) -> Iterator[str]:
+        names = [one.target for one, _ in self.inputs]
+        for group in self.one:
+            if any(given[group[0]] is not given[place] for place in group):
+                yield f"{', '.join(names[place] for place in group)} were one tensor at export, which the model asks, and are several"
+        for a, b in self.apart:
+            if given[a] is given[b]:
+                yield f"{names[a]} and {names[b]} were two tensors at export, which the model asks, and are one"
+        for mine, others in self._written():
+            for place in others:
+                if not separate((given[mine],), (given[place],), frozenset()):
+                    yield f"{names[mine]}, which the program writes, shares memory with {names[place]}"
 
     def _wrong_sizes(self, given: Sequence[torch.Tensor]) -> Iterator[str]:
         values = {s: given[place].size(dim) for s, (place, dim) in self.homes.items()}
@@ -162,7 +199,10 @@ def _misfits(one: Input, fake: FakeTensor, tensor: Any) -> Iterator[str]:
 
 
 def _same(found: Any, value: Any) -> bool:
-    return type(found) is type(value) and bool(found == value or (found != found and value != value))
+    """Whether they are one constant: zeros have signs, `nan` is itself."""
+    if type(found) is not type(value):
+        return False
+    return repr(found) == repr(value) if type(value) in (float, complex) else bool(found == value)
 
 
 def _laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

@@ -3,7 +3,8 @@
 In:     a callable and its arguments.
 Out:    `Example`: the same call on tensors of its own, without data where their sizes are others.
 Holds:  each tensor of the call is an object of its own, dense, from the start of its memory; capture tells by it which
-        argument an input of the graph is. The caller's tensors are neither changed nor read.
+        argument an input of the graph is. Only where it matters to the model that one tensor was given twice is it one
+        (`merged`). The caller's tensors are neither changed nor read.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from pliant.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Example:
     """`leaves` of `tree`, which is that of `(args, kwargs)`. `arguments`: by parameter names. `run`: what is followed: the
-    model `fn`, or a function that calls it."""
+    model `fn`, or a function that calls it. `first`: for each leaf the place of the first that was the same object."""
 
     fn: Callable[..., Any]
     run: Callable[..., Any]
     leaves: Sequence[Any]
     tree: pytree.TreeSpec
+    first: tuple[int, ...]
 
     @property
     def call(self) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -43,7 +45,7 @@ class Example:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+        return list({id(leaf): leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)}.values())
 
     def said(self, dynamic_shapes: Any) -> dict[int, TensorSizes]:
         return sizes_of(self.arguments, dynamic_shapes)
@@ -54,14 +56,37 @@ class Example:
         for place in places:
             if size_at(place, hints) != place.now:
                 wanted.setdefault(place.tensor, {})[place.dim] = size_at(place, hints)
-        leaves = [_resized(one, wanted[id(one)]) if id(one) in wanted else one for one in self.leaves]
-        return Example(self.fn, self.run, leaves, self.tree)
+        made = {id(one): _resized(one, wanted[id(one)]) for one in self.tensors if id(one) in wanted}
+        return self.with_leaves([made.get(id(one), one) for one in self.leaves])
+
+    def with_leaves(self, leaves: Sequence[Any]) -> Example:
+        return Example(self.fn, self.run, leaves, self.tree, self.first)
+
+    # ---- tensors that are given twice
+    def alike(self) -> list[tuple[int, ...]]:
+        """The places of each tensor that the call was given several times."""
+        groups: dict[int, list[int]] = {}
+        for place, leaf in enumerate(self.leaves):
+            if isinstance(leaf, torch.Tensor):
+                groups.setdefault(self.first[place], []).append(place)
+        return [tuple(group) for group in groups.values() if len(group) > 1]
+
+    def merged(self, groups: Sequence[tuple[int, ...]]) -> Example:
+        """The call in which the tensors of each group are one, as the caller's are."""
+        heads = {place: group[0] for group in groups for place in group}
+        return self.with_leaves([self.leaves[heads.get(place, place)] for place in range(len(self.leaves))])
+
+    def one(self) -> tuple[tuple[int, ...], ...]:
+        """Those groups that are one tensor here, too."""
+        return tuple(group for group in self.alike() if len({id(self.leaves[place]) for place in group}) == 1)
 
 
 def example_of(fn: Callable[..., Any], run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Example:
     leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
     seen: set[int] = set()
-    return Example(fn, run, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree)
+    places: dict[int, int] = {}
+    first = tuple(places.setdefault(id(leaf), place) for place, leaf in enumerate(leaves))
+    return Example(fn, run, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree, first)
 
 
 def _own(tensor: torch.Tensor, seen: set[int]) -> torch.Tensor:

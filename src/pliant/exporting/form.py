@@ -11,8 +11,8 @@ from typing import Any
 
 from pliant.errors import FileError
 
-FORMAT, OPERATORS = 3, 1
-PLAIN, CONTROL = 1, 2  # the formats of programs without branches and loops, and of those without objects among results
+FORMAT, OPERATORS = 4, 1
+PLAIN, CONTROL, OBJECTS = 1, 2, 3  # of programs without branches and loops, without objects among results, with any tensors
 TENSORS, PROGRAM, PACKAGE = "tensors", "program.json", "package.json"
 ALIGNED = 64
 LARGEST_PROGRAM = 1 << 28  # bytes of `program.json`
@@ -20,7 +20,7 @@ LARGEST_PROGRAM = 1 << 28  # bytes of `program.json`
 Json = Any
 Upgrade = Callable[[dict[str, Json]], dict[str, Json]]
 # version -> what makes a program of that version one of the next
-FORMAT_STEPS: dict[int, Upgrade] = {1: lambda program: program, 2: lambda program: program}
+FORMAT_STEPS: dict[int, Upgrade] = dict.fromkeys((1, 2, 3), lambda program: program)
 OPERATOR_STEPS: dict[int, Upgrade] = {}
 
 

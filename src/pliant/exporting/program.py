@@ -22,6 +22,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant.autograd.places import Output
+from pliant.errors import ExportError
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.shape_env import ShapeEnv
@@ -48,13 +49,24 @@ class Input:
 class CallForm:
     """How the program is called. `arguments`, `result`: the trees of `(args, kwargs)` and of what comes back; `names`: of
     the positional arguments; `constants`: the leaves that are no tensors, by place; `objects`: classes of the result's objects
-    that their attributes tell."""
+    that their attributes tell. `one`: leaves that must be one tensor, `apart`: pairs that must be two, where the model asked
+    which they are."""
 
     arguments: pytree.TreeSpec
     result: pytree.TreeSpec
     names: tuple[str, ...]
     constants: Mapping[int, Any]
     objects: tuple[type, ...] = ()
+    one: tuple[tuple[int, ...], ...] = ()
+    apart: tuple[tuple[int, int], ...] = ()
+
+    def refuse_one(self) -> None:
+        """For forms in which a tensor is not told from another of equal elements."""
+        if self.one:
+            raise ExportError(
+                "the program takes one tensor as several arguments", kind="unsaved", why="only Python tells whether they are one",
+                do="export it with different tensors", doc="docs/export.md#calling",
+            )  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)

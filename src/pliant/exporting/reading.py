@@ -352,7 +352,11 @@ class _Program:
         order = [one.kind == USER for one in inputs]
         if order != sorted(order) or leaves != sorted(leaves):
             raise ValueError("the inputs are in disorder")
-        return CallForm(arguments, result, tuple(map(text, said["names"])), held, objects)
+        one = tuple(tuple(map(whole, group)) for group in said.get("one", ()))
+        apart = tuple((whole(a), whole(b)) for a, b in said.get("apart", ()))
+        if not {leaf for group in (*one, *apart) for leaf in group} <= set(leaves) or () in one:
+            raise ValueError("tensors that are told apart are no arguments")
+        return CallForm(arguments, result, tuple(map(text, said["names"])), held, objects, one, apart)
 
     def _check_state(self, program: Program) -> None:
         nodes = program.placeholders

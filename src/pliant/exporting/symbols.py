@@ -20,6 +20,7 @@ from pliant.exporting.dims import AUTO, STATIC, Derived, Dim, Size, TensorSizes,
 from pliant.exporting.residues import plainer
 from pliant.guards.sources import ArgSource, SizeSource, Source
 from pliant.records import dataclass
+from pliant.source import SourceLocation
 from pliant.symbolic.expr import Eq, Expr, FloorDiv, Symbol
 from pliant.symbolic.facts import Facts
 from pliant.symbolic.final_guards import ShapeGuard, minimal_guards
@@ -125,8 +126,8 @@ def _of_root(said: Size) -> tuple[int, int]:
 
 class Sizes(DynamicPolicy):
     """The policy of one export. After a capture `exprs` has the size of each place, `symbols` the place whose size a
-    symbol is, `declared` what was said of them beyond ranges. `copies`: memory may be copied where a view would do at
-    some sizes."""
+    symbol is, `declared` what was said of them beyond ranges, `apart` the tensors that the model found to be two, by `id`.
+    `copies`: memory may be copied where a view would do at some sizes."""
 
     def __init__(self, places: Sequence[Place], hints: Mapping[str, int], copies: bool = True) -> None:
         super().__init__(False, may_break=False, guarded=False)
@@ -135,6 +136,14 @@ class Sizes(DynamicPolicy):
         self.exprs: dict[tuple[int, int], Expr] = {}
         self.symbols: dict[Symbol, Place] = {}
         self.declared: list[Expr] = []
+        self.apart: dict[tuple[int, int], SourceLocation | None] = {}
+
+    def is_one(self, source: Source) -> bool:
+        """A tensor that is in the example twice is one where that matters (`Example.merged`), as those of the model are."""
+        return True
+
+    def note_apart(self, left: torch.Tensor, right: torch.Tensor, where: SourceLocation | None) -> None:
+        self.apart.setdefault((id(left), id(right)), where)
 
     def tensor_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
         mine = {one.dim: one for one in self.places if one.tensor == id(tensor)}

@@ -28,7 +28,7 @@ from pliant.entries import constants
 from pliant.entries.objects import version_of
 from pliant.errors import ExportError
 from pliant.exporting.control_form import control_of, control_operator, values_of, written_control
-from pliant.exporting.form import ALIGNED, CONTROL, FORMAT, OPERATORS, PLAIN, PROGRAM, TENSORS
+from pliant.exporting.form import ALIGNED, CONTROL, FORMAT, OBJECTS, OPERATORS, PLAIN, PROGRAM, TENSORS
 from pliant.exporting.program import Program
 from pliant.exporting.trees import written_tree
 from pliant.exporting.values import (
@@ -139,7 +139,7 @@ def written_program(program: Program) -> dict[str, Json]:
     values = {node: node.meta["val"] for node in program.placeholders}
     nodes = [written_node(node) for node in program.graph.nodes if node.op == "call_function"]
     return {
-        "format": FORMAT if program.form.objects else CONTROL if any("control" in node for node in nodes) else PLAIN, "operators": OPERATORS,
+        "format": _format(program, nodes), "operators": OPERATORS,
         "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
         "name": program.name,
         "symbols": [_symbol(program, one) for one in (*env.hints, *_unbacked(program)) if one in env.declared or one.kind is bool],
@@ -158,7 +158,15 @@ def written_program(program: Program) -> dict[str, Json]:
         "result": written_tree(program.form.result, program.form.objects),
         "names": list(program.form.names),
         "constants": [[place, _constant(value)] for place, value in program.form.constants.items()],
+        **{word: list(map(list, leaves)) for word, leaves in (("one", program.form.one), ("apart", program.form.apart)) if leaves},
     }  # fmt: skip
+
+
+def _format(program: Program, nodes: Sequence[Json]) -> int:
+    """The oldest that says it."""
+    if program.form.one or program.form.apart:
+        return FORMAT
+    return OBJECTS if program.form.objects else CONTROL if any("control" in node for node in nodes) else PLAIN
 
 
 def _constant(value: Any) -> Json:

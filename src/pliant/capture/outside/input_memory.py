@@ -62,9 +62,11 @@ class InputMemory:
 
     def same_if_shared(self, left: Any, right: Any) -> None:
         """Two values that were found to be different ones: not so if they are inputs for one tensor."""
-        example = self._examples.get(id(left))
-        if example is not None and example is self._examples.get(id(right)):
+        example, other = self._examples.get(id(left)), self._examples.get(id(right))
+        if example is not None and example is other:
             self.one_if_shared(left)
+        elif example is not None and other is not None:
+            self.policy.note_apart(example, other, self.world.location())
 
     def check_shared(self) -> None:
         """Tensors that are several inputs are only read."""

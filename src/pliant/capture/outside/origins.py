@@ -95,6 +95,9 @@ class Origins(abc.ABC):
         value = self.resolve(value)
         if id(value) in self.origins:
             self.twins.check(value)
+            for other in () if self.guarded else self._told_apart.values():
+                if other is not value:
+                    self.inputs.same_if_shared(value, other)
             self._told_apart[id(value)] = value
             self.inputs.one_if_shared(value)
 

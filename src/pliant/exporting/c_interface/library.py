@@ -27,6 +27,7 @@ LIBRARY, WEIGHTS, HEADER, TEXT = "libprogram.so", "weights", "pliant_program.h",
 
 def write_library(program: Program, path: object) -> None:
     """Write the folder; a compiler for C++ is needed."""
+    program.form.refuse_one()
     folder = Path(str(path))
     content, at = weights_of(program)
     try:

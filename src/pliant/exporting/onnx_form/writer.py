@@ -49,6 +49,7 @@ def write_onnx(program: Program, path: Any, largest: int = LARGEST) -> None:
     """Write the model. `largest`: weights of more bytes go to a file beside it, `path` with `.data` behind it."""
     onnx = _installed()
     _refuse_written(program)
+    program.form.refuse_one()
     model = Writer(_expanded(program), onnx).model()
     if sum(len(one.raw_data) for one in model.graph.initializer) <= largest:
         onnx.save_model(model, str(path))

@@ -33,6 +33,7 @@ _ATTENTION = ("aten._scaled_dot_product_flash_attention_for_cpu",)
 
 def write_library(program: Exported, path: object, options: Mapping[str, object]) -> None:
     """Write the folder; a C compiler is needed."""
+    program.form.refuse_one()
     folder = Path(str(path))
     with config.use(config.get().with_options(options)):
         try:

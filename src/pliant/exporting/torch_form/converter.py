@@ -27,6 +27,7 @@ def torch_program(program: Program) -> Any:
     """The `ExportedProgram`."""
     from torch import export
 
+    program.form.refuse_one()
     module, sizes = module_of(program), Sizes(program)
     try:
         args, kwargs = example_of(program, sizes)
