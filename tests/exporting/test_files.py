@@ -1,10 +1,12 @@
 """Saved programs: round trips in another process, versions, files that are damaged or made up."""
 
+import dataclasses
 import json
 import math
 import subprocess
 import sys
 import zipfile
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -230,12 +232,46 @@ def test_classes_that_operators_return(tmp_path):
 
 
 class Unnamed:
-    def __init__(self, x):
-        self.x = x
+    def __init__(self, x, more=None):
+        self.x, self.more = x, more
 
 
-def test_classes_without_a_name_are_not_saved(tmp_path):
-    torch.utils._pytree.register_pytree_node(Unnamed, lambda one: ([one.x], None), lambda children, _: Unnamed(*children))
-    program = pliant.export(lambda x: Unnamed(x * 2), (torch.randn(4),))
+class Pair(NamedTuple):
+    x: torch.Tensor
+    y: Any
+
+
+@dataclasses.dataclass
+class Box:
+    x: torch.Tensor
+    y: Any
+
+
+torch.utils._pytree.register_dataclass(Box)
+torch.utils._pytree.register_pytree_node(Unnamed, lambda one: ([one.x], one.more), lambda children, more: Unnamed(*children, more))
+GIVEN = {
+    "a named tuple": (Pair, lambda pair: Pair(pair.x * 2, [pair.y]), lambda n: Pair(torch.ones(n), torch.ones(n, 2))),
+    "a data class": (Box, lambda box: Box(box.x * 2, None), lambda n: Box(torch.ones(n), torch.ones(n, 2))),
+    "a registered class": (Unnamed, lambda one: Unnamed(one.x * 2, one.more), lambda n: Unnamed(torch.ones(n), ["text", 2])),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_classes_without_a_name_are_those_that_the_reader_names(name, tmp_path):
+    cls, fn, given = GIVEN[name]
+    sizes = [{0: pliant.Dim("n")}] * (1 if cls is Unnamed else 2)
+    program = pliant.export(fn, (given(3),), dynamic_shapes=(sizes,))
+    program.save(tmp_path / "file")
+    with pytest.raises(FileError, match=rf"takes or returns objects of {__name__}.{cls.__name__}\n(.*\n)*.*classes="):
+        pliant.load(tmp_path / "file", classes=(dict,))
+    again = pliant.load(tmp_path / "file", classes=(cls,))
+    for n in (3, 1, 5):
+        found, wanted = again(given(n)), fn(given(n))
+        assert type(found) is cls and str(torch.utils._pytree.tree_flatten(found)) == str(torch.utils._pytree.tree_flatten(wanted))
+    assert again.transform("dead_code").form == program.form
+
+
+def test_classes_without_a_name_or_plain_parts_are_not_saved(tmp_path):
+    program = pliant.export(lambda x: Unnamed(x * 2, (1,)), (torch.randn(4),))
     with pytest.raises(ExportError, match="not registered with a name"):
         program.save(tmp_path / "file")

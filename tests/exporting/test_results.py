@@ -83,11 +83,11 @@ def test_objects_are_told_by_their_attributes(tmp_path):
 
 def test_a_file_makes_objects_of_the_classes_that_the_caller_names(tmp_path):
     pliant.export(decoder, (torch.randn(2, 3),), dynamic_shapes=SAID).save(tmp_path / "saved")
-    with pytest.raises(FileError, match="the program returns objects of ") as error:
+    with pytest.raises(FileError, match="the program takes or returns objects of ") as error:
         pliant.load(tmp_path / "saved", classes=(Result,))
     assert f"pliant.load(path, classes=({__name__}.Cache, {__name__}.Layer,))" in str(error.value)
     Other = type("Result", (dict,), {"__module__": Result.__module__})  # has more than attributes
-    with pytest.raises(FileError, match="returns objects of"):
+    with pytest.raises(FileError, match="takes or returns objects of"):
         pliant.load(tmp_path / "saved", classes=(Other, Cache, Layer))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pliant.errors import FileError
 
 FORMAT, OPERATORS = 4, 1
-PLAIN, CONTROL, OBJECTS = 1, 2, 3  # of programs without branches and loops, without objects among results, with any tensors
+PLAIN, CONTROL, OBJECTS = 1, 2, 3  # of programs without branches and loops, without objects among results, without what 4 has
 TENSORS, PROGRAM, PACKAGE = "tensors", "program.json", "package.json"
 ALIGNED = 64
 LARGEST_PROGRAM = 1 << 28  # bytes of `program.json`

@@ -27,7 +27,7 @@ from pliant.errors import ExportError, FileError, PliantError, Unsupported
 from pliant.exporting.control_form import control_operator, read_control
 from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program, described
-from pliant.exporting.trees import read_tree
+from pliant.exporting.trees import classes_of, read_tree
 from pliant.exporting.values import READ_ERRORS, Json, Reader, text, whole
 from pliant.exporting.writing import numbered, written_program
 from pliant.graph.body_graph import BodyGraph
@@ -135,7 +135,8 @@ def read_again(program: Program) -> Program:
     arguments. `ExportError` that names the node which does not hold."""
     said = written_program(program)
     spaces = {node.target.namespace for node in program.graph.nodes if isinstance(node.target, OpOverload)}
-    reader = _Program(said, spaces, program.form.objects)
+    classes = {*program.form.objects, *classes_of(program.form.arguments, program.form.result)}
+    reader = _Program(said, spaces, classes)
     try:
         mutated = {one.target for one in program.inputs if one.mutated}
         return reader.made({name: t.clone() if name in mutated else t for name, t in program.state.items()})
@@ -343,7 +344,7 @@ class _Program:
     # ---- the call
     def _form(self, inputs: tuple[Input, ...], outputs: int) -> CallForm:
         said = self.said
-        arguments, _ = read_tree(said["arguments"], ())
+        arguments, _ = read_tree(said["arguments"], self.classes)
         result, objects = read_tree(said["result"], self.classes)
         held = {whole(place): constants.read(value) for place, value in said["constants"]}
         leaves = [one.leaf for one in inputs if one.leaf is not None]

@@ -4,14 +4,15 @@ In:     values that a model takes or returns.
 Out:    `as_tree`: the same in classes that PyTorch's trees know; `written_tree`, `read_tree`: JSON, and the tree again.
 Holds:  an object of a class that is not registered with the trees is told by its attributes if it has nothing else, the
         model made it, and it occurs once. A file makes such objects where its reader names their classes, without calling
-        them. Nothing is imported.
+        them; so it does named tuples, and objects of classes that are registered without a name, as they were registered.
+        Nothing is imported.
 """
 
 from __future__ import annotations
 
 import collections
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -108,8 +109,39 @@ def _written_tree(value: Any, objects: Collection[type]) -> Json:
         return {"returned": type(value).__name__, "items": [_written_tree(one, objects) for one in value]}
     if type(value) in objects:
         return {"object": name_of(type(value)), "items": [[name, _written_tree(one, objects)] for name, one in vars(value).items()]}
+    if pytree.is_namedtuple_instance(value):
+        return {"named": name_of(type(value)), "items": [_written_tree(one, objects) for one in value]}
+    if _is_unnamed(type(value)):
+        children, context = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)
+        if not _is_plain_json(context):
+            raise unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
+        return {"registered": name_of(type(value)), "context": context, "items": [_written_tree(one, objects) for one in children]}
     children, context, name = registered_parts(value)
     return {"class": name, "context": context, "items": [_written_tree(one, objects) for one in children]}
+
+
+def _is_unnamed(cls: type) -> bool:
+    """Whether the class is one of the program's that is registered without a name for files."""
+    known = pytree.SUPPORTED_SERIALIZED_TYPES.get(cls)
+    return cls in pytree.SUPPORTED_NODES and cls not in _BUILT_IN and (known is None or known.serialized_type_name == _UNNAMED)
+
+
+def _is_plain_json(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, str) or type(value) is list and all(map(_is_plain_json, value))
+
+
+def classes_of(*trees: pytree.TreeSpec) -> set[type]:
+    """Classes of named tuples and of what is registered without a name: a reader of the trees has to name them."""
+    found = set()
+
+    def note(value: Any) -> bool:
+        if pytree.is_namedtuple_instance(value) or _is_unnamed(type(value)):
+            found.add(type(value))
+        return False
+
+    for tree in trees:
+        pytree.tree_flatten(pytree.tree_unflatten([_LEAF] * tree.num_leaves, tree), is_leaf=note)
+    return found
 
 
 _UNNAMED = "NO_SERIALIZED_TYPE_NAME_FOUND"  # how PyTorch says it
@@ -131,26 +163,35 @@ def registered_parts(value: Any) -> tuple[list[Any], Json, str]:
 def read_tree(json: Json, classes: Collection[type]) -> tuple[pytree.TreeSpec, tuple[type, ...]]:
     """The tree, and those of the classes that it has objects of."""
     known = {name_of(cls): cls for cls in classes}
-    names = sorted(_objects_in(json))
-    if missing := [name for name in names if name not in known or not is_plain(known[name])]:
+    wanted = set(_classes_in(json))
+    if missing := sorted({name for word, name in wanted if name not in known or not _OF_CLASSES[word](known[name])}):
         raise _of_a_class(missing)
-    return pytree.tree_structure(_read_tree(json, known)), tuple(known[name] for name in names)
+    objects = sorted(name for word, name in wanted if word == "object")
+    return pytree.tree_structure(_read_tree(json, known)), tuple(known[name] for name in objects)
 
 
-def _objects_in(json: Json) -> set[str]:
-    found = set()
-    if isinstance(json, dict) and isinstance(json.get("object"), str):
-        found.add(json["object"])
+# What each word of a file makes objects of.
+_OF_CLASSES: dict[str, Callable[[type], bool]] = {"object": is_plain, "named": pytree.is_namedtuple_class, "registered": _is_unnamed}
+
+
+def _classes_in(json: Json) -> Iterator[tuple[str, str]]:
+    """The classes that the tree has objects of, behind the word for how they are made."""
+    if isinstance(json, dict):
+        yield from ((word, json[word]) for word in _OF_CLASSES if isinstance(json.get(word), str))
     for one in json.values() if isinstance(json, dict) else json if isinstance(json, list) else ():
-        found |= _objects_in(one)
-    return found
+        yield from _classes_in(one)
+
+
+def names_classes(json: Json) -> bool:
+    """Whether a reader of the tree has to name classes of named tuples, or of what is registered without a name."""
+    return any(word != "object" for word, _ in _classes_in(json))
 
 
 def _of_a_class(names: list[str]) -> FileError:
     """The caller alone decides of which classes a file may make objects."""
     written = ", ".join(name.replace(":", ".") for name in names)
     return FileError(
-        f"the program returns objects of {written}", kind="class",
+        f"the program takes or returns objects of {written}", kind="class",
         why="their classes run what they do with attributes that the file has, so whoever loads a file names those that it may make",
         do=f"if you trust it: pliant.load(path, classes=({written},))", doc="docs/export.md#files",
     )  # fmt: skip
@@ -175,6 +216,10 @@ def _read_tree(json: Json, known: Mapping[str, type]) -> Any:
             if not all(type(one) is str for one in names):
                 raise ValueError("an attribute that has no name")
             return Parts(known[name], names, [_read_tree(one, known) for _, one in items])
+        case {"named": str(name), "items": list(items)}:
+            return _of_names(known[name], _all(items, known))
+        case {"registered": str(name), "context": context, "items": list(items)}:
+            return pytree.SUPPORTED_NODES[known[name]].unflatten_fn(_all(items, known), context)
         case {"class": str(name), "context": context, "items": list(items)}:
             return _made(name, context, _all(items, known))
     raise ValueError("no tree of arguments or results")
@@ -182,6 +227,12 @@ def _read_tree(json: Json, known: Mapping[str, type]) -> Any:
 
 def _all(items: list[Json], known: Mapping[str, type]) -> list[Any]:
     return [_read_tree(one, known) for one in items]
+
+
+def _of_names(cls: Any, children: Sequence[Any]) -> Any:
+    if len(children) != len(cls._fields):
+        raise ValueError(f"a {cls.__name__} of {len(children)} items")
+    return tuple.__new__(cls, children)
 
 
 def _returned(name: str, children: Sequence[Any]) -> Any:

@@ -30,7 +30,7 @@ from pliant.errors import ExportError
 from pliant.exporting.control_form import control_of, control_operator, values_of, written_control
 from pliant.exporting.form import ALIGNED, CONTROL, FORMAT, OBJECTS, OPERATORS, PLAIN, PROGRAM, TENSORS
 from pliant.exporting.program import Program
-from pliant.exporting.trees import written_tree
+from pliant.exporting.trees import names_classes, written_tree
 from pliant.exporting.values import (
     Json,
     unsaved,
@@ -138,8 +138,9 @@ def written_program(program: Program) -> dict[str, Json]:
     env = program.shape_env
     values = {node: node.meta["val"] for node in program.placeholders}
     nodes = [written_node(node) for node in program.graph.nodes if node.op == "call_function"]
+    arguments, result = written_tree(program.form.arguments, ()), written_tree(program.form.result, program.form.objects)
     return {
-        "format": _format(program, nodes), "operators": OPERATORS,
+        "format": _format(program, nodes, [arguments, result]), "operators": OPERATORS,
         "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
         "name": program.name,
         "symbols": [_symbol(program, one) for one in (*env.hints, *_unbacked(program)) if one in env.declared or one.kind is bool],
@@ -154,17 +155,17 @@ def written_program(program: Program) -> dict[str, Json]:
         "results": [written_value(one) for one in program.results],
         "new_values": [written_value(one) for one in program.new_values],
         "outputs": [written_output(one) for one in program.outputs],
-        "arguments": written_tree(program.form.arguments, ()),
-        "result": written_tree(program.form.result, program.form.objects),
+        "arguments": arguments,
+        "result": result,
         "names": list(program.form.names),
         "constants": [[place, _constant(value)] for place, value in program.form.constants.items()],
         **{word: list(map(list, leaves)) for word, leaves in (("one", program.form.one), ("apart", program.form.apart)) if leaves},
     }  # fmt: skip
 
 
-def _format(program: Program, nodes: Sequence[Json]) -> int:
+def _format(program: Program, nodes: Sequence[Json], trees: Json) -> int:
     """The oldest that says it."""
-    if program.form.one or program.form.apart:
+    if program.form.one or program.form.apart or names_classes(trees):
         return FORMAT
     return OBJECTS if program.form.objects else CONTROL if any("control" in node for node in nodes) else PLAIN
 
