@@ -93,6 +93,25 @@ def test_sizes_of_one_tensor_are_said_once():
         pliant.export(same, once(3), dynamic_shapes=({0: ROWS}, None))
 
 
+def views(x, y):
+    part = x[:, 1:]
+    return {"part": part, "more": (part, x.t(), part), "made": [y * 2] * 2, "given": (x, x)}
+
+
+def test_results_that_are_one_tensor_are_one(tmp_path):
+    program = exported(views, twice)
+    program.save(tmp_path / "file")
+    for run in (program, pliant.load(tmp_path / "file"), program.compile(), program.transform("dead_code"), program.unflatten()):
+        x, y = twice(4)
+        found = run(x, y)
+        assert found["part"] is found["more"][0] is found["more"][2] and found["made"][0] is found["made"][1]
+        assert found["given"][0] is x is found["given"][1] and found["more"][1] is not found["part"]
+        assert torch.equal(found["part"], x[:, 1:]) and found["part"].data_ptr() == x[:, 1:].data_ptr()
+    assert "result 1: result 0 itself" in str(program)
+    wanted = views(*twice(4))
+    torch.testing.assert_close(program.to_exported_program().module()(*twice(4)), wanted)
+
+
 @pytest.mark.parametrize("given, other", [(0.0, -0.0), (-0.0, 0.0), (1.0, 1), (True, 1), (float("nan"), 0.0)])
 def test_constants_are_told_apart_as_python_tells_them(given, other):
     program = pliant.export(lambda x, k: torch.atan2(x * 0, torch.full_like(x, k)), (torch.ones(2), given))

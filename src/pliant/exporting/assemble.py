@@ -258,7 +258,19 @@ class _Assembly:
         assert isinstance(self.traced.end, Return)
         value, objects = as_tree(self.traced.end.value, self.traced.origins)
         leaves, tree = pytree.tree_flatten(value)
-        return [self._output(leaf, primals) for leaf in leaves], tree, objects
+        first: dict[int, int] = {}  # by its place among the captured graph's outputs, that of the first leaf that it is
+        places = [first.setdefault(self._captured_place(leaf), i) for i, leaf in enumerate(leaves)]
+        made = [self._output(leaf, primals) for leaf in leaves]
+        same = [place < i and isinstance(made[i], ViewOf) for i, place in enumerate(places)]
+        return [SameAs(place) if again else one for place, again, one in zip(places, same, made)], tree, objects
+
+    def _captured_place(self, leaf: Any) -> int:
+        """Negative of what is none of its outputs."""
+        place = self.traced.outputs.get(id(leaf))
+        if place is None:
+            return -1 - id(leaf)
+        output = self.joint.plan.outputs[place]
+        return output.output if isinstance(output, SameAs) else place
 
     def _output(self, leaf: Any, primals: list[fx.Node]) -> Output:
         position = self.traced.outputs.get(id(leaf))

@@ -192,7 +192,7 @@ class _Program:
         self.env.replayed = None
         results = self.reader.value(said["results"])
         self.graph.output((*results, *self._new_values(inputs)))
-        outputs = tuple(self.reader.output(one, len(inputs), len(results)) for one in said["outputs"])
+        outputs = self.reader.outputs(said["outputs"], len(inputs), len(results))
         form = self._form(inputs, len(outputs))
         program = Program(
             self._name(said["name"]), self.graph, self.env, inputs, outputs, state, form, self.names,

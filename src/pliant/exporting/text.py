@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.control_form import control_of
 from pliant.exporting.program import Program
@@ -156,6 +156,8 @@ class _Writer:
                 return self.value(self.program.results[position])
             case Literal(value):
                 return repr(value)
+            case SameAs(place):
+                return f"result {place} itself"
             case ViewOf(source, steps):
                 calls = [f"{_function(s.func)}(..., {', '.join(map(self.argument, s.args))})" for s in steps]
                 return f"a view of {self.output(source)} by {', then '.join(calls)}"

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from pliant.autograd.aliases import ViewStep
-from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError
 from pliant.graph.effects import OURS, acts, refusal
@@ -80,6 +80,8 @@ def written_output(output: Output) -> Json:
             return {"result": position}
         case Literal(value):
             return {"constant": constants.spelled(value)}
+        case SameAs(place):
+            return {"same": place}
         case ViewOf(source, steps):
             return {"view": written_output(source), "by": [_written_step(step) for step in steps]}
     raise unsaved(f"a result that is a {type(output).__name__}")
@@ -141,6 +143,17 @@ class Reader:
         if not isinstance(found, OpOverload) or found._schema.is_mutable or not _may_run(found):
             raise ValueError(f"`{name}` is no operator for a saved program")
         return found
+
+    def outputs(self, json: Json, inputs: int, results: int) -> tuple[Output, ...]:
+        """What the leaves of the result are; of one that is an earlier one, the place of that."""
+        found: list[Output] = []
+        for one in json:
+            match one:
+                case {"same": int(place)} if 0 <= place < len(found):
+                    found.append(SameAs(place))
+                case _:
+                    found.append(self.output(one, inputs, results))
+        return tuple(found)
 
     def output(self, json: Json, inputs: int, results: int) -> Output:
         match json:

@@ -24,6 +24,7 @@ from typing import IO, Any
 import torch
 from torch import fx
 
+from pliant.autograd.places import SameAs
 from pliant.entries import constants
 from pliant.entries.objects import version_of
 from pliant.errors import ExportError
@@ -165,7 +166,7 @@ def written_program(program: Program) -> dict[str, Json]:
 
 def _format(program: Program, nodes: Sequence[Json], trees: Json) -> int:
     """The oldest that says it."""
-    if program.form.one or program.form.apart or names_classes(trees):
+    if program.form.one or program.form.apart or names_classes(trees) or any(isinstance(one, SameAs) for one in program.outputs):
         return FORMAT
     return OBJECTS if program.form.objects else CONTROL if any("control" in node for node in nodes) else PLAIN
 

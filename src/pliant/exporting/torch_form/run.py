@@ -15,7 +15,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from pliant.autograd.places import FromInput, FromResult, Literal, Output, ViewOf
+from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.exporting.checking import facts_of, homes_of
 from pliant.exporting.control_form import control_of, values_of
 from pliant.exporting.hierarchy import module_at
@@ -171,6 +171,8 @@ class Run:
                 return given[position]
             case FromResult(position):
                 return results[position]
+            case SameAs(place):
+                return self._output(self.program.outputs[place], given, results)
             case ViewOf(source, steps):
                 tensor = self._output(source, given, results)
                 for step in steps:
