@@ -95,3 +95,12 @@ def test_interfaces_are_named(tmp_path):
     exported = pliant.export(nn.Linear(2, 2), (torch.ones(1, 2),))
     with pytest.raises(ConfigError, match="there is no interface 'rust'"):
         pliant.aot_compile(exported, tmp_path, interface="rust")
+
+
+def test_arguments_that_are_written_are_checked_for_memory_of_others():
+    def add(x, y, z):
+        y.add_(x)
+        return x * z
+
+    text = text_of(pliant.export(add, tuple(torch.ones(2) for _ in "xyz")))
+    assert [line.strip() for line in text.splitlines() if "p_apart(" in line] == ["p_apart(f, 1, 0);", "p_apart(f, 1, 2);"]

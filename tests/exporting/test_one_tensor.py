@@ -108,8 +108,6 @@ def test_results_that_are_one_tensor_are_one(tmp_path):
         assert found["given"][0] is x is found["given"][1] and found["more"][1] is not found["part"]
         assert torch.equal(found["part"], x[:, 1:]) and found["part"].data_ptr() == x[:, 1:].data_ptr()
     assert "result 1: result 0 itself" in str(program)
-    wanted = views(*twice(4))
-    torch.testing.assert_close(program.to_exported_program().module()(*twice(4)), wanted)
 
 
 @pytest.mark.parametrize("given, other", [(0.0, -0.0), (-0.0, 0.0), (1.0, 1), (True, 1), (float("nan"), 0.0)])

@@ -117,6 +117,7 @@ def test_a_library_computes_what_the_model_does(tmp_path):
         ((x, at[:1], y), "(2, 'input 1 has the size 1 in dimension 0, not 2')"),
         (arguments(7), "(2, 'batch <= 6 does not hold')"),
         ((x, at + 10, y), "(5, 'an index is out of range')"),
+        ((x, at, x.flatten()[1 : 1 + y.numel()].view(y.shape)), "(1, 'input 2, which is written, shares memory with input 0')"),
     ):
         with pytest.raises(RuntimeError) as error:
             library(*wrong)

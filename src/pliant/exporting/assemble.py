@@ -152,7 +152,7 @@ class _Assembly:
                 raise ExportError(
                     f"the model gives its buffer `{name}` another kind of value", kind="effect",
                     why="it is a view of another tensor, or has another size or dtype than before",
-                    do=f"write it in place: `{name}.copy_(...)`",
+                    do=f"write it in place: `{name}.copy_(...)`; or call the model once before, if only its first call does that",
                 )  # fmt: skip
             new_values[old] = value
 

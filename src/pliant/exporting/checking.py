@@ -90,16 +90,8 @@ class Checks:
     def _memory(self, names: list[str], scope: dict[str, Any]) -> Iterator[str]:
         """The program reads no argument of which it writes the memory by another."""
         scope.update(separate=separate, none_held=frozenset())
-        for mine, others in self._written():
+        for mine, others in written_apart(self.program):
             yield f"if not separate(({names[mine]},), ({', '.join(names[place] for place in others)},), none_held): return None"
-
-    def _written(self) -> Iterator[tuple[int, list[int]]]:
-        """Each argument that calls write, and those that must not share its memory."""
-        for place, (one, _) in enumerate(self.inputs):
-            group = next((group for group in self.one if place in group), (place,))
-            others = [other for other in range(len(self.inputs)) if other not in group]
-            if one.mutated and others:
-                yield place, others
 
     def _layout(self, name: str, fake: FakeTensor) -> Iterator[str]:
         strides = [to_python(lit(stride)) for stride in keys_of(fake.stride_)]
@@ -137,7 +129,7 @@ class Checks:
         for a, b in self.apart:
             if given[a] is given[b]:
                 yield f"{names[a]} and {names[b]} were two tensors at export, which the model asks, and are one"
-        for mine, others in self._written():
+        for mine, others in written_apart(self.program):
             for place in others:
                 if not separate((given[mine],), (given[place],), frozenset()):
                     yield f"{names[mine]}, which the program writes, shares memory with {names[place]}"
@@ -156,6 +148,16 @@ class Checks:
             if not evaluate(fact, values):
                 have = ", ".join(sorted(f"{names.get(s, s)} is {values[s]}" for s in fact.free))
                 yield f"{to_python(fact, names)} does not hold: {have}"
+
+
+def written_apart(program: Program) -> Iterator[tuple[int, list[int]]]:
+    """The place of each argument that calls write, among those that are tensors, and of those that must not share its memory."""
+    given = [one for _, one in program.user_inputs()]
+    for place, one in enumerate(given):
+        group = next((group for group in program.form.one if one.leaf in group), (one.leaf,))
+        others = [i for i, other in enumerate(given) if other.leaf not in group]
+        if one.mutated and others:
+            yield place, others
 
 
 def homes_of(specs: Sequence[TensorSpec]) -> dict[Symbol, tuple[int, int]]:

@@ -17,6 +17,7 @@ enum { P_TENSORS, P_OPTIONAL_TENSORS, P_INTS, P_FLOATS, P_BOOLS, P_NUMBERS };
 
 int64_t p_size(Frame *f, int input, int dim);
 void p_fact(Frame *f, bool holds, const char *message);
+void p_apart(Frame *f, int written, int other);
 void p_input(Frame *f, int input, int slot, int dtype, int ndim, const int64_t *sizes, const int64_t *strides, bool mutated);
 void p_none(Frame *f);
 void p_int(Frame *f, int64_t value);

@@ -144,6 +144,20 @@ void p_input(Frame *f, int input, int slot, int dtype, int ndim, const int64_t *
   f->slots[slot] = taken;
 }
 
+static std::pair<const char *, const char *> stretch_of(const at::Tensor &one) {
+  auto low = (const char *)one.data_ptr(), high = low + (one.numel() ? one.element_size() : 0);
+  for (int64_t d = 0; d < one.dim() && one.numel(); d++) {
+    const int64_t reach = (one.size(d) - 1) * one.stride(d) * (int64_t)one.element_size();
+    (reach < 0 ? low : high) += reach;
+  }
+  return {low, high};
+}
+
+void p_apart(Frame *f, int written, int other) {
+  const auto a = stretch_of(tensor_of(f->inputs[written])), b = stretch_of(tensor_of(f->inputs[other]));
+  TORCH_CHECK(a.first >= b.second || b.first >= a.second, "input ", written, ", which is written, shares memory with input ", other);
+}
+
 void p_none(Frame *f) { f->stack.emplace_back(); }
 void p_int(Frame *f, int64_t value) { f->stack.emplace_back(value); }
 void p_float(Frame *f, double value) { f->stack.emplace_back(value); }

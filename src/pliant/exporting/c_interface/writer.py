@@ -19,7 +19,7 @@ from torch import fx
 
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs
 from pliant.exporting.c_interface.control import lines_of_control
-from pliant.exporting.checking import facts_of, homes_of
+from pliant.exporting.checking import facts_of, homes_of, written_apart
 from pliant.exporting.control_form import control_of
 from pliant.exporting.program import Program
 from pliant.exporting.written_back import writing_graph
@@ -88,6 +88,8 @@ class ProgramText:
             yield f"const int64_t {symbol} = p_size(f, {place}, {dim});"
         for i, (node, one) in enumerate(zip(given, self.program.inputs[self.first :], strict=True)):
             yield from self._input(i, node, one.mutated)
+        for i, others in written_apart(self.program):
+            yield from (f"p_apart(f, {i}, {other});" for other in others)
         for fact in facts_of(self.program.shape_env):
             said = to_python(fact, self.program.names)
             yield f"p_fact(f, {_number(fact)}, {json.dumps(said + ' does not hold')});"

@@ -138,6 +138,25 @@ static const int64_t *strides_of(const pliant_tensor *one, int64_t *room) {
   return room;
 }
 
+/* The memory between the first element and the last; none where there are no elements. */
+static void stretch_of(const pliant_tensor *one, uintptr_t *low, uintptr_t *high) {
+  int64_t room[MOST_DIMS];
+  const int64_t *strides = strides_of(one, room);
+  *low = *high = (uintptr_t)one->data + one->byte_offset;
+  for (int d = 0; d < one->ndim; d++)
+    if (!one->shape[d]) return;
+  *high += itemsize_of(one);
+  for (int d = 0; d < one->ndim; d++) *(strides[d] < 0 ? low : high) += (one->shape[d] - 1) * strides[d] * itemsize_of(one);
+}
+
+int p_apart(p_call *c, int written, int other) {
+  uintptr_t low, high, first, last;
+  stretch_of(&c->inputs[written], &low, &high);
+  stretch_of(&c->inputs[other], &first, &last);
+  if (low >= last || first >= high) return PLIANT_OK;
+  return p_fail(PLIANT_ARGUMENT, "input %d, which is written, shares memory with input %d", written, other);
+}
+
 int p_input(p_call *c, int input, int k, const int64_t *size, const int64_t *stride, bool copied) {
   const pliant_tensor *one = &c->inputs[input];
   const int itemsize = itemsize_of(one);

@@ -38,6 +38,7 @@ P_HIDDEN void *p_new(int64_t bytes); /* of the call that runs: by the caller's a
 P_HIDDEN void p_delete(void *memory);
 
 P_HIDDEN int p_rank(p_call *c, int input, pliant_dtype dtype, int ndim);
+P_HIDDEN int p_apart(p_call *c, int written, int other);
 P_HIDDEN int p_input(p_call *c, int input, int k, const int64_t *size, const int64_t *stride, bool copied);
 P_HIDDEN int p_written(p_call *c, int input, int k, const int64_t *size, const int64_t *stride);
 P_HIDDEN int p_allocate(p_call *c, int k, int ndim, const int64_t *size, const int64_t *stride, int itemsize);

@@ -23,7 +23,7 @@ from pliant.codegen import prelude
 from pliant.codegen.c import KernelText, write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.codegen.sharing import share
-from pliant.exporting.checking import facts_of, homes_of
+from pliant.exporting.checking import facts_of, homes_of, written_apart
 from pliant.exporting.program import Program
 from pliant.exporting.standalone.control import Part, Parts, control_of, lines_of_control
 from pliant.exporting.standalone.operators import MOST_DIMS, NoForm, function_of
@@ -141,6 +141,8 @@ class ProgramText:
             if not isinstance(b, Buffer):
                 raise NoForm("an input that is no tensor")
             yield f"P_TRY(p_input(c, {i}, {self.index(b)}, {_array(keys_of(fake.size_))}, {_array(keys_of(fake.stride_))}, false));"
+        for i, others in written_apart(self.program):
+            yield from (f"P_TRY(p_apart(c, {i}, {other}));" for other in others)
 
     # ---- steps
     def part(self, part: Part) -> Iterator[str]:
