@@ -203,6 +203,14 @@ def test_numbers_that_elements_tell(name, tmp_path):
         assert str(again(x)) == str(fn(x)) == str(program(x))
 
 
+def test_names_of_builtins_stay(tmp_path):
+    program = pliant.export(lambda input, max: input + max, (torch.ones(2), torch.ones(2)))
+    program.save(tmp_path / "file")
+    again = pliant.load(tmp_path / "file")
+    assert [one.name for one in again.inputs] == [node.name for node in again.placeholders] == ["input", "max"]
+    assert not program.diff(again) and not program.diff(program.transform("dead_code"))
+
+
 OF_SIZES = {
     "a root": lambda x: x / math.sqrt(x.shape[0]),
     "a float": lambda x: (float(x.shape[0]), x * (x.shape[0] / 3)),

@@ -239,6 +239,8 @@ class _Program:
 
     def _append(self, op: str, target: Any, name: Json, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         node = append_node(self.graph, op, target, args, kwargs, self._name(name))
+        if op == "placeholder" and name not in self.reader.nodes:
+            node.name = node.target = name  # `input`, too, which fx gives no node
         node.meta["stage"] = "forward"
         self.reader.nodes[text(name)] = node
         return node
