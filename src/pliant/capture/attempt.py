@@ -34,6 +34,7 @@ from pliant.capture.graph_breaks import (
     StartAgain,
     Stopped,
 )
+from pliant.capture.handlers.effects import check_put_off
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.iterators.suspended import Carry, put, running
@@ -272,6 +273,7 @@ class _Attempt:
         t = self.t
         if t.unread is not None:
             t.unread.check(t)
+        check_put_off(t)
         t.world.guard_aliases([one.real for one in t.standing.values()])
         t.inputs.take_elements()
         t.world.check_states()

@@ -43,6 +43,7 @@ from pliant.capture.iterators.generators import TracedGenerator, ending_parts
 from pliant.capture.numbers.foreseen import foreseen_truth
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.outside.inputs import Inputs
+from pliant.capture.outside.output_state import Reached
 from pliant.capture.outside.settings import Casts
 from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.outside.world import World
@@ -177,6 +178,7 @@ class Tracer:
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
         self.repeated = RepeatedCalls()
         self.hook_ids = 0  # keys of hooks that were taken
+        self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
 

@@ -5,6 +5,7 @@ Holds:  effects keep their order; their arguments are what they were at the time
 
 from __future__ import annotations
 
+import logging
 import sys
 import types
 from collections.abc import Callable
@@ -12,13 +13,14 @@ from typing import Any, NoReturn
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import BreakBefore, GraphBreak
 from pliant.capture.handlers.table import Rows, spread
+from pliant.capture.outside.output_state import reached
 from pliant.capture.program_stack import LOOKS, called_from, held_place, is_of_logging
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
-from pliant.capture.trace import CallEffect
+from pliant.capture.trace import BreakReason, CallEffect
 from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_int, is_symbolic, is_text
 from pliant.capture.varying_values import join
 from pliant.graph import random_state
@@ -31,11 +33,41 @@ handles, CLASSES = ROWS.handles, ROWS.classes
 
 
 # ---- effects, replayed after the graph
-def _effect(t: Tracer, function: Any, args: Args, kwargs: Kwargs, first: Args = ()) -> None:
-    """Call it at the end of the entry, with the arguments as they are now, behind the `first`."""
+def _effect(t: Tracer, shown_by: Any, function: Any, args: Args, kwargs: Kwargs, first: Args = ()) -> None:
+    """Call it at the end of the entry, with the arguments as they are now, behind the `first`. `shown_by`: the logger or the
+    stream, whose state is not what the trace changes or reads."""
     args = tuple(_snapshot(t, a) for a in args)
     kwargs = {k: _snapshot(t, v) for k, v in kwargs.items()}
+    _put_off(t, shown_by, [*args, *kwargs.values()])
     t.world.effects_in_order.append(CallEffect(function, (*first, *args), kwargs, tells=True))
+
+
+def _put_off(t: Tracer, shown_by: Any, shown: list[Any]) -> None:
+    """Effects come before the trace's stores: it has changed nothing that the output shows or depends on."""
+    written = t.world.written()
+    state = reached([shown_by])
+    if written:
+        seen = reached([shown_by, *shown])
+        if any(map(seen.has, written)):
+            raise GraphBreak("side-effect-call", "output that depends on what was changed before")
+    if state.runs_program:
+        state.forget_kept(shown_by)
+        t.put_off.append((state, t.frames[-1].steps_at_op, t.location()))
+
+
+def check_put_off(t: Tracer) -> None:
+    """Output that the program's own code shows has changed nothing that the trace reads: at the end."""
+    for state, step, where in t.put_off:
+        if any(state.has(obj) for obj, _ in t.world.origins.values() if _MAY_CHANGE.of(obj)):
+            raise BreakBefore(BreakReason("side-effect-call", "output by code that may change what is read here", where), step)
+
+
+# Of what the trace knows, that which code may change as it shows output.
+_MAY_CHANGE: ByKind[bool] = ByKind(
+    True,
+    dict.fromkeys((*PLAIN_TYPES, *COMPARED_IN_C), False),
+    dict.fromkeys((types.ModuleType, types.FunctionType, types.MethodType, type, logging.Logger, torch.Tensor), False),
+)
 
 
 def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:
@@ -87,7 +119,7 @@ def write_output(t: Tracer, file: Any, name: str, args: Args) -> Any:
     """sys.stdout.write(text)"""
     if name not in ("write", "flush") or not all(map(is_text, args)):
         raise GraphBreak("side-effect-call", f"the method {name} of an output")
-    _effect(t, t.world.hold(_write, "write"), (file, name, *args), {})
+    _effect(t, file, t.world.hold(_write, "write"), (file, name, *args), {})
     return len(args[0]) if name == "write" else None
 
 
@@ -117,7 +149,7 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     kept = [is_text(a) or is_fake(a) or is_symbolic(a) for a in args]
     texts = tuple(a if keep else t.call(str, (a,), {}) for a, keep in zip(args, kept))
     if file is None:
-        _effect(t, BUILTINS.print, texts, kwargs)
+        _effect(t, kwargs.get("file", sys.stdout), BUILTINS.print, texts, kwargs)
         return
     texts = tuple(t.call(str, (a,), {}) if is_symbolic(a) else a for a in texts)
     if not all(map(is_text, texts)) or t.world.is_foreign(file):
@@ -149,7 +181,7 @@ def log(t: Tracer, method: types.MethodType, args: Args, kwargs: Kwargs) -> Any:
     if not is_int(level) or kwargs.get("stack_info") or level != 1 and method.__func__.__module__ != "logging":
         raise GraphBreak(LOOKS, "a logger is told of the program's callers")
     place = held_place(t, max(level, 1) - 1, but=is_of_logging)
-    _effect(t, t.world.hold(called_from, "called_from"), args, kwargs, (*place, method))
+    _effect(t, method.__self__, t.world.hold(called_from, "called_from"), args, kwargs, (*place, method))
     return None
 
 

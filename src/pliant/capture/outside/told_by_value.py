@@ -16,7 +16,6 @@ from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.fields import Fields
 from pliant.capture.value_kinds import ByKind, is_int, is_nan, is_numpy_scalar
 from pliant.guards.kinds import Kind
-from pliant.guards.parts import root_of
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
@@ -81,8 +80,7 @@ class ToldByValue(Fields):
     def give_arguments_back(self) -> None:
         """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""
         for key, (value, _, ways) in self._ways.items():
-            spelled = root_of(ways[0]).is_held and type(value) not in _MADE_BY_CALLS
-            if not (spelled or isinstance(value, tuple) or _is_everywhere(value)):
+            if not (isinstance(value, tuple) or _is_everywhere(value)):
                 self.origins.setdefault(key, (value, ways[0]))
 
     def guard_carried(self, times_reached: Callable[[Any], int]) -> None:
