@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.bytecode.cfg import loop_variables
+from pliant.capture.bytecode.cfg import layouts, loop_variables
 from pliant.capture.bytecode.decode import decode
 from pliant.capture.bytecode.ops import FORMS, Form
 from pliant.capture.bytecode.resume import is_generator, point_at
@@ -374,9 +374,11 @@ class _Body:
         point = point_at(program, program.index_of(frame.offset), bound, frame.locals, frame.locals, frame.entered)
         again = again and not is_generator(frame.code)
         step: StepCode | None = None if again else step_code(point)
-        for value in frame.stack:
-            if is_exception(value):
-                b.lines.append(f"{b.hold(raised)}({b.value(value)})")
+        layout = layouts(program)[program.index_of(frame.offset)]
+        for place in layout.handling if layout is not None else ():
+            handled = frame.stack[place + 1]
+            if is_exception(handled) and id(handled) not in self.trace.origins:
+                b.lines.append(f"{b.hold(raised)}({b.value(handled)})")
         known = _symbolic(frame, self.trace.origins)
         points = step.successors if step is not None else (point,)
         resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in points)
@@ -409,7 +411,7 @@ class _Body:
 def raised(error: BaseException) -> None:
     """Give an exception of the traced program a traceback, as all have that were raised: one that keeps no frame."""
     if error.__traceback__ is None:
-        error.__traceback__ = TRACEBACK
+        BaseException.with_traceback(error, TRACEBACK)
 
 
 def _symbolic(frame: FrameState, origins: dict[int, tuple[Any, Source]]) -> Symbolic:

@@ -18,7 +18,6 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.endings import let_go
 from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
-from pliant.capture.trace import TRACEBACK
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.tables import Table
@@ -213,9 +212,10 @@ class Frame:
         """Go to the handler that covers the operation, as the exception table says; without one, leave."""
         handler = op.handler
         error = raised.error
-        if error.__traceback__ is None and not raised.has_context:  # raised just now
+        own = not self.tracer.world.is_foreign(error)
+        if own and error.__traceback__ is None and not raised.has_context:  # raised just now
             if error.__context__ is None and error is not self.tracer.current_exception:
-                error.__context__ = self.tracer.handling()
+                tracebacks.chain(error, self.tracer.handling())
         self._note_passing(error, op)
         if handler is None:
             raised.where = raised.where or self.location()
@@ -232,10 +232,9 @@ class Frame:
     def _note_passing(self, error: BaseException, op: Op) -> None:
         """CPython adds an entry to the traceback, but not where an exception is raised again."""
         raises_again = op.name == "RERAISE" or op.name == "RAISE_VARARGS" and op.arg == 0
-        if self.tracer.world.is_foreign(error):
-            error.__traceback__ = error.__traceback__ or TRACEBACK
-        elif not raises_again or error.__traceback__ is None:
-            tracebacks.passed(error, self.code, self.globals, op.offset, op.line or self.code.co_firstlineno)
+        if not raises_again or error.__traceback__ is None and id(error) not in self.tracer.passed:
+            line = op.line or self.code.co_firstlineno
+            tracebacks.note_passing(self.tracer, error, self.code, self.globals, op.offset, line)
 
     # ---- small helpers of handlers
     def push(self, value: Any) -> None:

@@ -13,27 +13,57 @@ import functools
 import inspect
 import os
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.modules.module as nn_module
 
+from pliant.capture.trace import CallEffect
+from pliant.guards.kinds import MISSING
 from pliant.torch_adapter import module_call, wrapped_module_call
+
+if TYPE_CHECKING:
+    from pliant.capture.tracer import Tracer
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What the frame of an entry does not have as the program's had it.
 LOST = frozenset(("f_locals", "f_back", "f_lasti", "f_lineno", "f_trace", "clear"))
 
 
+def chain(error: BaseException, context: BaseException | None) -> None:
+    """Say what was handled when it was raised. A `__setattr__` of the program's is not asked."""
+    vars(BaseException)["__context__"].__set__(error, context)
+
+
 def passed(error: BaseException, code: types.CodeType, namespace: dict[str, Any], offset: int, line: int) -> None:
     """The exception went through a frame of the code. Frames of ours, which the program does not have, are left out."""
     if not code.co_filename.startswith(_OWN):
-        error.__traceback__ = types.TracebackType(error.__traceback__, _frame(code, namespace), offset, line)
+        longer = types.TracebackType(error.__traceback__, _frame(code, namespace), offset, line)
+        BaseException.with_traceback(error, longer)  # a class of the program's may say otherwise
 
 
-def passed_module(error: BaseException) -> None:
+def note_passing(
+    t: Tracer, error: BaseException, code: types.CodeType, namespace: dict[str, Any], offset: int, line: int
+) -> None:
+    """The same in a trace. What an exception from outside went through before differs from call to call."""
+    world = t.world
+    if not world.is_foreign(error):
+        passed(error, code, namespace, offset, line)
+        return
+    if code.co_filename.startswith(_OWN):
+        return
+    if (stored := world.slot_get(error, "__traceback__")) is not MISSING:
+        longer = types.TracebackType(stored, _frame(code, namespace), offset, line)
+        world.slot_set(error, "__traceback__", longer, "plain")
+        return
+    t.passed[id(error)] = error
+    place = world.hold(code, code.co_name), world.hold(namespace, str(namespace.get("__name__")))
+    world.effects_in_order.append(CallEffect(world.hold(passed, "passed"), (error, *place, offset, line), {}))
+
+
+def note_passing_module(t: Tracer, error: BaseException) -> None:
     """The exception went through the call of a module, whose own code is not interpreted."""
     for code, offset in module_calls():
-        passed(error, code, vars(nn_module), offset, line_at(code, offset))
+        note_passing(t, error, code, vars(nn_module), offset, line_at(code, offset))
 
 
 def copied(traceback: types.TracebackType) -> types.TracebackType:

@@ -67,6 +67,7 @@ from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.trace import BreakReason, Draw
+from pliant.capture.tracebacks import chain
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
@@ -178,6 +179,7 @@ class Tracer:
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
         self.repeated = RepeatedCalls()
         self.hook_ids = 0  # keys of hooks that were taken
+        self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
@@ -334,7 +336,7 @@ class Tracer:
             found.has_context = True  # where it was raised it got it
             return found
         if error is not self.current_exception:
-            error.__context__ = self.current_exception if is_end(error) else self.handling()
+            chain(error, self.current_exception if is_end(error) else self.handling())
         return Raised(error)
 
     def carried(self, error: BaseException) -> BaseException:
@@ -388,9 +390,21 @@ class Tracer:
 
     def raise_(self, error: BaseException) -> NoReturn:
         """The program's `raise error`."""
-        if error is not self.current_exception and error.__context__ is None:
-            error.__context__ = self.handling()
+        if self.world.is_foreign(error):
+            self._chain_outside(error)
+        elif error is not self.current_exception and error.__context__ is None:
+            chain(error, self.handling())
         raise Raised(error)
+
+    def _chain_outside(self, error: BaseException) -> None:
+        """One from outside is chained anew each time that it is raised."""
+        handled = context = self.handling()
+        while context is not None and context is not error:
+            context = self.get_attr(context, "__context__")
+        if context is not None and handled is not error:
+            raise GraphBreak("unknown-object", "an exception from outside is raised while what it led to is handled")
+        if handled is not None and handled is not error:
+            self.world.slot_set(error, "__context__", handled, "plain")
 
 
 _STAND_IN = re.compile(r"\b(Sym(Int|Float|Bool)|FakeTensor)\b")  # in the message of an error

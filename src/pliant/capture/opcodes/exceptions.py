@@ -23,9 +23,17 @@ def raise_varargs(t: Tracer, op: Op, *values: Any) -> None:
         raise Raised(RuntimeError("No active exception to reraise") if current is None else current)
     error = _instance(t, values[0], "exceptions")
     for cause in values[1:]:
-        error.__cause__ = None if cause is None else _instance(t, cause, "exception causes")
-        error.__suppress_context__ = True
+        _set_cause(t, error, None if cause is None else _instance(t, cause, "exception causes"))
     t.raise_(error)
+
+
+def _set_cause(t: Tracer, error: BaseException, cause: BaseException | None) -> None:
+    if t.world.is_foreign(error):
+        t.world.slot_set(error, "__cause__", cause, "plain")
+        t.world.slot_set(error, "__suppress_context__", True, "plain")
+        return
+    error.__cause__ = cause
+    error.__suppress_context__ = True
 
 
 def _instance(t: Tracer, value: Any, what: str) -> BaseException:
@@ -86,7 +94,7 @@ def before_with(t: Tracer, op: Op, manager: Any) -> tuple[Any, Any]:
 @takes("WITH_EXCEPT_START")
 def with_except_start(t: Tracer, op: Op) -> Any:
     leave, _, _, error = t.frames[-1].stack[-4:]
-    return t.call(leave, (type(error), error, error.__traceback__), {}, linked=True)
+    return t.call(leave, (type(error), error, t.get_attr(error, "__traceback__")), {}, linked=True)
 
 
 # ---- except*

@@ -337,8 +337,7 @@ def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs,
         with _in_module(t, 2):
             return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
     except Raised as raised:
-        if not t.world.is_foreign(raised.error):
-            tracebacks.passed_module(raised.error)
+        tracebacks.note_passing_module(t, raised.error)
         raise
 
 
@@ -405,9 +404,8 @@ _INITIALIZERS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys(
             _CONTAINERS, lambda t, init, obj, args, kwargs: call_native(t, init.__get__(obj), args, kwargs)
         ),
-        BaseException: lambda t, init, obj, args, kwargs: None,  # `__new__` did it
         **dict.fromkeys(
-            (property, staticmethod, classmethod), lambda t, init, obj, args, kwargs: t.native(init, obj, *args, **kwargs)
+            (property, staticmethod, classmethod, BaseException), lambda t, init, obj, args, kwargs: t.native(init, obj, *args, **kwargs)
         ),
     },
 )
@@ -434,7 +432,7 @@ def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> An
 
 _ANY_NEW = (BaseException, tuple, frozenset, str, int, float)  # also by the `__new__` of a class in C between
 _NEW: dict[type, Callable[..., Any]] = {  # by the base that says what the object is made of
-    BaseException: lambda t, cls, new, args, kwargs: t.native(new, cls, *args),
+    BaseException: lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.concrete_tree, args), **kwargs),
     type: lambda t, cls, new, args, kwargs: class_statements.new_class(t, functools.partial(new, cls), args, kwargs),
     weakref.ref: lambda t, cls, new, args, kwargs: make_reference(t, cls, args, kwargs),
     **dict.fromkeys(_CONTAINERS, lambda t, cls, new, args, kwargs: t.native(new, cls)),

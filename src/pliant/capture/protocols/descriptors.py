@@ -160,6 +160,8 @@ def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
         raise lacks(obj, name)
     if stored is not MISSING:
         return stored
+    if name == "__traceback__" and id(obj) in t.passed:
+        raise GraphBreak("unknown-object", "the traceback of an exception from outside that is raised here")
     try:
         value = t.native(found.__get__, obj)
     except Raised:

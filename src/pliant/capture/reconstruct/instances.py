@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pliant.capture.outside import set_orders
+from pliant.capture.reconstruct.exceptions import fill_exception, new_exception
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.value_kinds import is_exception
 from pliant.guards.standard import can_change
@@ -93,39 +94,6 @@ def _fill_deque(b: Statements, obj: Any, name: str) -> None:
     b.fill(lambda: f"{base}.__init__({name}, [{b.items(list(collections.deque.__iter__(obj)))}], {obj.maxlen!r})")
 
 
-def _new_exception(b: Statements, obj: BaseException) -> str:
-    """Some exceptions of C keep more than `args`; their own `__new__` takes it from the arguments."""
-    base = _builtin_base(type(obj))
-    given = ""
-    if base.__new__ is not Exception.__new__:
-        given = "".join([", " + b.value(v) for v in obj.args])
-    return f"{b.hold(base)}.__new__({b.value(type(obj))}{given})"
-
-
-_KEPT_BESIDE: dict[type, tuple[str, ...]] = {
-    AttributeError: ("name", "obj"),
-    NameError: ("name",),
-    ImportError: ("name", "path"),
-    StopIteration: ("value",),
-}
-
-
-def _fill_exception(b: Statements, obj: BaseException, name: str) -> None:
-    b.fill(lambda: f"{name}.args = {b.value(obj.args)}")
-    for cls in type(obj).__mro__:
-        for kept in _KEPT_BESIDE.get(cls, ()):
-            if getattr(obj, kept) is not None:
-                b.fill(lambda k=kept: f"{name}.{k} = {b.value(getattr(obj, k))}")  # type: ignore[misc]
-    if obj.__traceback__ is not None:
-        b.lines.append(f"{name}.__traceback__ = {b.value(obj.__traceback__)}")
-    if obj.__cause__ is not None:
-        b.fill(lambda: f"{name}.__cause__ = {b.value(obj.__cause__)}")
-    if obj.__context__ is not None:
-        b.fill(lambda: f"{name}.__context__ = {b.value(obj.__context__)}")
-    if obj.__suppress_context__ and obj.__cause__ is None:
-        b.lines.append(f"{name}.__suppress_context__ = True")
-
-
 def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
     """The arguments that make a weak reference."""
     found, callback = weakref.ref.__call__(obj), obj.__callback__
@@ -189,9 +157,10 @@ def _is_plain(cls: type) -> bool:
 def instance(b: Statements, obj: Any) -> str:
     base = _builtin_base(type(obj))
     if is_exception(obj):
-        make, fill = _new_exception, _fill_exception
+        make: Recipe = functools.partial(new_exception, base=base)
+        fill: Callable[[Statements, Any, str], None] = fill_exception
     elif base in _BASES:
-        make, fill = _BASES[base]  # type: ignore[assignment, assignment]
+        make, fill = _BASES[base]
     else:
         raise CannotReconstruct("builtin-instance", obj)
     if base is object and not _is_plain(type(obj)):
