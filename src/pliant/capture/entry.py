@@ -376,9 +376,9 @@ class _Body:
         step: StepCode | None = None if again else step_code(point)
         layout = layouts(program)[program.index_of(frame.offset)]
         for place in layout.handling if layout is not None else ():
-            handled = frame.stack[place + 1]
-            if is_exception(handled) and id(handled) not in self.trace.origins:
-                b.lines.append(f"{b.hold(raised)}({b.value(handled)})")
+            for handled in frame.stack[place + 1 : place + 2]:
+                if is_exception(handled) and id(handled) not in self.trace.origins:
+                    b.lines.append(f"{b.hold(raised)}({b.value(handled)})")
         known = _symbolic(frame, self.trace.origins)
         points = step.successors if step is not None else (point,)
         resumes = tuple(self.resume(p, frame.globals, frame.function_name, known) for p in points)

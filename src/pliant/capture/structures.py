@@ -28,7 +28,7 @@ _MADE: ByKind[Callable[[Any, list[Any]], Any] | None] = ByKind(
         dict: lambda value, parts: dict(zip(value, parts, strict=True)),
         slice: lambda value, parts: slice(*parts),
     },
-    {tuple: lambda value, parts: tuple_of(type(value), parts)},
+    {tuple: lambda value, parts: tuple_of(type(value), parts, value)},
 )
 
 

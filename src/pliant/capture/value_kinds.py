@@ -304,10 +304,11 @@ def reader(value: Any, base: type) -> str | None:
     return None if type(value) is base else base.__name__
 
 
-def tuple_of(cls: type, items: list[Any]) -> Any:
-    """A tuple of the class, without running its own constructor."""
+def tuple_of(cls: type, items: list[Any], like: Any = None) -> Any:
+    """A tuple of the class, without running its own constructor. What a struct sequence has beside its items, as
+    `os.stat_result` has times as floats, is that of the one it is like."""
     if cls is torch.Size:
         return torch.Size(items) if SIZES.issuperset(map(type, items)) else tuple(items)
     if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
-        return cls(items)
+        return cls(items, like.__reduce__()[1][1] if type(like) is cls else {})
     return tuple.__new__(cls, items)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import ByKind, is_function
+from pliant.capture.value_kinds import ByKind
 
 
 def ends_itself(value: Any) -> bool:
@@ -21,11 +21,14 @@ def ends_itself(value: Any) -> bool:
     return _MAY_RUN.of(value)(value)
 
 
-def _has_finalizer(value: Any) -> bool:
+def has_finalizer(cls: type) -> bool:
+    """Whether objects of the class end by code: the program's, or C code, which may call it as files call their `close`."""
+    return any("__del__" in vars(base) for base in cls.__mro__)
+
+
+def _ends_by_code(value: Any) -> bool:
     cls = type(value)
-    if cls.__module__.startswith("pliant."):  # the traced form of a generator
-        return False
-    return any(is_function(vars(base).get("__del__")) for base in cls.__mro__)
+    return not cls.__module__.startswith("pliant.") and has_finalizer(cls)  # else the traced form of a generator
 
 
 def let_go(value: Any) -> GraphBreak:
@@ -42,6 +45,6 @@ def check_let_go(values: Collection[Any]) -> None:
 
 
 # Generators differ in whether they were started; other objects end as their class says.
-_RUNS_CODE: ByKind[Callable[[Any], bool]] = ByKind(_has_finalizer, {types.GeneratorType: lambda value: value.gi_suspended})
-_MAY_RUN: ByKind[Callable[[Any], bool]] = ByKind(_has_finalizer, {types.GeneratorType: lambda value: True})
+_RUNS_CODE: ByKind[Callable[[Any], bool]] = ByKind(_ends_by_code, {types.GeneratorType: lambda value: value.gi_suspended})
+_MAY_RUN: ByKind[Callable[[Any], bool]] = ByKind(_ends_by_code, {types.GeneratorType: lambda value: True})
 _ALIKE: ByKind[Callable[[Any], Any]] = ByKind(type, {types.GeneratorType: lambda value: value})

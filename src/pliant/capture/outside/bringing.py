@@ -170,7 +170,7 @@ def _tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
     if all(a is b for a, b in zip(items, tuple.__iter__(value), strict=True)):
         made = value
     else:
-        made = tuple_of(type(value), items)
+        made = tuple_of(type(value), items, value)
     world.set_origin(made, source)
     return made
 

@@ -35,6 +35,7 @@ from pliant.capture.handlers.random_numbers import draw, is_generator, is_of_pyt
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
+from pliant.capture.iterators.endings import has_finalizer
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.numbers import arrays, progressions
 from pliant.capture.protocols import class_statements, marked, polyfills
@@ -378,7 +379,7 @@ def instantiate(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
         except _STUMBLES as error:
             _refuse_misfit(error, cls, args, kwargs)
             raise
-    if t.world.python_function(cls, "__del__") is not None:
+    if t.world.python_function(cls, "__del__") is not None or has_finalizer(cls):
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")
     if (in_python := function_of(new)) is not None:

@@ -56,7 +56,7 @@ def _tuple_as_key(t: Tracer, key: Any) -> Any:
     _refuse_own_hash(t, key)
     parts = [hashable(t, part) for part in tuple.__iter__(key)]
     same = all(a is b for a, b in zip(parts, tuple.__iter__(key), strict=True))
-    return _object_as_key(t, key if same else tuple_of(type(key), parts))
+    return _object_as_key(t, key if same else tuple_of(type(key), parts, key))
 
 
 def _tensor_as_key(t: Tracer, key: FakeTensor) -> FakeTensor:
@@ -120,7 +120,7 @@ def _internalize_items(places: Callable[[Any], Any], t: Tracer, value: Any, with
 
 def _internalize_parts(t: Tracer, value: Any, within: frozenset[int]) -> Any:
     items = [internalize(t, v, within) for v in value]
-    return tuple_of(type(value), items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return tuple_of(type(value), items, value) if any(a is not b for a, b in zip(items, value, strict=True)) else value
 
 
 def _internalize_slice(t: Tracer, value: slice, within: frozenset[int]) -> slice:
