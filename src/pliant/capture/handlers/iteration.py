@@ -15,7 +15,7 @@ import torch
 
 from pliant.capture.handlers.table import Rows
 from pliant.capture.protocols import operators, polyfills
-from pliant.capture.protocols.iteration import iterate, next_value
+from pliant.capture.protocols.iteration import iterate, next_value, watched
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple
@@ -44,7 +44,7 @@ def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kw
     """A function whose polyfill loops over the items of the argument at this place."""
     if kwargs:
         inspect.signature(polyfill).bind(*args, **kwargs)  # which complains
-    return TailCall(polyfill, (*args[:place], t.taken(args[place]), *args[place + 1 :]), kwargs)
+    return TailCall(polyfill, (*args[:place], watched(t, args[place], t.taken(args[place])), *args[place + 1 :]), kwargs)
 
 
 ROWS.each((BUILTINS.any,), _looping, polyfills.any_true, 0)
@@ -61,14 +61,14 @@ def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 @takes(BUILTINS.sum)
-def _sum(t: Tracer, items: Any, /, start: Any = 0) -> Any:
-    items = t.taken(items)
+def _sum(t: Tracer, given: Any, /, start: Any = 0) -> Any:
+    items = t.taken(given)
     kinds = {*map(type, items), type(start)} if is_list_or_tuple(items) else set()
     if kinds and kinds <= NUMBERS or isinstance(start, (str, bytes, bytearray)):  # which it complains of
         return t.native(BUILTINS.sum, items, start)
     if kinds and kinds <= NUMBERS | SYMBOLIC_TYPES:
         return functools.reduce(functools.partial(operators.binary, t, "+"), items, start)
-    return TailCall(polyfills.added, (items, start))
+    return TailCall(polyfills.added, (watched(t, given, items), start))
 
 
 def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -85,6 +85,8 @@ def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs
             return TailCall(polyfills.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best
     elif not fits:
         return t.native(function, (), **kwargs)  # which complains
+    if len(args) == 1:
+        values = watched(t, args[0], values)
     otherwise = {name: value for name, value in kwargs.items() if name == "default"}
     return TailCall(polyfills.best_in_turn, (function, _BETTER[function], values, key, otherwise))
 

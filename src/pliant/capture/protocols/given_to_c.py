@@ -7,6 +7,7 @@ Holds:  a break where C code would read an object from outside unguarded, or run
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import types
@@ -26,6 +27,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import mapped
 from pliant.capture.value_kinds import (
     CONSTANTS,
+    DICT_TYPES,
     DICT_VIEWS,
     HOLDS_FUNCTIONS,
     MUTABLE_CONTAINERS,
@@ -169,6 +171,8 @@ def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: bool
 
 
 def _refuse_parts(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+    if type(value).__module__ != "builtins" and t.world.is_opaque(value):
+        _refuse_object(t, value, within, compared)
     refuse_opaque(t, *_LOOKED_INTO[type(value)](value), within=within | {id(value)}, compared=compared)
 
 
@@ -222,8 +226,8 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
 _BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 _COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
-    **dict.fromkeys((list, tuple, set, frozenset), iter),
-    dict: lambda value: (*value, *value.values()),
+    **dict.fromkeys((list, tuple, set, frozenset, collections.deque), iter),
+    **dict.fromkeys(DICT_TYPES, lambda value: (*value, *value.values())),
 }
 _REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], bool], None]] = ByKind(
     _refuse_object,

@@ -29,7 +29,7 @@ from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import is_list_or_tuple
-from pliant.capture.value_kinds import MUTABLE_CONTAINERS, ByKind, concrete, exactly, is_dict, misused
+from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, exactly, is_dict, misused
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.unpatched import BUILTINS
@@ -138,6 +138,14 @@ def is_driven(t: Tracer, items: Any) -> bool:
 def taken(t: Tracer, items: Any) -> Any:
     """What a polyfill loops over: containers are read as a whole, the items of others one by one."""
     return items if is_driven(t, items) or hasattr(type(items), "__next__") else t.sequence(items)
+
+
+def watched(t: Tracer, items: Any, taken_as: Any) -> Any:
+    """The same where code of the program's runs meanwhile: iterators in C tell whether a container was changed, but for lists."""
+    return iterate(t, items) if type(items) in _TOLD_OF_CHANGES else taken_as
+
+
+_TOLD_OF_CHANGES = frozenset((set, collections.deque, *DICT_TYPES))
 
 
 def iterable(t: Tracer, value: Any) -> Any:

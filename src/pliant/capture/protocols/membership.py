@@ -21,6 +21,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.given_numbers import asked_key, refuse_many_keys
 from pliant.capture.numbers.number_domains import in_range
 from pliant.capture.protocols import polyfills
+from pliant.capture.protocols.iteration import watched
 from pliant.capture.protocols.operators import compare, python_method, refuse_none, truth
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
@@ -67,7 +68,7 @@ def _contains(t: Tracer, container: Any, item: Any) -> Any:
 def _among_items(t: Tracer, container: Any, item: Any) -> Any:
     items = t.taken(container)
     if not is_list_or_tuple(items) or not COMPARED_IN_C.issuperset(map(type, (item, *items))):
-        return items
+        return watched(t, container, items)
     for one in (item, *items) if is_nan(item) else ():
         t.world.note_nan(one)
     return bool(t.native(operator.contains, items, item))
