@@ -14,6 +14,7 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import ByKind
+from pliant.guards.standard import can_change
 
 
 def ends_itself(value: Any) -> bool:
@@ -22,8 +23,8 @@ def ends_itself(value: Any) -> bool:
 
 
 def has_finalizer(cls: type) -> bool:
-    """Whether objects of the class end by code: the program's, or C code, which may call it as files call their `close`."""
-    return any("__del__" in vars(base) for base in cls.__mro__)
+    """Whether objects of the class end by code of the program's: its own, or what C code calls, as files call their `close`."""
+    return can_change(cls) and any("__del__" in vars(base) for base in cls.__mro__)
 
 
 def _ends_by_code(value: Any) -> bool:
