@@ -103,7 +103,7 @@ def make_entry(
     steps, tensors = _steps(writer, section, place)
     if shape.given_up:
         _give_up_arguments(steps, body, passed)
-    text = (section.text() + "\n" if section else "") + _function_text(steps, body, passed)
+    text = _function_text(steps, body, passed)
     run = define_entry(text, writer.names.values, name, section, tensors)
     held = Held(range(place, place + len(apart)), holds(run)) if section else None
     marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]

@@ -65,6 +65,7 @@ class Draft:
         steps = entry.checks.steps
         guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
+        self._held_text = ""
         self.programs = ProgramWriter()
         self.programs.code |= generated_code.code_behind(getattr(entry.run, "__wrapped__", entry.run))
         for operator in _own_operators(entry):
@@ -98,6 +99,8 @@ class Draft:
                  for s in entry.checks.steps]  # fmt: skip
         watched, sources = _watched(form)
         section = [_place(guard, guards, facts) for guard in watched], list(map(facts.source, sources))
+        if form.section is not None:
+            self._held_text = form.section.text()
         behind = {name: breaks.written(one, facts) for name, one in _behind(form).items()}
         result = {
             "name": entry.name,
@@ -114,7 +117,7 @@ class Draft:
             "graph": self._graph,
             "made": [form.graph, form.eager],
             "operators": None if self._graph is None else _count(entry),
-            "section": None if form.section is None else section,
+            "section": None if form.section is None else [self._held_text, *section],
             "tensors": {name: list(places) for name, places in form.tensors.items()},
             "marks": [[facts.source(source), marks_as_data(marks)] for source, marks in form.marks],
             "steps": steps,
@@ -129,6 +132,9 @@ class Draft:
     def text(self) -> bytes:
         """The entry as it is on disk. NotKept."""
         without_addresses(written({**self.data, "code": {}}))
+        if self._held_text:  # another process needs its code at once
+            self.programs.code |= generated_code.code_of(self._held_text)
+            self._held_text = ""
         return written({**self.data, "code": generated_code.as_data(self.programs.code)})
 
 

@@ -44,7 +44,7 @@ from pliant.torch_adapter import DisableTorchFunction, without_dispatch_modes
 from pliant.wrappers import generated_code
 
 if TYPE_CHECKING:
-    from pliant.guards.watch import Watch
+    from pliant.guards.held_state import FirstLook
 
 
 def marks_as_data(marks: Mapping[int, Any]) -> Json:
@@ -189,11 +189,14 @@ def _steps(reader: FactReader, rows: Iterable[Json]) -> list[Step]:
 class _Section:
     """What the entry's section watches, read when it is first watched."""
 
-    def __init__(self, reader: FactReader, guards: list[int], sources: list[int]) -> None:
-        self._reader, self._guards, self._sources = reader, guards, sources
+    def __init__(self, reader: FactReader, text: str, guards: list[int], sources: list[int]) -> None:
+        self._reader, self._text, self._guards, self._sources = reader, text, guards, sources
+
+    def text(self) -> str:
+        return self._text
 
     def watched(self) -> tuple[Sequence[Guard], Sequence[Source]]:
         return list(map(self._reader.guard, self._guards)), list(map(self._reader.source, self._sources))
 
-    def first_watch(self) -> Watch | None:
+    def first_look(self) -> FirstLook | None:
         return None

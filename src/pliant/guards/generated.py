@@ -1,6 +1,6 @@
 """The function of an entry: from its text and what the names in it stand for.
 
-In:     text of `entry(args, kwargs)` (and of `load()`, where many guards start at held objects), the objects.
+In:     text of `entry(args, kwargs)`, the objects, and the section of guards that start at held objects where these are many.
 Out:    the function, whose lines tracebacks can show.
 Reads on: `held_section.py`, `alike.py`.
 """
@@ -8,6 +8,7 @@ Reads on: `held_section.py`, `alike.py`.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,15 +35,34 @@ def define_entry(
     scope.pop("prepare", None)
     alike.define(tensors, entry)
     if held is not None:
-        entry.__dict__[LOAD] = scope.pop(LOAD)
+        entry.__dict__[LOAD] = _Load(held, entry, file)
+        if held.first_look() is None:
+            entry.__dict__[LOAD].define(entry)
         scope["recheck"] = HeldState(held, entry).recheck
     return entry
 
 
+class _Load:
+    """A section's function before its text is compiled: the first call that needs it does that."""
+
+    def __init__(self, held: HeldFacts, entry: EntryFunction, file: str) -> None:
+        self._held, self._entry, self._file = held, weakref.ref(entry), file.replace(GENERATED, GENERATED + "held by ")
+
+    def define(self, entry: Any) -> Callable[[], Any]:
+        scope = entry.__globals__
+        generated_code.define(self._held.text(), self._file, scope)
+        load: Callable[[], Any] = scope.pop(LOAD)
+        entry.__dict__[LOAD] = load
+        return load
+
+    def __call__(self) -> Any:
+        entry: Any = self._entry()
+        return self.define(entry)()
+
+
 def holds(entry: EntryFunction) -> Callable[[], bool]:
     """Whether all guards hold that start at held objects, of an entry that checks them apart."""
-    load = entry.__dict__[LOAD]
-    return lambda: load() is not None
+    return lambda: entry.__dict__[LOAD]() is not None
 
 
 def holding(lock: Any, run: EntryFunction) -> EntryFunction:

@@ -2,7 +2,7 @@
 
 In:     guards and sources whose root the entry holds.
 Out:    `text()`: a function that checks them all and returns the values the entry needs; `held_state.HeldState` runs it only
-        when something that it reads has changed.
+        when something that it reads has changed. Until then `first_look()` says as much.
 Holds:  what memory cannot tell (`watch.CannotWatch`) stays in the entry and is checked at each call.
 """
 
@@ -13,7 +13,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from pliant.guards.codegen import GuardWriter
-from pliant.guards.held_state import LOAD
+from pliant.guards.evaluate import holds
+from pliant.guards.held_state import LOAD, FirstLook
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.names import Names
 from pliant.guards.native_watch import CannotWatch
@@ -32,6 +33,7 @@ class HeldSection:
         self.tuples: dict[str, list[Source]] = {}
         self.guards: list[Guard] = []
         self.watch = Watch()
+        self._all_hold = True
 
     def add(self, guard: Guard) -> bool:
         """Take the guard, if memory tells when it may have changed."""
@@ -43,7 +45,15 @@ class HeldSection:
             return False
         self.writer.add(guard)
         self.guards.append(guard)
+        self._all_hold = self._all_hold and self._holds(guard)
         return True
+
+    def _holds(self, guard: Guard) -> bool:
+        """Whether it surely does for what is pinned."""
+        try:
+            return holds(guard, self.watch.pin)
+        except READ_ERRORS:
+            return False
 
     def watches(self, source: Source) -> bool:
         """Whether memory tells that the source leads to another object."""
@@ -77,8 +87,12 @@ class HeldSection:
     def watched(self) -> tuple[Sequence[Guard], Sequence[Source]]:
         return self.guards, [*self.exports.values(), *itertools.chain(*self.tuples.values())]
 
-    def first_watch(self) -> Watch | None:
-        return self.watch
+    def first_look(self) -> FirstLook:
+        """What memory said when the guards were written, and the values if all of them hold for that."""
+        if not self._all_hold:
+            return FirstLook(self.watch, None)
+        tuples = [tuple(map(self.watch.pin, sources)) for sources in self.tuples.values()]
+        return FirstLook(self.watch, (*map(self.watch.pin, self.exports.values()), *tuples))
 
     def text(self) -> str:
         """The function `load()`: the exported values, or None if a guard fails."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import Source
 from pliant.guards.steps import READ_ERRORS
+from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.guards.watch import Watch
@@ -24,14 +25,25 @@ def never() -> None:
     """Stands for a native check that is not there: something may have changed."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstLook:
+    """Memory, and the values that it had for the entry; None if some guard may not have held."""
+
+    watch: Watch
+    values: tuple[Any, ...] | None
+
+
 class HeldFacts(Protocol):
     """What a section watches."""
 
     def watched(self) -> tuple[Sequence[Guard], Sequence[Source]]:
         """The guards, and the sources of what the entry gets."""
 
-    def first_watch(self) -> Watch | None:
-        """The look at memory that was taken when the guards were written."""
+    def first_look(self) -> FirstLook | None:
+        """The look at memory that was taken when the guards were written; None: an entry from elsewhere."""
+
+    def text(self) -> str:
+        """The function of the section, which is named `LOAD`."""
 
 
 LOAD = "load"  # the function of the section's text, an attribute of the entry's function
@@ -48,7 +60,7 @@ class HeldState:
     def __init__(self, facts: HeldFacts, entry: Any) -> None:
         self._facts = facts
         self._entry = weakref.ref(entry)
-        self._first: Watch | None = facts.first_watch()
+        self._first: FirstLook | None = facts.first_look()
         self._waits = self._first is None  # the first call of an entry from elsewhere looks at no memory
         self._looked_at = -math.inf
         self._costs = 0.0  # seconds of the last look
@@ -58,6 +70,8 @@ class HeldState:
 
     def recheck(self) -> tuple[Any, ...] | None:
         """The values, if all guards hold."""
+        if (values := self._as_first_seen()) is not None:
+            return values
         start = time.monotonic()
         values = self._load()
         if values is None:
@@ -69,6 +83,25 @@ class HeldState:
         if not waits and self._spent >= self._due:
             self._watch_anew()
         return values
+
+    def _as_first_seen(self) -> tuple[Any, ...] | None:
+        """The values, if all guards held when they were written, and memory has not changed since: the section's text is then
+        not even compiled."""
+        if self._first is None or self._first.values is None:
+            return None
+        from pliant.guards import native_watch
+
+        if not native_watch.available():
+            return None
+        start = time.monotonic()
+        first, self._first = self._first, None
+        check = native_watch.native_check(first.watch.watched, first.values)
+        if check is None:
+            return None
+        self._entry_function.__globals__["unchanged"] = check
+        self._looked_at, self._spent = time.monotonic(), None
+        self._costs = self._looked_at - start
+        return first.values
 
     def _note_change(self, lasted: float) -> None:
         """What was looked at has changed after so many seconds."""
@@ -83,22 +116,24 @@ class HeldState:
         if not native_watch.available():
             return
         start = time.monotonic()
-        entry: Any = self._entry()
-        entry.__globals__["unchanged"] = self._new_check() or never
+        self._entry_function.__globals__["unchanged"] = self._new_check() or never
         self._looked_at, self._spent = time.monotonic(), None
         self._costs = self._looked_at - start
 
     def _load(self) -> tuple[Any, ...] | None:
-        entry: Any = self._entry()
-        found: tuple[Any, ...] | None = entry.__dict__[LOAD]()
+        found: tuple[Any, ...] | None = self._entry_function.__dict__[LOAD]()
         return found
+
+    @property
+    def _entry_function(self) -> Any:
+        return self._entry()
 
     def _new_check(self) -> Callable[[], Any] | None:
         """Look at memory, then check the guards, then see that memory has not changed meanwhile."""
         from pliant.guards.native_watch import CannotWatch, native_check
 
         try:
-            found = self._first or self._look()
+            found = self._first.watch if self._first is not None else self._look()
         except (CannotWatch, *READ_ERRORS):
             return None
         finally:

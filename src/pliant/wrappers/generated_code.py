@@ -19,7 +19,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_PART = "_pliant_text"  # a global of such functions: the digest of their text, its code
+_PART = "_pliant_text"  # a global of such functions: the digests of their texts, and the code of each
 _WITHOUT_REFERENCES = 2  # the version of the format that does not tell how often an object is used
 _known: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("_known", default=None)
 
@@ -30,8 +30,13 @@ def define(text: str, file: str, names: dict[str, Any]) -> None:
     digest = hashlib.sha256(text.encode()).hexdigest()
     kept = (_known.get() or {}).get(digest)
     code = compile(text, file, "exec") if kept is None else _in_file(marshal.loads(base64.b64decode(kept)), file)
-    names[_PART] = digest, code
+    names[_PART] = {**names.get(_PART, {}), digest: code}
     exec(code, names)  # our own text
+
+
+def code_of(text: str) -> dict[str, types.CodeType]:
+    """The digest of a text and its code, where no function of it is needed here."""
+    return {hashlib.sha256(text.encode()).hexdigest(): compile(text, "", "exec")}
 
 
 @contextlib.contextmanager
@@ -45,9 +50,10 @@ def known(data: Mapping[str, str]) -> Iterator[None]:
 
 
 def code_behind(function: Any) -> dict[str, types.CodeType]:
-    """The digest of the text that defined the function, and its code; nothing if it was defined otherwise."""
-    found = getattr(function, "__globals__", {}).get(_PART)
-    return {} if found is None else {found[0]: found[1]}
+    """The digests of the texts that defined the function and what it uses, and their code; nothing if it was defined
+    otherwise."""
+    found: dict[str, types.CodeType] = getattr(function, "__globals__", {}).get(_PART, {})
+    return dict(found)
 
 
 def as_data(code: Mapping[str, types.CodeType]) -> dict[str, str]:
