@@ -9,6 +9,7 @@ import torch
 
 from pliant.guards import held_state, native_watch
 from pliant.guards.codegen import READ_ERRORS
+from pliant.guards.generated import define_entry
 from pliant.guards.held_section import HeldSection
 from pliant.guards.held_state import LOAD, HeldState, never
 from pliant.guards.kinds import Guard, Kind, TensorFacts
@@ -23,6 +24,7 @@ from pliant.guards.sources import (
     TypeSource,
     held,
 )
+from pliant.wrappers.generated_code import code_behind
 
 pliant = pytest.importorskip("pliant.compiler")  # brings the builder of the native part
 needs_native = pytest.mark.skipif(
@@ -313,3 +315,45 @@ def test_compiled_modules_notice_changes():
 
     if native_watch.available():
         assert isinstance(dispatcher_of(c).hot.__globals__["unchanged"], types.BuiltinFunctionType)
+
+
+@needs_native
+def test_guards_that_hold_are_not_compiled_before_something_changes():
+    items = [1, 2]
+    section = HeldSection(Names())
+    root = held(items, "items")
+    assert section.add(Guard(root, Kind.LENGTH, 2)) and section.read(ItemSource(root, 0))
+    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.writer.names.values, "f", section, {})
+    state, first = HeldState(section, entry), entry.__dict__[LOAD]
+    assert state.recheck() == (1,) and entry.__globals__["unchanged"]() == (1,)
+    assert entry.__dict__[LOAD] is first and LOAD not in "".join(code_of_texts(entry))
+    items[0] = 3
+    assert entry.__globals__["unchanged"]() is None and state.recheck() == (3,)
+    assert entry.__dict__[LOAD] is not first
+    items.append(3)
+    assert state.recheck() is None
+
+
+def code_of_texts(function):
+    """The names that the texts behind a function define."""
+    return [name for code in code_behind(function).values() for name in code.co_names]
+
+
+@needs_native
+def test_a_change_before_the_first_check_is_seen():
+    for change, expected in ((lambda items: items.append(3), None), (lambda items: items.__setitem__(0, 5), (5,))):
+        items = [1, 2]
+        section = HeldSection(Names())
+        root = held(items, "items")
+        assert section.add(Guard(root, Kind.LENGTH, 2)) and section.read(ItemSource(root, 0))
+        entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.writer.names.values, "f", section, {})
+        change(items)
+        assert HeldState(section, entry).recheck() == expected
+
+
+@needs_native
+def test_a_guard_that_fails_where_it_is_written_fails_the_first_check():
+    section = HeldSection(Names())
+    assert section.add(Guard(held([1, 2], "items"), Kind.LENGTH, 3))
+    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.writer.names.values, "f", section, {})
+    assert HeldState(section, entry).recheck() is None

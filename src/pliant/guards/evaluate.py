@@ -49,7 +49,8 @@ def _type_lookup(cls: Any, expected: tuple[str, Any]) -> bool:
 
 
 def _tensor(value: Any, e: TensorFacts) -> bool:
-    if type(value) is not e.cls or value.layout is not torch.strided or e.is_leaf is not None or e.dispatch_keys is not None:
+    cls: Any = type(value)
+    if cls is not e.cls or value.layout is not torch.strided or e.is_leaf is not None or e.dispatch_keys is not None:
         return False
     if (value.dtype, value.device, value.requires_grad) != (e.dtype, e.device, e.requires_grad):
         return False
