@@ -106,7 +106,7 @@ def test_what_is_known_to_hold_is_not_compiled_to_explain_a_miss():
         Step("if args[0] != half: return MISS", guard),
     ]
     known = [True]
-    replay = Replay(steps, {"thing": 2, "MISS": object()}, Held(range(1, 4), lambda: known[0]))
+    replay = Replay(steps, {"thing": 2, "MISS": object()}, Held(1, 1, lambda: known[0]))
     assert replay.first_failing((10,), {})[0] == 0
     index, variables = replay.first_failing((3,), {})
     assert index == 4 and variables["half"] == 2

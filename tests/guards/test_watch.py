@@ -12,7 +12,7 @@ from pliant.guards.codegen import READ_ERRORS
 from pliant.guards.generated import define_entry
 from pliant.guards.held_section import HeldSection
 from pliant.guards.held_state import LOAD, HeldState, never
-from pliant.guards.kinds import Guard, Kind, TensorFacts
+from pliant.guards.kinds import Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import dict_of
 from pliant.guards.sources import (
@@ -39,8 +39,9 @@ class Watched:
         section = HeldSection(Names())
         assert all(section.add(g) for g in guards)
         assert all(section.read(s) for s in sources)
-        self.scope = {**section.writer.names.values, "READ_ERRORS": READ_ERRORS, "unchanged": never}
-        exec(section.text(), self.scope)
+        text = section.text()
+        self.scope = {**section.values, "READ_ERRORS": READ_ERRORS, "unchanged": never}
+        exec(text, self.scope)
         load = self.scope[LOAD]
         self.entry = types.FunctionType((lambda: None).__code__, self.scope)
         self.state = HeldState(section, self.entry)
@@ -323,7 +324,7 @@ def test_guards_that_hold_are_not_compiled_before_something_changes():
     section = HeldSection(Names())
     root = held(items, "items")
     assert section.add(Guard(root, Kind.LENGTH, 2)) and section.read(ItemSource(root, 0))
-    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.writer.names.values, "f", section, {})
+    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.names.values, "f", section, {})
     state, first = HeldState(section, entry), entry.__dict__[LOAD]
     assert state.recheck() == (1,) and entry.__globals__["unchanged"]() == (1,)
     assert entry.__dict__[LOAD] is first and LOAD not in "".join(code_of_texts(entry))
@@ -346,7 +347,7 @@ def test_a_change_before_the_first_check_is_seen():
         section = HeldSection(Names())
         root = held(items, "items")
         assert section.add(Guard(root, Kind.LENGTH, 2)) and section.read(ItemSource(root, 0))
-        entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.writer.names.values, "f", section, {})
+        entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.names.values, "f", section, {})
         change(items)
         assert HeldState(section, entry).recheck() == expected
 
@@ -355,5 +356,37 @@ def test_a_change_before_the_first_check_is_seen():
 def test_a_guard_that_fails_where_it_is_written_fails_the_first_check():
     section = HeldSection(Names())
     assert section.add(Guard(held([1, 2], "items"), Kind.LENGTH, 3))
-    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.writer.names.values, "f", section, {})
+    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.names.values, "f", section, {})
     assert HeldState(section, entry).recheck() is None
+
+
+@needs_native
+@pytest.mark.parametrize("change", ["member", "bases", "nearer"])
+def test_text_that_is_written_late_fails_for_what_changed_before(change):
+    """Neither a member nor the bases are taken as they are by then, even where a class of C has the name."""
+
+    class First:
+        def __repr__(self):
+            return "first"
+
+    class Second:
+        __repr__ = First.__repr__
+
+    class Looked(First):
+        pass
+
+    section = HeldSection(Names())
+    looked = TypeSource(held(Looked(), "looked"))
+    expected = NumberOf(types.FunctionType) if change == "nearer" else First.__repr__
+    guards = [Guard(looked, Kind.IDENTITY, Looked), Guard(looked, Kind.TYPE_LOOKUP, ("__repr__", expected))]
+    assert all(section.add(guard) for guard in guards)
+    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.values, "f", section, {})
+    state = HeldState(section, entry)
+    assert state.recheck() == ()
+    if change == "member":
+        del First.__repr__
+    elif change == "nearer":
+        Looked.__repr__ = lambda self: "another of the kind, which no source of the entry's reads"
+    else:
+        Looked.__bases__ = (Second,)
+    assert state.recheck() is None

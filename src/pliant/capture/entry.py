@@ -94,8 +94,7 @@ def make_entry(
     writer.require(shape.failing_test(), None)
     guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
     section, place = _write_guards(writer, guards)
-    apart = list(section.steps) if section else []  # code behind the guards adds to them
-    checks = [*writer.steps[:place], *apart, *writer.steps[place:]]
+    before, behind = writer.steps[:place], writer.steps[place:]  # code behind the guards adds to them
     values = Rebuilder(trace, writer, _outputs(trace, writer))
     end = _Body(trace, values, resume, is_behind and trace.lock is None)
     body = _body(trace, end, section, graph, eager)
@@ -105,13 +104,13 @@ def make_entry(
         _give_up_arguments(steps, body, passed)
     text = _function_text(steps, body, passed)
     run = define_entry(text, writer.names.values, name, section, tensors)
-    held = Held(range(place, place + len(apart)), holds(run)) if section else None
+    held = Held(len(before), len(behind), holds(run)) if section else None
     marks = [(one.source, marks_of(one.example)) for one in trace.inputs if one.kind == "tensor" and not one.static]
     names = writer.names
     told = None if trace.end.reason is None else told_of(trace.end.reason)
     runs = (names(one) if one is not None and graph is not None else "" for one in (graph, eager))
     form = EntryForm(
-        text, writer.names.values, section, tensors, trace.codes, trace.process_bound, marks, end.behind, told,
+        text, writer.names.values, section, [*before, *behind], tensors, trace.codes, trace.process_bound, marks, end.behind, told,
         next(runs), next(runs), trace.answers, trace.orders, trace.lock,
     )  # fmt: skip
     if trace.lock is not None:
@@ -120,7 +119,8 @@ def make_entry(
     for one in trace.graph.inputs if trace.graph is not None else ():
         one.example = None  # the first call's arguments are not the entry's
     later = [lazy for one in values.keep if (lazy := name_of_lazy(one)) is not None] if ended == "return" else []
-    return Entry(run, name, text, Replay(checks, writer.names.values, held), guards, ended, later, trace.graph, form)
+    checks = Replay(lambda: [*before, *(section.steps if section else ()), *behind], writer.names.values, held)
+    return Entry(run, name, text, checks, guards, ended, later, trace.graph, form)
 
 
 def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> GraphCallable | None:

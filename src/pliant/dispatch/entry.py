@@ -17,7 +17,7 @@ from pliant.guards.generated import EntryFunction
 from pliant.guards.kinds import Guard
 from pliant.guards.replay import Probe, Replay
 from pliant.guards.sources import Source
-from pliant.guards.steps import MISS
+from pliant.guards.steps import MISS, Step
 from pliant.records import dataclass
 from pliant.torch_adapter import OPERATORS
 from pliant.wrappers.wrapper import WROTE
@@ -68,7 +68,7 @@ class Answer:
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryForm:
     """What an entry's function was made of (`guards.generated.define_entry`), and which code of the program capture
-    went through. `process_bound`: what capture relied on that no guard tells and another process may have otherwise;
+    went through. `steps`: of the check but for the section's; `process_bound`: what capture relied on that no guard tells and another process may have otherwise;
     `marks`: what users said about the sizes of each tensor, which no guard tells either; `behind`: what names of the text
     stand for that an entry makes itself at a graph break, `told`: what is told of that break; `graph`, `eager`: the names of
     what runs the graph and of what serves the calls that it cannot, "" if there is none; `answers` of functions that are marked
@@ -78,6 +78,7 @@ class EntryForm:
     text: str
     values: Mapping[str, Any]
     section: HeldSection | None
+    steps: Sequence[Step]
     tensors: Mapping[str, Sequence[int]]
     codes: Mapping[int, types.CodeType]
     process_bound: str = ""

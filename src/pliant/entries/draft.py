@@ -62,10 +62,9 @@ class Draft:
             raise NotKept("process-bound", found.process_bound)
         self._root, self._entry, self._compiler = weakref.ref(root), weakref.ref(entry), compiler
         watched, watched_sources = _watched(found)
-        steps = entry.checks.steps
+        steps = found.steps
         guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
-        self._held_text = ""
         self.programs = ProgramWriter()
         self.programs.code |= generated_code.code_behind(getattr(entry.run, "__wrapped__", entry.run))
         for operator in _own_operators(entry):
@@ -73,7 +72,8 @@ class Draft:
         self._graph = self.programs.written(found.values[found.graph]) if found.graph else None
         self.programs.fill()
         self._answers = [_answer_as_data(one) for one in found.answers]
-        values = [*_values(found).values(), *(function for function, *_ in self._answers)]
+        named = [] if found.section is None else found.section.named()
+        values = [*_values(found).values(), *named, *(function for function, *_ in self._answers)]
         self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, values)
 
     @functools.cached_property
@@ -90,17 +90,18 @@ class Draft:
 
     def _data(self, root: Any, entry: Entry, form: EntryForm) -> Json:
         facts = FactWriter(root, entry.guards, self._taken)
+        gc_pause.await_end()
+        checks = entry.checks.steps  # the section's are written now, and what they name is among the form's values
         names = {name: facts.namer.reference(value) for name, value in _values(form).items()}
         guards: dict[int, int] = {}
         for guard in entry.guards:
             gc_pause.await_end()
             guards[id(guard)] = facts.guard(guard)
         steps = [[s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source)]
-                 for s in entry.checks.steps]  # fmt: skip
+                 for s in checks]  # fmt: skip
         watched, sources = _watched(form)
         section = [_place(guard, guards, facts) for guard in watched], list(map(facts.source, sources))
-        if form.section is not None:
-            self._held_text = form.section.text()
+        held_text = "" if form.section is None else form.section.text()
         behind = {name: breaks.written(one, facts) for name, one in _behind(form).items()}
         result = {
             "name": entry.name,
@@ -117,7 +118,7 @@ class Draft:
             "graph": self._graph,
             "made": [form.graph, form.eager],
             "operators": None if self._graph is None else _count(entry),
-            "section": None if form.section is None else [self._held_text, *section],
+            "section": None if form.section is None else [held_text, *section],
             "tensors": {name: list(places) for name, places in form.tensors.items()},
             "marks": [[facts.source(source), marks_as_data(marks)] for source, marks in form.marks],
             "steps": steps,
@@ -127,14 +128,13 @@ class Draft:
             "packages": facts.namer.packages,
         }
         _check_code(root, form, facts.namer.objects)
+        gc_pause.await_end()
+        self.programs.code |= generated_code.code_of(held_text) if held_text else {}  # another process needs it at once
         return result
 
     def text(self) -> bytes:
         """The entry as it is on disk. NotKept."""
         without_addresses(written({**self.data, "code": {}}))
-        if self._held_text:  # another process needs its code at once
-            self.programs.code |= generated_code.code_of(self._held_text)
-            self._held_text = ""
         return written({**self.data, "code": generated_code.as_data(self.programs.code)})
 
 

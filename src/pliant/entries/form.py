@@ -192,6 +192,10 @@ class _Section:
     def __init__(self, reader: FactReader, text: str, guards: list[int], sources: list[int]) -> None:
         self._reader, self._text, self._guards, self._sources = reader, text, guards, sources
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return {}
+
     def text(self) -> str:
         return self._text
 

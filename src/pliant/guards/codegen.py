@@ -20,6 +20,7 @@ import torch
 
 from pliant import config
 from pliant.guards import facts
+from pliant.guards.evaluate import found_as_expected, owner_of
 from pliant.guards.kinds import Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
 from pliant.guards.parts import Local, StoragesSource, root_of, shape_of, shared, stride_of
@@ -73,6 +74,8 @@ class GuardWriter:
         self.locals: dict[Source, str] = {}
         self._by_id: dict[int, tuple[Source, str]] = {}  # hashing a source takes as long as its chain is deep
         self.section: Section | None = None
+        # of guards that were looked at before this writes them, by their identity: the class' bases, and which had the name
+        self.lookups: dict[int, tuple[tuple[type, ...], type | None]] = {}
         self._symbol_sources = symbol_sources or {}
         self._written: set[str] = set()
         self._proxies: dict[type, str] = {}
@@ -106,7 +109,7 @@ class GuardWriter:
         code = source.code(self.names)
         if code.isidentifier():
             return code  # held objects are globals of the generated function already
-        name = self.names.fresh(_hint(source, code))
+        name = self.names.fresh(code if isinstance(source, Local) else hint_of(source))
         self.steps.append(Step(f"{name} = {code}", None, whole))
         return name
 
@@ -160,12 +163,13 @@ class GuardWriter:
         return to_python(expr, free)
 
 
-def _hint(source: Source, code: str) -> str:
+def hint_of(source: Source) -> str:
+    """What a variable of the source's value may be called."""
     if isinstance(source, ItemSource) and isinstance(source.key, str):
         return source.key
     if isinstance(source, ItemSource) and isinstance(source.key, int):
         return f"{source.parent.describe()}_{source.key}"
-    return code if isinstance(source, Local) else source.describe().rpartition(".")[2]
+    return source.describe().rpartition(".")[2]
 
 
 AROUND, ARGUMENT, STATE, HELD, SHAPE, RELATION = range(6)  # ranks
@@ -355,7 +359,10 @@ def _type_lookup(w: GuardWriter, g: Guard) -> str:
     if cls is None:
         found = f"{w.names(lookup, 'lookup')}({w.read(g.source)}, {name!r})"
         return _is_not(w, found, value)
-    w.require(f"{w.names(cls)}.__mro__ is not {w.names(cls.__mro__, cls.__name__ + '_mro')}", g)
+    mro, owner = w.lookups.get(id(g)) or (cls.__mro__, owner_of(cls, name))
+    w.require(f"{w.names(cls)}.__mro__ is not {w.names(mro, cls.__name__ + '_mro')}", g)
+    if owner_of(cls, name) is not owner or not found_as_expected(cls, g.expected):  # changed since it was looked at
+        return "True"
     tests = []
     for base in cls.__mro__:
         if not base.__flags__ & _HEAP_TYPE:  # classes implemented in C do not change
@@ -439,6 +446,10 @@ _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
     Kind.EXPRESSION: _expression,
     Kind.TYPE_LOOKUP: _type_lookup,
 }
+
+
+# What tests call, that guards do not name.
+HELPERS: tuple[Any, ...] = (facts.same, facts.has_items, facts.all_empty, facts.storages, facts.separate, facts.unset, lookup, frozenset())
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,13 @@ def _range(value: Any, expected: Any) -> bool:
     return type(value) is range and (value.start, value.stop, value.step) == tuple(expected)
 
 
-def _type_lookup(cls: Any, expected: tuple[str, Any]) -> bool:
+def owner_of(cls: type, name: str) -> type | None:
+    """The first of the class' bases that has the name."""
+    return next((base for base in cls.__mro__ if name in base.__dict__), None)
+
+
+def found_as_expected(cls: Any, expected: tuple[str, Any]) -> bool:
+    """Whether the class has the value of this name that a guard expects."""
     name, value = expected
     found = lookup(cls, name)
     return type(found) is value.cls if isinstance(value, NumberOf) else found is value
@@ -88,7 +94,7 @@ _OF_VALUES: dict[Kind, Callable[[Any, Any], bool]] = {
     Kind.EMPTY: lambda value, e: not value,
     Kind.ALL_EMPTY: facts.all_empty,
     Kind.RANGE: _range,
-    Kind.TYPE_LOOKUP: _type_lookup,
+    Kind.TYPE_LOOKUP: found_as_expected,
 }
 _OF_SEVERAL: dict[Kind, Callable[[Guard, Read], bool]] = {
     Kind.SAME_AS: lambda guard, read: read(guard.source) is read(guard.expected),

@@ -49,8 +49,10 @@ class _Load:
         self._held, self._entry, self._file = held, weakref.ref(entry), file.replace(GENERATED, GENERATED + "held by ")
 
     def define(self, entry: Any) -> Callable[[], Any]:
-        scope = entry.__globals__
-        generated_code.define(self._held.text(), self._file, scope)
+        scope, text = entry.__globals__, self._held.text()
+        for name, value in self._held.values.items():
+            scope.setdefault(name, value)
+        generated_code.define(text, self._file, scope)
         load: Callable[[], Any] = scope.pop(LOAD)
         entry.__dict__[LOAD] = load
         return load
@@ -62,7 +64,7 @@ class _Load:
 
 def holds(entry: EntryFunction) -> Callable[[], bool]:
     """Whether all guards hold that start at held objects, of an entry that checks them apart."""
-    return lambda: entry.__dict__[LOAD]() is not None
+    return lambda: entry.__globals__["unchanged"]() is not None or entry.__dict__[LOAD]() is not None
 
 
 def holding(lock: Any, run: EntryFunction) -> EntryFunction:

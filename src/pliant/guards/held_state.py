@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pliant.guards.kinds import Guard
@@ -41,6 +41,10 @@ class HeldFacts(Protocol):
 
     def first_look(self) -> FirstLook | None:
         """The look at memory that was taken when the guards were written; None: an entry from elsewhere."""
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What names in the text stand for that those of the entry's do not, once it is written."""
 
     def text(self) -> str:
         """The function of the section, which is named `LOAD`."""

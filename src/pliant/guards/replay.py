@@ -29,9 +29,11 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The places of statements about held objects, which are many, and a function that tells whether all of them hold."""
+    """How many statements are before and behind those about held objects, which are many, and a function that tells whether
+    all of them hold."""
 
-    steps: range
+    before: int
+    behind: int
     holds: Callable[[], bool]
 
 
@@ -91,8 +93,9 @@ class Replay:
 
     def _but_held(self, held: Held) -> list[int]:
         """All statements but those that are known to hold, of which the others need the reads."""
-        rest = [i for i in range(len(self.steps)) if i not in held.steps]
-        reads = {self.steps[i].text.partition(" = ")[0]: i for i in held.steps if self.steps[i].guard is None}
+        places = range(held.before, len(self.steps) - held.behind)
+        rest = [i for i in range(len(self.steps)) if i not in places]
+        reads = {self.steps[i].text.partition(" = ")[0]: i for i in places if self.steps[i].guard is None}
         needed: set[int] = set()
         waiting = list(rest)
         while waiting:
