@@ -109,9 +109,12 @@ def length_now(start: Any, stop: Any, step: int) -> int:
 def counted(start: Any, stop: Any, step: int) -> range | list[Any]:
     """The items of `range(start, stop, step)`, under guards on how many they are alone."""
     length = length_now(start, stop, step)
-    for number in (length, length - 1)[: 1 + bool(length)]:
-        end = start + number * step
-        assert concrete(end < stop if step > 0 else end > stop) is (number < length)
+    if length and abs(step) == 1:  # one distance has so many
+        assert concrete(stop == start + length * step)
+    else:
+        for number in (length, length - 1)[: 1 + bool(length)]:
+            end = start + number * step
+            assert concrete(end < stop if step > 0 else end > stop) is (number < length)
     return [start + i * step for i in range(length)] if is_symbolic(start) else range(start, start + length * step, step)
 
 
