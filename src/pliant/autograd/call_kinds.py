@@ -168,7 +168,8 @@ def _copy(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str
         value = mode.call(_aten._to_copy.default, value, dtype=target.dtype_, device=target.device_)
     if not same_known(source.size_, target.size_):
         value = mode.call(_aten.expand.default, value, list(target.size_))
-    if source.requires_grad and alias_of(target).base.input is None:
+    base = alias_of(target).base
+    if source.requires_grad and base.input is None and same_known(target.size_, base.fake.size_):  # it is all of its memory
         value = mode.call(_aten.clone.default, value)  # the caller may write one of the two, if the other is saved
     mode.write(target, value)
     return target
