@@ -14,7 +14,7 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.value_kinds import ByKind
-from pliant.guards.standard import can_change
+from pliant.guards.standard import can_change, is_immutable
 
 
 def ends_itself(value: Any) -> bool:
@@ -24,7 +24,7 @@ def ends_itself(value: Any) -> bool:
 
 def has_finalizer(cls: type) -> bool:
     """Whether objects of the class end by code of the program's: its own, or what C code calls, as files call their `close`."""
-    return can_change(cls) and any("__del__" in vars(base) for base in cls.__mro__)
+    return not is_immutable(cls) and can_change(cls) and any("__del__" in vars(base) for base in cls.__mro__)
 
 
 def _ends_by_code(value: Any) -> bool:
