@@ -30,7 +30,7 @@ from pliant.graph.tensor_spec import (
     row_major_strides,
     strides_in_order,
 )
-from pliant.symbolic.expr import ZERO
+from pliant.symbolic.expr import ZERO, Symbol
 from pliant.symbolic.rules.division import divide
 
 
@@ -147,7 +147,7 @@ def preserved_strides(spec: TensorSpec) -> Sizes:
     row_major = row_major_strides(spec.size)
     if spec.stride_key == keys_of(row_major):
         return spec.stride
-    if lies_in_rows(spec) and all(certain(n > 1) for n in spec.size):
+    if lies_in_rows(spec) and _may_be_dense(spec) and _are_many(spec.size):
         return row_major
     return spec.stride if dense_order(spec) is not None else _iterated(spec.size, [spec])
 
@@ -158,6 +158,17 @@ def lies_in_rows(spec: TensorSpec) -> bool:
         return False
     rows = zip(spec.stride, spec.stride[1:], spec.size[1:])
     return all(known(outer >= inner * n) for outer, inner, n in rows)
+
+
+def _may_be_dense(spec: TensorSpec) -> bool:
+    """Whether only a guard could tell: no row is known to have a gap behind it."""
+    return not any(known(outer > inner * n) for outer, inner, n in zip(spec.stride, spec.stride[1:], spec.size[1:]))
+
+
+def _are_many(size: Sizes) -> bool:
+    """Whether no size is 1. A guard is on what is computed of sizes alone: a size itself may be 1."""
+    plain = [isinstance(key_of(n), Symbol) for n in size]
+    return all(known(n > 1) for n, one in zip(size, plain) if one) and all(certain(n > 1) for n in size)
 
 
 def _preserved_empty(spec: TensorSpec) -> Sizes:
