@@ -133,11 +133,14 @@ def _chunks_worth(c: Reduction, sizes: Sizes, program: LoopProgram) -> int:
     target = target_of(c.out.device) if has_target(c.out.device) else None
     if target is None:
         return 1
-    if target.splits_programs:
-        return chunks_wanted(c, sizes, Sizes(program, LARGER), program.computations[program.computations.index(c) + 1 :])
     along, outside, inside = is_along_memory(c), sizes.points(c.axes), sizes.points(c.reduce_axes)
+    width = max([0, *(x.dtype.itemsize for x in loads(c.value))])
+    if target.splits_programs:
+        if width * outside * inside <= target.shared_cache_bytes:
+            return 1
+        return chunks_wanted(c, sizes, Sizes(program, LARGER), program.computations[program.computations.index(c) + 1 :])
     at_once = 1 if along and outside > target.split_outer else outside
-    read = max([0, *(x.dtype.itemsize for x in loads(c.value))]) * at_once * inside
+    read = width * at_once * inside
     return inside // (CHUNK_OF_ROW if along else CHUNK_OF_COLUMN) if read > target.cache_bytes else 1
 
 

@@ -26,6 +26,7 @@ class Target:
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
     grain: work, in additions, that is worth a thread.
     cache_bytes: what a core's own cache holds; what a kernel reads beyond that comes from memory.
+    shared_cache_bytes: what the cores' common cache holds, where kernels one after the other find it there.
     column_block, row_block, split_columns, point_block: points that one thread takes at a time (see `codegen/loops.py`).
     tile: points of a transposition along each axis that a thread takes at a time; shortest_tile: where what it copies would be
         more than `tile_bytes`. Rows shorter than two of these are not worth it.
@@ -71,6 +72,7 @@ class Target:
     splits_programs: bool = False
     grain: int = 1 << 17
     cache_bytes: int = 1 << 20
+    shared_cache_bytes: int = 1 << 25
     column_block: int = 64
     split_columns: int = 256
     widest_columns: int = 4096

@@ -13,9 +13,9 @@ from pliant.targets import cpu, cuda, registry
 
 @pytest.fixture(autouse=True)
 def target():
-    """Reductions are split as on a GPU of four multiprocessors."""
+    """Reductions are split as on a GPU of four multiprocessors with a small cache."""
     there = cpu.target()
-    small = dataclasses.replace(cuda.target(90), split_outer=16, split_inner=1 << 10, parts=32, cluster=1)
+    small = dataclasses.replace(cuda.target(90), split_outer=16, split_inner=1 << 10, parts=32, cluster=1, shared_cache_bytes=1 << 16)
     registry.provide("cpu", lambda _: small)
     yield small
     registry.provide("cpu", lambda _: there)
@@ -34,3 +34,12 @@ def test_values(shape, dims, dtype, target):
     assert [given in kernel.buffers for kernel in program.kernels] == [True, False]
     for got, exact in zip(program([x]), torch.var_mean(x.double(), dims), strict=True):
         torch.testing.assert_close(got.double(), exact, rtol=3e-6 if dtype is torch.float32 else 1e-2, atol=1e-3)
+
+
+def test_what_stays_in_the_cache_is_read_twice(target):
+    x = torch.randn(640, 24)
+    program = DeviceProgram(lower(trace(lambda x: torch.var_mean(x, (0,)), (x,))), target)
+    given = program.program.inputs[0]
+    assert sum(given in kernel.buffers for kernel in program.kernels) == 2
+    for got, exact in zip(program([x]), torch.var_mean(x, (0,)), strict=True):
+        torch.testing.assert_close(got, exact)
