@@ -92,7 +92,6 @@ def trained(
     if not around.records:
         apply = with_gradients(apply)
     differentiable, whole = facts.tangents, kept.whole
-    first = differentiable[0]
     leaves = operator.itemgetter(*several) if several else operator.itemgetter(slice(0))
 
     def plain(inputs: list[Any]) -> tuple[Any, ...]:
@@ -120,7 +119,7 @@ def trained(
         for place in differentiable:
             spare_hooks(results[place])
         bump_versions(inputs, around.bump_last)
-        function = results[first].grad_fn
+        function = results[differentiable[0]].grad_fn
         outputs = maker.make(inputs, results, first_made)
         if torch_adapter.saved_tensor_hooks(True) is None:  # eager does not look at versions of what hooks keep
             function.watched = watched.versions(inputs, results)

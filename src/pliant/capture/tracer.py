@@ -135,8 +135,7 @@ class Tracer:
         self._make_parts(policy)
         # ---- where the interpreter stands
         self.frames: list[Frame] = []
-        self.steps = 0
-        self.stop_at = stop_at  # the step of the operation at which an earlier attempt broke
+        self.steps, self.stop_at = 0, stop_at  # the step of the operation at which an earlier attempt broke
         self.active = True  # whether what the program does still counts
         self.current_exception: BaseException | None = None
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
@@ -159,8 +158,7 @@ class Tracer:
         self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that are alive
         # ---- PyTorch
         self.settings: Settings  # as the caller left them
-        self.casts = Casts()
-        self.overrides = Overrides()
+        self.casts, self.overrides = Casts(), Overrides()
         self.recorder.overrides = self.inputs.overrides = self.overrides
         self.stand_ins: list[StandIn | AssignedData] = []
         # ---- what handlers of one theme remember

@@ -35,6 +35,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     concrete,
     has_method,
+    is_list,
     is_symbolic,
     varying,
 )
@@ -224,7 +225,7 @@ def _turns(t: Tracer, start: Any, stop: Any, step: int) -> Any:
     if not symbolic:
         return None
     numbers = progressions.counted(start, stop, step)
-    return iter(numbers) if isinstance(numbers, list) else numbers
+    return iter(numbers) if is_list(numbers) else numbers
 
 
 def _is_of_a_loop(frame: Frame) -> bool:

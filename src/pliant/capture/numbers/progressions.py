@@ -40,6 +40,7 @@ from pliant.unpatched import BUILTINS
 
 _OF_CLASS: dict[type, type[Progression]] = {kind.cls: kind for kind in (VaryingRange, VaryingTuple, VaryingList)}
 is_progression = exactly(*PROGRESSIONS)
+_is_range = exactly(VaryingRange)
 
 
 # ---- made
@@ -97,7 +98,7 @@ def _made(t: Tracer, cls: type, ends: Args) -> Any:
 # ---- gone through
 def items(value: Any) -> Any:
     """What has the items of a varying range for one who takes them in turn and sees nothing else; other values as they are."""
-    return counted(*value.ends) if type(value) is VaryingRange and value.made is None else value
+    return counted(*value.ends) if _is_range(value) and value.made is None else value
 
 
 def length_now(start: Any, stop: Any, step: int) -> int:

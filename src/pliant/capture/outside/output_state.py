@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.value_kinds import COMPARED_IN_C, ByKind
+from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function
 from pliant.records import dataclass
 
 _LIMIT = 5_000
@@ -88,7 +88,7 @@ def _logger(found: Reached, logger: logging.Logger) -> list[Any]:
 
 def _instance(found: Reached, obj: Any) -> list[Any]:
     own = [base for base in type(obj).__mro__ if not _is_standard(base.__module__)]
-    parts = [one for base in own for one in vars(base).values() if isinstance(one, types.FunctionType)]
+    parts = [one for base in own for one in vars(base).values() if is_function(one)]
     try:
         names = object.__getattribute__(obj, "__dict__")
     except AttributeError:

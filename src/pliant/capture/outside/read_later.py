@@ -14,6 +14,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Tracer
+from pliant.capture.value_kinds import is_str
 from pliant.guards.sources import Source
 
 
@@ -39,7 +40,7 @@ def _varies(value: Any) -> bool:
 def _is_of_function(value: Any, source: Any) -> bool:
     """Whether it leads to what a function was defined with: defaults, and texts in closures, by which decorators are told
     devices and modes (`torch.amp.custom_bwd`)."""
-    names = ("__defaults__", "__kwdefaults__", *(("__closure__",) if type(value) is str else ()))
+    names = ("__defaults__", "__kwdefaults__", *(("__closure__",) if is_str(value) else ()))
     while source is not None and getattr(source, "name", "") not in names:
         source = getattr(source, "parent", None)
     return source is not None

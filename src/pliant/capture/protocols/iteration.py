@@ -142,10 +142,10 @@ def taken(t: Tracer, items: Any) -> Any:
 
 def watched(t: Tracer, items: Any, taken_as: Any) -> Any:
     """The same where code of the program's runs meanwhile: iterators in C tell whether a container was changed, but for lists."""
-    return iterate(t, items) if type(items) in _TOLD_OF_CHANGES else taken_as
+    return iterate(t, items) if _tells_of_changes(items) else taken_as
 
 
-_TOLD_OF_CHANGES = frozenset((set, collections.deque, *DICT_TYPES))
+_tells_of_changes = exactly(set, collections.deque, *DICT_TYPES)
 
 
 def iterable(t: Tracer, value: Any) -> Any:

@@ -40,7 +40,7 @@ from pliant.capture.recording.torch_calls import is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_tuple, module_of
+from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_int, is_tuple, module_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
 from pliant.guards.settings import Settings
 from pliant.records import dataclass
@@ -161,7 +161,7 @@ def _is_quiet(t: Tracer) -> bool:
 def _kind_of_tensor(t: Tracer, fake: FakeTensor) -> Hashable | None:
     if t.world.source_of(fake) is not None:
         return id(fake)
-    if fake.subclass_ is not None or all(type(size) is int and size == 1 for size in fake.size_):
+    if fake.subclass_ is not None or all(is_int(size) and size == 1 for size in fake.size_):
         return None
     spec = fake.spec
     with DisableTorchFunction(), below_python_dispatch():
@@ -400,7 +400,7 @@ def _form_of(result: Any, given: list[FakeTensor], places: dict[fx.Node, int]) -
         node = result.node
         is_own = node in places and node.meta["val"] is result and memory_of(result) is result
         return _Made(places[node]) if is_own else None
-    if type(result) is tuple:
+    if is_tuple(result):
         parts = [_form_of(one, given, places) for one in result]
         return None if None in parts else tuple(parts)
     return _Constant(result) if type(result) in _PLAIN else None

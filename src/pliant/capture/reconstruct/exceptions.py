@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from pliant.capture.reconstruct.statements import Statements
+from pliant.capture.value_kinds import exactly
 from pliant.guards.standard import can_change
 
 _CHAIN = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
-_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_is_field = exactly(types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def new_exception(b: Statements, obj: BaseException, base: Any) -> str:
@@ -42,7 +43,7 @@ def _fields(cls: type) -> Iterator[tuple[type, str]]:
         if base in (BaseExceptionGroup, BaseException) or can_change(base):
             continue
         for field, descriptor in vars(base).items():
-            if isinstance(descriptor, _DESCRIPTORS) and not field.startswith("__"):
+            if _is_field(descriptor) and not field.startswith("__"):
                 yield base, field
     yield from ((BaseException, field) for field in ("args", *_CHAIN[:-1]))
 

@@ -20,7 +20,15 @@ from pliant.capture.outside.inputs import Inputs
 from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import is_several, leaves
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, ByKind, concrete, is_function, is_numpy_number, is_tensor
+from pliant.capture.value_kinds import (
+    SYMBOLIC_TYPES,
+    ByKind,
+    concrete,
+    exactly,
+    is_function,
+    is_numpy_number,
+    is_tensor,
+)
 from pliant.capture.varying_values import UNSETTLED
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from pliant.capture.recording.regions import Region
 
 Tensor = torch.Tensor
+_is_method_in_c = exactly(types.MethodDescriptorType)
 
 
 class Nodes:
@@ -59,7 +68,7 @@ class Nodes:
         if name is not None:
             node = append_call(self.graph, "call_method", name, node_args, node_kwargs)
         else:
-            target = _called(func) if isinstance(func, types.MethodDescriptorType) else func
+            target = _called(func) if _is_method_in_c(func) else func
             node = append_call(self.graph, "call_function", target, node_args, node_kwargs)
         return self.append(node, result)
 
