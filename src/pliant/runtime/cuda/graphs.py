@@ -7,7 +7,7 @@ Holds:  results are what the function gives: what a recording would do to others
         sizes and numbers that a recording was not made for are never served by it;
         what cannot be recorded is called as it is, and says why.
 
-With `Trials`, only calls whose launches take longer than their work are recorded, and a recording that is not faster goes.
+With `Trials`, only calls whose launches take most of their time are recorded, and a recording that is slower goes.
 While the program itself captures a CUDA graph, calls are what they are.
 
 A recording reads its inputs where they lay when it was made. Those that stay (parameters) are read there; the others are
@@ -34,7 +34,8 @@ Call = Callable[[list[Any]], list[Any]]
 
 MOST_SIZES = 16  # recordings of a graph; calls with further sizes run as they are
 MOST_SEEN = 256  # sizes that are remembered until they come again
-MOST_MEMORY = 1 / 32  # of a GPU's memory that a recording may keep, where none was asked for
+MOST_MEMORY = 1 / 16  # of a GPU's memory that a recording may keep, where none was asked for
+MOST_TOGETHER = 1 / 8  # of it that all of them may
 MOST_MOVES = 3  # recordings made again since an input moved; then all inputs are held
 
 
@@ -88,7 +89,7 @@ class Graphed:
         assert self.trials is not None
         found: list[Any] = self.trials.call(key, lambda: self._call(inputs))
         if self.trials.is_settled(key) and not self.trials.pays(key):
-            self._pays_not(key, "launching its kernels takes no longer than their work")
+            self._pays_not(key, "its kernels take longer than launching them")
         return found
 
     def _replayed(self, key: object, recording: Recording, inputs: list[Any], stream: int) -> list[Any]:
@@ -97,7 +98,7 @@ class Graphed:
         found: list[Any] = self.trials.replay(key, lambda: recording.replay(inputs, stream))
         if not self.trials.pays(key):
             del self._recordings[key]
-            self._pays_not(key, "a recording of it is not faster")
+            self._pays_not(key, "a recording of it is slower")
         return found
 
     def _pays_not(self, key: object, why: str) -> None:
@@ -131,7 +132,8 @@ class Graphed:
             pass_on(error)
             self._refuse(f"{type(error).__name__}: {error}")
             return None
-        if self.trials is not None and self.recorder.memory() - before > MOST_MEMORY:
+        kept = self.recorder.memory()
+        if self.trials is not None and (kept - before > MOST_MEMORY or kept > MOST_TOGETHER):
             self._refuse("a recording would keep too much of the GPU's memory")
             return None
         events.record("cuda_graph", name=self.name, held=len(made.held))

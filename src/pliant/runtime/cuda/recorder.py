@@ -44,11 +44,11 @@ class Recorder(Protocol):
         ...
 
     def memory(self) -> float:
-        """The share of the GPU's memory that this process holds."""
+        """The share of the GPU's memory that recordings keep."""
         ...
 
     def timed(self, work: Callable[[], Result]) -> tuple[Result, float, float]:
-        """Its result, the seconds until it was launched, and those until the GPU had done it."""
+        """Its result, the seconds until it was launched, and those until the GPU had done it, which had nothing to do before."""
         ...
 
 
@@ -62,7 +62,7 @@ class CudaRecorder:
         self._side: Any = None
         self._last: Any = None  # the stream of the last turn
         self._discarded: list[torch.cuda.CUDAGraph] = []  # of captures that failed
-        self._graphs: weakref.WeakSet[torch.cuda.CUDAGraph] = weakref.WeakSet()
+        self._graphs: weakref.WeakKeyDictionary[torch.cuda.CUDAGraph, int] = weakref.WeakKeyDictionary()  # bytes kept
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[int]:
@@ -78,13 +78,15 @@ class CudaRecorder:
 
     def memory(self) -> float:
         whole = torch.cuda.get_device_properties(self.device).total_memory
-        return float(torch.cuda.memory_reserved(self.device) / whole)
+        return sum(self._graphs.values()) / whole
 
     def timed(self, work: Callable[[], Result]) -> tuple[Result, float, float]:
+        stream = torch.cuda.current_stream(self.device)
+        stream.synchronize()
         begin = time.perf_counter()
         result = work()
         launched = time.perf_counter()
-        torch.cuda.current_stream(self.device).synchronize()
+        stream.synchronize()
         return result, launched - begin, time.perf_counter() - begin
 
     def record(
@@ -95,12 +97,13 @@ class CudaRecorder:
         alive = list(self._graphs)
         if not alive:
             self._pool = None  # it went with the last graph that used it
+        before = torch.cuda.memory_reserved(self.device)
         drawn_from = [torch.cuda.default_generators[self.device.index], *generators]
         with clones_of(drawn_from):
             rehearsed = self._captured(work, generators)[1]
         result, graph = self._captured(work, generators)
         rehearsed.reset()  # not before: its memory stays with the pool
-        self._graphs.add(graph)
+        self._graphs[graph] = torch.cuda.memory_reserved(self.device) - before
         del alive
         return result, graph.replay
 

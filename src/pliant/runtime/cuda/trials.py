@@ -5,7 +5,9 @@ Out:    `pays`: whether to record them, or to keep the recording.
 Holds:  timing waits for the GPU, so it is done for a few calls and never again; results do not depend on it.
 
 A GPU that has done its work as soon as the host has launched it was waiting for the host most of the time. One that still
-works then is what takes long, and a recording, which launches faster and keeps memory of its own, would gain nothing.
+works for as long again is what takes long, and a recording, which launches faster and keeps memory of its own, would gain
+nothing. In between the graph's own call is not what decides: a program's other calls (autograd's, an optimizer's) take the
+host's time alone, so launches that take more than half of the work's time keep the GPU waiting somewhere else.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from pliant.runtime.cuda.recorder import Recorder
 Result = TypeVar("Result")
 
 TRIALS = 3  # calls that are timed as they are, and replays (the first of which loads the recording)
-LAUNCHING = 0.7  # of a call's time, in which its kernels are launched, if launching is what takes it
+LAUNCHING = 0.5  # of a call's time, in which its kernels are launched, if the host may be what a program waits for
 LEAST = 100e-6  # seconds of a call that is worth a recording, which costs some ten itself
-FASTER = 0.9  # of a call's time that a replay may take
+SLOWER = 1.03  # times a call's time that a replay may take: what it saves is the host's
 MOST_KEYS = 64  # sizes and numbers that are tried
 
 
@@ -77,4 +79,4 @@ class Trials:
         times = self._times.get(key)
         if times is None or times.bound * 2 <= TRIALS:
             return False
-        return times.replays < TRIALS or times.replayed <= FASTER * times.plain
+        return times.replays < TRIALS or times.replayed <= SLOWER * times.plain
