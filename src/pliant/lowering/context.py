@@ -263,9 +263,15 @@ class Lowering:
     # -- tensors ------------------------------------------------------------------------------------------------------
     def pointwise(self, dtype: torch.dtype, shape: Shape, at: At, weight: int) -> Tensor:
         """A tensor computed by `at`; one that is dear is kept even for a single reader."""
-        t = Tensor(self, dtype, shape, at, weight=weight)
         if weight > _INLINE_LIMIT:
-            t.materialize = lambda: self.store(t, self.layout(t))
+            return self.kept(dtype, shape, at, weight)
+        return Tensor(self, dtype, shape, at, weight=weight)
+
+    def kept(self, dtype: torch.dtype, shape: Shape, at: At, weight: int = 0) -> Tensor:
+        """A tensor that is put in memory whoever reads it. `weight`: what counts for those that read it, which need only
+        load it."""
+        t = Tensor(self, dtype, shape, at, weight=weight)
+        t.materialize = lambda: self.store(t, self.layout(t))
         return t
 
     def for_broadcast(self, t: Tensor, out_shape: Shape) -> Tensor:

@@ -29,7 +29,6 @@ from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 from pliant.targets.registry import target_of
 
 aten = torch.ops.aten
-_KEPT = 100  # a result is in memory, or in registers of a loop that goes on with it
 _WIDEST = 7  # elements of a window along a dimension
 _AT_ONCE = (4, 7, 3, 2)  # positions along a row that a turn of a sum takes: what their windows share is read once
 _ZERO = const(0, torch.float32)
@@ -95,7 +94,7 @@ def convolution(
                 total = _with(total, met, taps.math_at([lit(i), lit(j), index[1]]))
         return total
 
-    return low.pointwise(out.dtype, shape, at, _KEPT)
+    return low.kept(out.dtype, shape, at)
 
 
 def gradients(
@@ -190,7 +189,7 @@ def _of_image(low: Lowering, out: torch.Tensor, grad: Tensor, weight: Tensor, ro
                 total = _with(total, held, taps.math_at([i, j, index[1]]))
         return total
 
-    return low.pointwise(out.dtype, low.shape_of(out), at, _KEPT)
+    return low.kept(out.dtype, low.shape_of(out), at)
 
 
 def _of_weight(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, rows: _Side, columns: _Side) -> Tensor:
@@ -199,7 +198,7 @@ def _of_weight(low: Lowering, out: torch.Tensor, grad: Tensor, x: Tensor, rows: 
     batch, _, above, beside = grad.shape
     count = beside.as_int()
     each = next((n for n in _AT_ONCE if count is not None and count % n == 0), 1)
-    t = Tensor(low, out.dtype, low.shape_of(out), weight=_KEPT)
+    t = Tensor(low, out.dtype, low.shape_of(out))
 
     def value(point: Index, position: Index) -> Scalar:
         (i, j, c), (image, row, turn) = point, position

@@ -183,3 +183,22 @@ def test_texts_keep_their_values_in_registers():
     texts = [text for one in layers for text in big(*one)]
     for text, (registers, spilled) in zip(texts, nvrtc_check.compiled(texts, "sm_90"), strict=True):
         assert spilled == 0 and registers <= 128, text
+
+
+def test_what_reads_results_is_not_kept_besides_them():
+    """Gradients through a layer, an activation and a batch norm: what a sum adds up is computed from the results."""
+    channels, options = 32, ([1, 1], [1, 1], [1, 1], False, [0, 0], 32)
+
+    def call(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, *norm: torch.Tensor) -> Any:
+        of_image = aten.convolution_backward(g, x, w, None, *options, [True, False, False])[0]
+        return aten.native_batch_norm_backward(
+            aten.silu_backward(of_image, x), x, norm[0], None, None, *norm[1:], True, 1e-5, [True, True, True]
+        )
+
+    images = [last(8, channels, 28, 28, dtype=bf16) for _ in range(2)]
+    program = lowered((call, (*images, torch.randn(channels, 1, 3, 3).to(bf16), *torch.rand(3, channels))))
+    stored = [c.out for c in program.computations if not isinstance(c, Extern) and c.out.shape == program.inputs[0].shape]
+    assert [b.dtype for b in stored] == [bf16] * 3
+    device = DeviceProgram(program)
+    (windows,) = [step for step in device.texts if any(m.loops.out is stored[0] for m in step.members)]
+    assert stored[1] in [m.loops.out for m in windows.members]
