@@ -1,8 +1,10 @@
 """Training steps through joint trace, partition and the interpreter equal eager's."""
 
+import dataclasses
 import threading
 import weakref
 
+import pytest
 import torch
 from tests.autograd.programs import check, of_module
 from torch import nn
@@ -10,8 +12,10 @@ from torch.utils import _pytree as pytree
 
 import pliant
 from pliant import config
+from pliant.autograd import training
 from pliant.debug import events
 from pliant.runtime import kernels_or_operators
+from pliant.targets import cpu
 
 
 def check_module(module, *inputs, **options):
@@ -190,6 +194,22 @@ def test_options_hold_for_what_is_compiled_at_the_first_gradient(monkeypatch):
     (gradient,) = torch.autograd.grad(f(x), x, create_graph=True)
     gradient.sum().backward()
     assert len(found) >= 3 and set(found.values()) == {12345}, found
+    pliant.reset()
+
+
+@pytest.mark.parametrize("in_threads", [False, True])
+def test_where_code_is_built_in_threads_the_backward_is_begun_with_its_forward(monkeypatch, in_threads):
+    pliant.reset()
+    target = dataclasses.replace(cpu.target(), builds_in_threads=in_threads)
+    monkeypatch.setattr(training, "known_target", lambda device: target)
+    compile_graph, found = kernels_or_operators.kernels_or_operators, []
+    monkeypatch.setattr(kernels_or_operators, "kernels_or_operators", lambda graph: found.append(graph) or compile_graph(graph))
+    x = torch.randn(5, requires_grad=True)
+    loss = pliant.compile(lambda x: (x.sin() * x).sum())(x)
+    assert len(found) == 1 + in_threads
+    loss.backward()
+    assert len(found) == 2
+    torch.testing.assert_close(x.grad, x.detach().sin() + x.detach() * x.detach().cos())
     pliant.reset()
 
 

@@ -33,6 +33,7 @@ from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, Graph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import as_made, eager
 from pliant.interruptions import pass_on
+from pliant.targets.registry import known_target
 
 _PARTIAL = 8  # sets of tangents that the backward is compiled for
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
@@ -138,7 +139,7 @@ def training(
     compile_aten, build = config.kept(compile_aten), config.kept(build)  # they may be called at the first gradient
     reached = [joint.reached_by[i] for i in parts.wanted]
     backwards = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
-    if parts.symbols:
+    if parts.symbols or _is_built_in_threads(parts.backward):
         backwards.get()
     read_results = [i for i in parts.tangents if joint.saved_results[i]]
     facts = HalvesFacts.of(joint, parts, _reads(joint, parts, backwards.reads), read_results)
@@ -157,6 +158,13 @@ def training(
         records=captured.grad_enabled,
     )
     return trained(run, made, facts, around, backwards, again)
+
+
+def _is_built_in_threads(graph: AtenGraph) -> bool:
+    """Whether code for a device of the graph's inputs is built beside what the compiler does next."""
+    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+    targets = [known_target(device) for device in {v.device for v in values if isinstance(v, torch.Tensor)}]
+    return any(target is not None and target.builds_in_threads for target in targets)
 
 
 def _requires_grad(one: GraphInput) -> bool:

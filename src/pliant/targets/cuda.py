@@ -44,6 +44,7 @@ def target(capability: int, units: int = 0) -> Target:
         scan_row=2048,
         dense_masks=True,
         narrow_index=True,
+        builds_in_threads=True,
         function_share=1 / 8,
         library_share=1 / 4,
         held_share=0.3,

@@ -56,6 +56,8 @@ class Target:
     narrow_index: indices are computed in 32 bits where ranges allow it.
     function_share, library_share: time of a function like exp that is written out for vectors, and of one that a library
         computes element by element, in times in which memory moves the result.
+    builds_in_threads: code is built by threads of this process, however many there are cores: a backward is compiled with its
+        forward, whose build goes on meanwhile, and not when it is first called.
     held_share: what a byte that is kept from the forward to the backward costs, in bytes that are moved: memory is short.
     """
 
@@ -104,4 +106,5 @@ class Target:
     narrow_index: bool = False
     function_share: float = 0.5
     library_share: float = 2.0
+    builds_in_threads: bool = False
     held_share: float = 0.0

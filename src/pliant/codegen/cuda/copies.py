@@ -28,12 +28,15 @@ class Copies:
     groups: the loop that runs in place of the one of which a thread takes several points; the first of a group is at `start`,
         which is for the last group so far from the end that all its points are there.
     outer: the plan's outer loops then.
+    turns, turn: loops that go through the places one by one, in their order, and a place over these.
     """
 
     places: list[dict[Symbol, Expr]]
     groups: Axis | None = None
     start: Axis | None = None
     outer: list[Axis] = field(default_factory=list)
+    turns: list[Axis] = field(default_factory=list)
+    turn: dict[Symbol, Expr] = field(default_factory=dict)
 
     @property
     def times(self) -> int:
@@ -45,7 +48,9 @@ def all_places(axes: Sequence[Axis], outer: Sequence[Axis]) -> Copies:
     """All points of short loops."""
     numbers = itertools.product(*(range(a.extent.as_int() or 0) for a in axes))
     places: list[dict[Symbol, Expr]] = [{a.symbol: lit(n) for a, n in zip(axes, each)} for each in numbers]
-    return Copies(places, outer=[a for a in outer if a not in axes])
+    turns = [fresh_axis(a.extent) for a in axes]
+    turn: dict[Symbol, Expr] = {a.symbol: t.symbol for a, t in zip(axes, turns)}
+    return Copies(places, outer=[a for a in outer if a not in axes], turns=turns, turn=turn)
 
 
 def neighbours(
@@ -73,4 +78,6 @@ def _side_by_side(along: Axis, times: int, outer: Sequence[Axis]) -> Copies:
         start = fresh_axis(lit(extent - times + 1))
         first = start.symbol
     places: list[dict[Symbol, Expr]] = [{along.symbol: first + n} for n in range(times)]
-    return Copies(places, groups, start, [groups if a is along else a for a in outer])
+    turn = fresh_axis(lit(times))
+    rest = [groups if a is along else a for a in outer]
+    return Copies(places, groups, start, rest, [turn], {along.symbol: first + turn.symbol})

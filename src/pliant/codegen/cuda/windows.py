@@ -122,7 +122,10 @@ class _Copying(DeviceWriter):
 
     def _points(self) -> list[_Point]:
         assert self.plan.copies is not None
-        return [_Point([_moved(m, place) for m in self.kernel.members], {}) for place in self.plan.copies.places]
+        return [self._point(place) for place in self.plan.copies.places]
+
+    def _point(self, place: dict[Symbol, Expr]) -> _Point:
+        return _Point([_moved(m, place) for m in self.kernel.members], {})
 
     def _enter(self, point: _Point) -> None:
         """Have values be those of a point from now on."""
@@ -133,7 +136,7 @@ class _Copying(DeviceWriter):
     def _new_statements(self, tile: Tile | None) -> WindowStatements:
         copies = self.plan.copies
         assert copies is not None
-        axes = [*self.kernel.axes, *(a for a in (copies.groups, copies.start) if a is not None)]
+        axes = [*self.kernel.axes, *copies.turns, *(a for a in (copies.groups, copies.start) if a is not None)]
         self.open = found = WindowStatements(self.names, tile, axes, self._resolve, self.counter)
         return found
 
@@ -158,19 +161,28 @@ class _Copying(DeviceWriter):
         self.lines.insert(first, f"{'  ' * self.depth}if (({' | '.join(pointers)}) % 16 == 0) {{")
         self.line("}")
 
-    def _begin_one_by_one(self) -> None:
-        """Else a thread takes its neighbouring elements in turns: few programs ever do."""
-        vector = self.plan.vector
-        assert vector is not None
+    def _begin_one_by_one(self) -> _Point:
+        """Else a thread takes its points, and their neighbouring elements, in turns: few programs ever do, so that the text
+        had best be short. Gives the point of a turn; the innermost loop is that over the points."""
+        vector, copies = self.plan.vector, self.plan.copies
+        assert vector is not None and copies is not None
         name = self.names.symbols[vector.symbol]
         self.begin("else")
-        self.line("#pragma unroll 1")
-        self.begin(f"for (int v = 0; v < {self.plan.width}; v++)")
+        self._begin_turns("v", self.plan.width)
         self.line(f"const {self.integer} {name} = {name}b + v;")
+        for k, axis in enumerate(copies.turns):
+            self.names.symbols[axis.symbol] = f"q{k}"
+            self._begin_turns(f"q{k}", self.names.text(axis.extent))
+        return self._point(copies.turn)
+
+    def _begin_turns(self, name: str, times: int | str) -> None:
+        self.line("#pragma unroll 1")
+        self.begin(f"for (int {name} = 0; {name} < {times}; {name}++)")
 
     def _end_one_by_one(self) -> None:
-        self.end()
-        self.end()
+        assert self.plan.copies is not None
+        for _ in range(2 + len(self.plan.copies.turns)):
+            self.end()
 
 
 class DeviceWindowWriter(_Copying):
@@ -180,26 +192,27 @@ class DeviceWindowWriter(_Copying):
         self._find_item("threadIdx.x", early=True)
         self._decompose("item", self.plan.outer)
         skipped, tile = self._begin_points(), self._tile()
+        points = self._points()
+        guards = [f"{n} >= skip" if skipped and n < len(points) - 1 else "" for n in range(len(points))]
         if tile is None:
-            self._write_points(None, skipped)
+            self._write_points(None, points, guards)
             return
         first = self._begin_aligned()
-        self._write_points(tile, skipped)
+        self._write_points(tile, points, guards)
         self._end_aligned(first)
-        self._begin_one_by_one()
-        self._write_points(None, skipped)
+        self._write_points(None, [self._begin_one_by_one()], ["q0 >= skip" if skipped else ""])
         self._end_one_by_one()
 
-    def _write_points(self, tile: Tile | None, skipped: bool) -> None:
-        s, points = self._new_statements(tile), self._points()
+    def _write_points(self, tile: Tile | None, points: list[_Point], guards: list[str]) -> None:
+        """`guards`: what must hold for a point to be stored."""
+        s = self._new_statements(tile)
         for k in range(len(self.kernel.members)):
             for x in in_turn(points[0].members[k].loops.value):
                 for point in points:
                     self._enter(point)
                     s.value(x, point.members[k])
-            for n, point in enumerate(points):
+            for point, s.guard in zip(points, guards, strict=True):
                 self._enter(point)
-                s.guard = f"{n} >= skip" if skipped and n < len(points) - 1 else ""
                 self._run(point.members[k], s)
         self._emit(s)
 
@@ -240,8 +253,7 @@ class DeviceWindowSumWriter(_Copying, DeviceReducingWriter):
             first = self._begin_aligned()
             self._sum(sums)
             self._end_aligned(first)
-            self._begin_one_by_one()
-            self._sum_one_by_one(sums)
+            self._sum_one_by_one(self._begin_one_by_one(), points)
             self._end_one_by_one()
         if plan.group > 1:
             self._add_up([self.accumulators[id(m)] for _, m in sums])
@@ -261,18 +273,26 @@ class DeviceWindowSumWriter(_Copying, DeviceReducingWriter):
         self._end_inner()
         self._end_live()
 
-    def _sum_one_by_one(self, sums: list[tuple[_Point, Member]]) -> None:
-        """The same for the element `v` of neighbouring ones. Arrays stay in registers where no number chooses among them."""
+    def _sum_one_by_one(self, turn: _Point, points: list[_Point]) -> None:
+        """The same for the element `v` of neighbouring ones and a place. Arrays stay in registers where no number chooses among
+        them."""
         tile, self.outer_tile, accumulators = self.outer_tile, None, self.accumulators
-        assert tile is not None
-        self.accumulators = {key: replace(acc, name=f"one{acc.name}") for key, acc in accumulators.items()}
-        for acc in self.accumulators.values():
+        copies = self.plan.copies
+        assert tile is not None and copies is not None
+        members = [(k, m) for k, m in enumerate(turn.members) if isinstance(m.loops, Reduction)]
+        self.accumulators = {}
+        for k, m in members:
+            acc = replace(accumulators[id(points[0].members[k])], name=f"one{k}")
+            self.accumulators[id(m)] = acc
             self.line(f"{acc.variables()[0].ctype} {acc.name} = 0;")
-        self._sum(sums)
+        self._sum([(turn, m) for _, m in members])
         self.line("#pragma unroll")
         self.begin(f"for (int u = 0; u < {tile.width}; u++)")
-        for key, acc in accumulators.items():
-            self.line(f"{acc.name}[u] = u == v ? {self.accumulators[key].name} : {acc.name}[u];")
+        for point, place in zip(points, copies.places):
+            chosen = " && ".join(["u == v", *(f"q{j} == {self.names.text(e)}" for j, e in enumerate(place.values()))])
+            for k, _ in members:
+                name = accumulators[id(point.members[k])].name
+                self.line(f"{name}[u] = {chosen} ? one{k} : {name}[u];")
         self.end()
         self.outer_tile, self.accumulators = tile, accumulators
 
