@@ -1,4 +1,4 @@
-"""Symbolic floats that C++ takes as `double`: one graph for all values where nothing is decided by them."""
+"""Symbolic numbers that C++ takes as `double`: one graph for all values where nothing is decided by them."""
 
 import math
 import re
@@ -52,6 +52,38 @@ def test_one_graph(name):
             outcome(compiled, x, y, s), outcome(f, x, y, s), equal_nan=True, atol=1e-4, rtol=1e-4
         )
     assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+OF_INTEGERS = ("layer_norm", "cosine_similarity", "huber", "smooth_l1", "margin", "attention", "isclose", "negated beside itself")
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_one_graph_of_integers(name):
+    """As numbers of the program's, and as sizes."""
+    for f in (PASSED_ON[name], lambda x, y, s: PASSED_ON[name](x, y, x.size(0))):
+        pliant.reset()
+        compiled = pliant.compile(f, dynamic=True)
+        for n in (3, 4, 7, 9):
+            x, y = torch.randn(n, 6, requires_grad=True), torch.randn(n, 6)
+            torch.testing.assert_close(outcome(compiled, x, y, n), outcome(f, x, y, n), atol=1e-4, rtol=1e-4)
+        assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+STAY_INTEGERS = {
+    "dimension": (lambda x, y, s: x[None].cumsum(s), (0, 1, 2)),
+    "order": (lambda x, y, s: torch.special.polygamma(s, x.abs() + 1), (1, 2, 3)),
+    "count": (lambda x, y, s: torch.matrix_power(x @ y.T, s), (2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", STAY_INTEGERS)
+def test_integers_that_stay_integers(name):
+    f, values = STAY_INTEGERS[name]
+    compiled = pliant.compile(f, dynamic=True)
+    for s in values:
+        x, y = torch.randn(4, 6, requires_grad=True), torch.randn(4, 6)
+        torch.testing.assert_close(outcome(compiled, x, y, s), outcome(f, x, y, s), atol=1e-3, rtol=1e-3)
+    assert not pliant.stats()["fallbacks"]
 
 
 def test_decisions_are_guarded():

@@ -1,7 +1,7 @@
-"""Calls of torch functions on fakes; symbolic floats for arguments that are plain numbers in C++.
+"""Calls of torch functions on fakes; symbolic numbers for arguments that are plain numbers in C++.
 
 In:     `call_on_fakes`: a torch function and its arguments, fakes and symbols among them.
-Out:    its result. Where C++ wants a symbolic float as a plain number, it gets one that stands for it: one that nothing
+Out:    its result. Where C++ wants a symbolic number as a plain float, it gets one that stands for it: one that nothing
         else equals, so that it is known again wherever C++ passes it on, in derivative formulas too. A derivative that
         asks is asked for after the call: the call itself gets the number.
 Holds:  it is lent only if the function was tried with other numbers, its derivative included, and made the same calls
@@ -191,6 +191,8 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, k
     if trial.calls(mark) is None:  # it may teach what sizes are, so it is not the one to compare
         return {}
     trial.markers, trial.wanted = asked, trial.calls(mark) or []
+    if as_symbols and any(map(_stays_integer, trial.wanted, itertools.repeat(asked.values()))):
+        return {}
     specials = {*_SPECIAL, *_constants(args, kwargs)}
     found = {e: marker for e, marker in asked.items() if _guarded(trial, e, specials)}
     for one, other in itertools.combinations(list(found), 2):
@@ -199,6 +201,12 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, k
     for e, marker in found.items():
         env.loans.update((made, form(e)) for made, form in marker.forms.items())
     return {e: marker.number for e, marker in found.items()}
+
+
+def _stays_integer(call: tuple[Any, ...], markers: Iterable[_Marker]) -> bool:
+    """Whether an operator gets an integer that was asked for, as one: a dimension, a count, not a number to compute with."""
+    made = {number for marker in markers for kind, number in marker.forms if kind is int}
+    return any(type(one) is int and one in made for one in call)
 
 
 def _math(name: str, n: Any) -> Any:

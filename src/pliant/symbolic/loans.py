@@ -46,9 +46,7 @@ def refuse(node: Any) -> None:
 def lent(node: Any, file: str) -> Number | None:
     """The number given for a node; None if it is no argument, or nobody gives."""
     give = _active.give
-    if give is None:
-        return None
-    return give(node) if file.endswith(_ARGUMENTS if node.pytype is float else _PASSED_ON) else None  # integers may be sizes
+    return None if give is None or not file.endswith(_ARGUMENTS) or not node.expr.free else give(node)
 
 
 def as_argument(number: Any) -> Any:
