@@ -67,3 +67,31 @@ def test_values_of_a_sparse_gradient_are_not_overwritten() -> None:
         return table.weight.grad.to_dense()
 
     torch.testing.assert_close(gradient(pliant.compile), gradient(lambda f: f))
+
+
+def test_any_number_of_rows() -> None:
+    for arguments in ({"sparse": True}, {"max_norm": 1.0}, {"sparse": True, "max_norm": 1.0}):
+        pliant.reset()
+        torch.manual_seed(0)
+        ours, theirs = (nn.Embedding(10, 4, **arguments) for _ in range(2))  # type: ignore[arg-type]
+        theirs.load_state_dict(ours.state_dict())
+        compiled = pliant.compile(lambda rows, table=ours: table(rows) * 2, dynamic=True)
+        for n in (3, 5, 2, 7):
+            rows = torch.randint(0, 10, (n, n + 1))
+            for table, found in ((ours, compiled(rows)), (theirs, theirs(rows) * 2)):
+                table.weight.grad = None
+                found.square().sum().backward()
+            torch.testing.assert_close(ours.weight, theirs.weight)
+            assert ours.weight.grad.layout is theirs.weight.grad.layout
+            torch.testing.assert_close(ours.weight.grad.to_dense(), theirs.weight.grad.to_dense())
+        assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+def test_a_sparse_tensor_made_inside_is_a_break() -> None:
+    def total(places: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.sparse_coo_tensor(places, values * 2, (9, 9)).coalesce().values().sum()
+
+    pliant.reset()
+    given = torch.tensor([[1, 2, 1], [3, 4, 3]]), torch.randn(3)
+    torch.testing.assert_close(pliant.compile(total)(*given), total(*given))
+    assert set(pliant.stats()["break_reasons"]) == {"unsupported-tensor"}

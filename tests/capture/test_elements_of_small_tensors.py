@@ -96,6 +96,17 @@ PROGRAMS = {
     "all": lambda t, k: (t > 1).all(),
     "any": lambda t, k: (t > 5).any(1),
     "cumsum": lambda t, k: t.cumsum(0, dtype=torch.int32),
+    "as_tensor": lambda t, k: torch.as_tensor([[1], [2]]) + t[0, 0],
+    "subtract": lambda t, k: torch.subtract(t, k),
+    "multiply": lambda t, k: torch.multiply(t, k),
+    "negative": lambda t, k: torch.negative(t),
+    "divide": lambda t, k: torch.divide(t, k, rounding_mode="floor"),
+    "true_divide": lambda t, k: torch.true_divide(t * 2, 2).long(),
+    "greater": lambda t, k: torch.greater(t, k),
+    "greater_equal": lambda t, k: torch.greater_equal(t, k),
+    "less": lambda t, k: torch.less(t, k),
+    "less_equal": lambda t, k: torch.less_equal(t, k),
+    "not_equal": lambda t, k: torch.not_equal(t, k),
 }  # fmt: skip
 
 

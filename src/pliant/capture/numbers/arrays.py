@@ -28,6 +28,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, is_list_or_tuple, leaves, mapped
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import (
+    NUMBERS,
     class_in_numpy,
     derives,
     is_class,
@@ -39,6 +40,7 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     misused,
     plain_class,
+    varying,
 )
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import is_fake
@@ -142,7 +144,8 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return computed_by_numpy(t, getattr(owner, name), all_fixed(args), {})
     result = _call(t, function, getattr(owner, name, None), numpy_scalars.of_one_type(args), kwargs)
     if is_scalar(result):
-        result.number = numpy_scalars.number_of(name, args)
+        known = name == "__getitem__"  # which is for the number
+        result.number = t.recorder.elements.number(result.tensor, ask=False) if known else numpy_scalars.number_of(name, args)
     return result
 
 
@@ -249,8 +252,25 @@ def _from_data(t: Tracer, data: Any, dtype: Any = None) -> Any:
         return call_numpy(t, numpy.stack, (given,), {} if dtype is None else {"dtype": dtype, "casting": "unsafe"})
     if is_array(given):
         return given if dtype is None else t.call(array_attribute(t, given, "astype"), (dtype,), {"copy": False})
-    real = t.native(numpy.array, t.concrete_tree(data), dtype=dtype)
-    return constant_array(t, real)
+    made = _of_varying(t, given, dtype)
+    return constant_array(t, t.native(numpy.array, t.concrete_tree(data), dtype=dtype)) if made is None else made
+
+
+def _of_varying(t: Tracer, data: Any, dtype: Any) -> Any:
+    """An array of Python numbers some of which vary; None of other things, and of types that tensors do not compute with."""
+    if not any(map(is_symbolic, leaves(data))):
+        return None
+    numbers = mapped(data, lambda one: varying(one)(1) if is_symbolic(one) else one)
+    try:
+        made = t.native(sys.modules["numpy"].array, numbers, dtype=dtype)
+    except GraphBreak:
+        return None
+    if made.dtype.name not in _COMPUTED or not all(plain_class(one) in NUMBERS for one in leaves(data)):
+        return None
+    return wrap(t.call(torch.tensor, (data,), {"dtype": getattr(torch, made.dtype.name)}))
+
+
+_COMPUTED = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))
 
 
 def constant_array(t: Tracer, real: Any) -> Any:

@@ -442,6 +442,12 @@ RULES: dict[str, Callable[..., Any]] = {
     "any": _along(lambda numbers: [functools.reduce(operator.or_, map(_truth, numbers), False)]),
     "cumsum": _along(lambda numbers: list(itertools.accumulate(map(_term, numbers))), keeps=True),
 }
+# Other names of PyTorch's, by which its NumPy calls them.
+_OTHER_NAMES = {
+    "as_tensor": "tensor", "subtract": "sub", "multiply": "mul", "negative": "neg", "divide": "div", "true_divide": "div",
+    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+}  # fmt: skip
+RULES.update({name: RULES[known] for name, known in _OTHER_NAMES.items()})
 # Operators whose result is as long as the sum of an argument's elements.
 SUMMED: dict[str, Callable[[fx.Node], Any]] = {
     "repeat_interleave": lambda node: node.args[1] if len(node.args) > 1 else node.kwargs.get("repeats"),

@@ -72,6 +72,7 @@ _REFUSED = {
     Tensor.__format__: ("data-dependent", "format of a tensor"),
     Tensor.__deepcopy__: ("unknown-call", "deepcopy of a tensor"),
     torch.manual_seed: ("random-state", "torch.manual_seed"),
+    torch.sparse_coo_tensor: ("unsupported-tensor", "a sparse tensor is made"),
 }
 
 

@@ -176,8 +176,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
     args, kwargs = mapped(t.internalize((args, dict(kwargs))), lambda one: _as_c_reads_it(t, function, one))
     if function not in _MAKE_TENSORS:  # others take them for numbers
-        args = tuple(map(plain_number, args))
-        kwargs = {k: plain_number(v) for k, v in kwargs.items()}
+        args, kwargs = mapped((args, kwargs), plain_number)
     elif args and is_numpy_scalar(args[0]) and "dtype" not in kwargs and hasattr(torch, args[0].dtype.name):
         kwargs["dtype"] = getattr(torch, args[0].dtype.name)
         args = (args[0].item(), *args[1:])

@@ -120,6 +120,14 @@ def embedding_backward(grad: TensorSpec, indices: TensorSpec, rows: Dim, *_: Any
     return grad.like((rows, grad.size[-1]))
 
 
+@rule(_aten._sparse_coo_tensor_with_dims_and_tensors.default)
+def sparse_rows(
+    sparse_dim: int, dense_dim: int, size: Sequence[Dim], indices: TensorSpec, values: TensorSpec, **_: Any
+) -> TensorSpec:
+    """A sparse gradient. It is handed on, and nothing else reads it: of strides it says what a sparse tensor does."""
+    return values.like(tuple(size), (0,) * len(size))
+
+
 # -- joining ----------------------------------------------------------------------------------------------------------
 @rule(_aten.cat.default)
 def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:

@@ -209,7 +209,20 @@ def broadcast_with_second(x: TensorSpec, other: TensorSpec, *_: Any, **__: Any) 
     return x.like(broadcast(x.size, other.size))
 
 
+def rows_shortened(x: TensorSpec, indices: TensorSpec, *_: Any) -> TensorSpec:
+    """A table of which the rows looked up are given a greatest norm."""
+    require(x.ndim == 2, "Expected a table of two dimensions")
+    require(indices.dtype in (torch.int64, torch.int32), "Expected indices of type Long or Int")
+    return x
+
+
+def with_rows_shortened(x: TensorSpec, indices: TensorSpec, *_: Any) -> TensorSpec:
+    return same_layout(rows_shortened(x, indices))
+
+
 _ROWS: dict[Any, tuple[Any, ...]] = {
+    rows_shortened: (_aten.embedding_renorm_.default,),
+    with_rows_shortened: (_aten.embedding_renorm.default,),
     itself: (
         _aten.fill_.Scalar, _aten.zero_.default, _aten.uniform_.default, _aten.normal_.default,
         _aten.bernoulli_.float, _aten.random_.default, _aten.random_.to, getattr(_aten.random_, "from"),

@@ -1,0 +1,49 @@
+"""NumPy arrays made of numbers that vary, sizes above all: one graph for all values."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+
+WHOLE = {
+    "a product": lambda x: x * np.array(x.shape).prod(),
+    "returned": lambda x: np.array([x.shape[0], x.shape[1]]) * 2,
+    "of other types": lambda x: np.array([x.shape[0], 2.5, True]),
+    "small integers": lambda x: np.asarray(x.shape, dtype=np.uint8) + 1,
+    "nested": lambda x: np.array([[x.shape[0], 2], [1, x.shape[1]]]) @ np.array([1, 2]),
+    "without dimensions": lambda x: np.array(x.shape[0]),
+    "sizes": lambda x: x.new_zeros(tuple(np.array(x.shape) * 2)),
+    "a list of sizes": lambda x: x.new_zeros((np.array(x.shape) // 2 + 1).tolist()),
+    "sizes of a resize": lambda x: F.interpolate(x[None, None], size=tuple(np.array(x.shape[-2:]) * 2)),
+    "the end of a slice": lambda x: x[:, : np.array(x.shape)[1] // 2],
+    "a branch": lambda x: x * 2 if (np.array(x.shape) > 1).all() else x,
+    "a branch on an element": lambda x: x * 2 if np.array(x.shape)[0] > 1 else x,
+    "a branch on the largest": lambda x: x * 2 if np.array(x.shape).max() > 1 else x,
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_graph(name):
+    f = WHOLE[name]
+    pliant.reset()
+    compiled = pliant.compile(f, fullgraph=True, dynamic=True)
+    for rows, columns in ((3, 5), (4, 7), (2, 9), (6, 11)):
+        x = torch.randn(rows, columns)
+        found, expected = compiled(x), f(x)
+        assert type(found) is type(expected)
+        if isinstance(found, np.ndarray):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+        else:
+            torch.testing.assert_close(found, expected)
+    assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+def test_a_number_too_large_is_an_error():
+    pliant.reset()
+    compiled = pliant.compile(lambda x: np.array(x.shape, dtype=np.int8), dynamic=True)
+    assert compiled(torch.ones(3)).tolist() == [3]
+    with pytest.raises(OverflowError):
+        compiled(torch.ones(300))
