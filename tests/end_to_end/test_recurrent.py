@@ -87,6 +87,73 @@ def test_packed_sequences_of_any_length():
         torch.testing.assert_close(found, (expected[0].data, expected[1]))
 
 
+def packed_and_padded(module, batch_first, **more):
+    def program(x, lengths):
+        sorts = more.get("enforce_sorted", True)
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=sorts)
+        output, states = module(packed)
+        return *torch.nn.utils.rnn.pad_packed_sequence(output, batch_first, -1.0, more.get("total_length")), states
+
+    return program
+
+
+@pytest.mark.parametrize("more", [{}, {"enforce_sorted": False}, {"total_length": 9}], ids=["sorted", "unsorted", "longer"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_lengths_that_vary_are_one_graph(kind, more):
+    """Without gradients."""
+    module = layer(kind, bidirectional=True)[0].requires_grad_(False)
+    for batch_first in (False, True):
+        pliant.reset()
+        program = packed_and_padded(module, batch_first, **more)
+        compiled = pliant.compile(program, dynamic=True, fullgraph=True)
+        for lengths in ([4, 3, 2], [6, 6, 1, 1], [7, 2], [3, 3, 3]):
+            lengths = torch.tensor(lengths)
+            lengths = lengths if more.get("enforce_sorted", True) else lengths.flip(0)
+            x = torch.randn(len(lengths), 7, 8) if batch_first else torch.randn(7, len(lengths), 8)
+            torch.testing.assert_close(compiled(x, lengths), program(x, lengths))
+        assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+def test_lengths_that_vary_in_training():
+    """Layers over them break, as one operator would compute them again for the derivative; packing and padding do not."""
+    module = layer("LSTM")[0]
+    program = packed_and_padded(module, True, enforce_sorted=False)
+    pliant.reset()
+    compiled = pliant.compile(program, dynamic=True)
+    for lengths in ([2, 4, 3], [1, 6, 5, 7]):
+        x = torch.randn(len(lengths), 7, 8, requires_grad=True)
+        found, expected = [
+            (out.detach(), count, *torch.autograd.grad(out.pow(2).sum(), [x, *module.parameters()]))
+            for out, count, _ in (compiled(x, torch.tensor(lengths)), program(x, torch.tensor(lengths)))
+        ]
+        torch.testing.assert_close(found, expected)
+    assert pliant.stats()["break_reasons"] == {"data-dependent": 1} and not pliant.stats()["fallbacks"]
+    program = lambda x, n: torch.nn.utils.rnn.pack_padded_sequence(x, n, True).data.pow(2).mean()  # noqa: E731
+    compiled = pliant.compile(program, dynamic=True, fullgraph=True)
+    for lengths in (torch.tensor([3, 2]), torch.tensor([5, 5, 1])):
+        x = torch.randn(len(lengths), 6, 2, requires_grad=True)
+        found, expected = [torch.autograd.grad(f(x, lengths), x) for f in (compiled, program)]
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("lengths", [[2, 3], [3, 0], [9, 1], [-1, -2]])
+def test_lengths_that_are_wrong(lengths):
+    """They are an error, but for those longer than the sequences."""
+    program = lambda x, n: torch.nn.utils.rnn.pack_padded_sequence(x, n, True).data * 2  # noqa: E731
+
+    def outcome(f, n):
+        try:
+            return f(x, torch.tensor(n)).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    pliant.reset()
+    compiled = pliant.compile(program, dynamic=True)
+    x = torch.randn(2, 4, 3)
+    for given in ([4, 2], lengths, lengths, [4, 2]):
+        assert outcome(compiled, given) == outcome(program, given)
+
+
 def test_weak_references_are_followed():
     a, b = torch.nn.Parameter(torch.randn(3)), torch.nn.Parameter(torch.randn(3))
     references = [weakref.ref(a)]

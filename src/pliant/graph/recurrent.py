@@ -1,5 +1,5 @@
 """Recurrent layers as one operator: over lengths that are not fixed, where PyTorch's own would be unrolled step by step,
-and on GPUs, where the memory of real weights decides how the library is called.
+over packed sequences, and on GPUs, where the memory of real weights decides how the library is called.
 
 In:     calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu` on fakes.
 Out:    its results, by the operator of `control_flow`, which eager PyTorch's kernels serve for any length.
@@ -39,7 +39,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     values = [given["data"], given["batch_sizes"]] if packs else [given["input"]]
     kind, hidden, weights = NAMES[function], given["hx"], given["params"]
     states = [hidden] if isinstance(hidden, torch.Tensor) else list(hidden)
-    if not _is_one_operator(values, [*values, *states, *weights]):
+    if not packs and not _is_one_operator(values, [*values, *states, *weights]):
         return NotImplemented
     layers, bidirectional = given["num_layers"], bool(given["bidirectional"])
     layout = bool(given.get("batch_first"))

@@ -1,8 +1,10 @@
-"""Packed sequences whose lengths are known: packing, padding and recurrent layers over them, step by step.
+"""Packed sequences: packing, padding and recurrent layers over them.
 
 In:     calls of the functions in C that `torch.nn.utils.rnn` and the recurrent modules are made of.
-Out:    recorded calls of ordinary operators.
-Holds:  lengths that only running tells are a break: they decide how many steps there are.
+Out:    recorded calls of ordinary operators. Where the lengths are known, those of each step; else masks say what belongs to a
+        sequence, and a recurrent layer is one operator.
+Holds:  lengths that only running tells are assumed to be such as can be packed. Layers over them are a break where gradients are
+        recorded: one operator would compute the layer once more for its derivative.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.numbers.elements import FIRST
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_list
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.capture.structures import leaves
+from pliant.capture.value_kinds import concrete, is_list
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction, below_python_dispatch, packed_layers
 
 ROWS = Rows()
@@ -26,20 +30,46 @@ handles, TABLE = ROWS.handles, ROWS.callables
 _C = VARIABLE_FUNCTIONS
 
 
-def _numbers(t: Tracer, tensor: FakeTensor) -> list[int]:
+def _numbers(t: Tracer, tensor: FakeTensor) -> list[int] | None:
     if (known := t.recorder.elements.constants.of(tensor)) is None:
-        raise GraphBreak("data-dependent", "the lengths of packed sequences")
+        return None
     with DisableTorchFunction(), below_python_dispatch():
-        return known.tolist()
+        return known.tolist()  # type: ignore[no-any-return]
+
+
+def _refuse_unknown(t: Tracer, tensor: FakeTensor) -> None:
+    """Break where numbers that only running tells may not be read in the graph."""
+    if not t.mode.allow_unbacked or tensor.device_.type != "cpu" or tensor.dtype_ is not torch.int64 or tensor.dim() != 1:
+        raise GraphBreak("data-dependent", "the lengths of packed sequences")
 
 
 @handles(_C._pack_padded_sequence)
 def _pack(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     padded, lengths, batch_first = args
     numbers = _numbers(t, lengths)
+    if numbers is None:
+        return _pack_unknown(t, padded, lengths, batch_first)
     if not numbers or min(numbers) < 1 or numbers != sorted(numbers, reverse=True):  # eager words it
         raise GraphBreak("tensor-error", "sequences of these lengths cannot be packed")
     return t.call(_packed, (padded, numbers, batch_first), {})
+
+
+def _pack_unknown(t: Tracer, padded: FakeTensor, lengths: FakeTensor, batch_first: bool) -> Any:
+    _refuse_unknown(t, lengths)
+    count = padded.size_[0 if batch_first else 1] if padded.dim() > 1 else 0
+    if not concrete(count == lengths.size_[0]) or not concrete(count > 0):  # eager words it
+        raise GraphBreak("tensor-error", "as many lengths as sequences are needed")
+    fits, data, sizes = t.call(_packed_by_mask, (padded, lengths, batch_first), {})
+    t.recorder.assume(fits)
+    sizes.node.meta[FIRST] = count
+    return data, sizes
+
+
+def _packed_by_mask(padded: Any, lengths: Any, batch_first: bool) -> Any:
+    steps = padded.transpose(0, 1) if batch_first else padded
+    fits = (lengths[1:] <= lengths[:-1]).all() & (lengths[-1] > 0) & (lengths[0] <= steps.size(0))
+    is_there = torch.arange(steps.size(0))[:, None] < lengths
+    return fits.item(), steps[is_there.to(padded.device)], is_there.sum(1)[: lengths[0].item()]
 
 
 def _packed(padded: Any, lengths: list[int], batch_first: bool) -> Any:
@@ -51,7 +81,19 @@ def _packed(padded: Any, lengths: list[int], batch_first: bool) -> Any:
 @handles(_C._pad_packed_sequence)
 def _pad(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     data, sizes, *rest = args
-    return t.call(_padded, (data, _numbers(t, sizes), *rest), {})
+    if (numbers := _numbers(t, sizes)) is not None:
+        return t.call(_padded, (data, numbers, *rest), {})
+    _refuse_unknown(t, sizes)
+    return t.call(_padded_by_mask, (data, sizes, *rest), {})
+
+
+def _padded_by_mask(data: Any, sizes: Any, batch_first: bool, value: float, total: int) -> Any:
+    many = sizes[0].item()
+    lengths = (torch.arange(many) < sizes[:, None]).sum(0)
+    is_there = torch.arange(total)[:, None] < lengths
+    made = data.new_full((total, many, *data.shape[1:]), value)
+    made[is_there.to(data.device)] = data
+    return made.transpose(0, 1) if batch_first else made, lengths
 
 
 def _padded(data: Any, sizes: list[int], batch_first: bool, value: float, total: int) -> Any:
@@ -72,7 +114,11 @@ def _layers(name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return call_torch(t, getattr(_C, name), args, kwargs)
     if len(args) > 7 and args[6] and args[7]:
         raise GraphBreak("random-state", "dropout between recurrent layers over packed sequences")
-    return t.call(packed_layers(name), (args[0], _numbers(t, args[1]), *args[2:]), kwargs)
+    if (numbers := _numbers(t, args[1])) is not None:
+        return t.call(packed_layers(name), (args[0], numbers, *args[2:]), kwargs)
+    if torch.is_grad_enabled() and any(one.requires_grad for one in leaves(t.internalize(args)) if is_fake(one)):
+        raise GraphBreak("data-dependent", "the lengths of packed sequences")
+    return call_torch(t, getattr(_C, name), args, kwargs)
 
 
 for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from pliant.capture.outside.inputs import Inputs
     from pliant.capture.recording.symbol_nodes import SymbolNodes
 
+FIRST = "first"  # of a node: what the first element of its result is, where the others are not known
+_FROM_FRONT = frozenset(("getitem", "__getitem__", "select"))
 _LONGEST = 256  # calls between an input and what is asked for
 
 
@@ -92,6 +94,8 @@ class Elements:
 
     def flat(self, fake: FakeTensor, ask: bool = True) -> list[Any] | None:
         """All elements in order, as Python numbers: those of a tensor of floats are floats."""
+        if (first := _first_of(fake)) is not None:
+            return [first]
         with DisableTorchFunction(), below_python_dispatch():
             try:
                 return [as_python(n) for n in self._of(fake).flat()] if self._is_known(fake, ask, {}) else None
@@ -200,3 +204,14 @@ class Elements:
     def _argument(self, node: fx.Node) -> Any:
         value = node.meta["val"]
         return self._of(value) if is_fake(value) else value
+
+
+def _first_of(fake: FakeTensor) -> Any:
+    """The number that a tensor holds as the first element of one that says what that is."""
+    node = fake.node
+    if node is None or node.op not in ("call_method", "call_function") or known_name(node) not in _FROM_FRONT:
+        return None
+    of, *index = node.args
+    if not is_node(of) or FIRST not in of.meta or is_written(of.meta["val"]) or is_written(fake):  # type: ignore[union-attr]
+        return None
+    return of.meta[FIRST] if index[-1] in (0, (0,)) and not fake.size_ else None  # type: ignore[union-attr]
