@@ -1,5 +1,8 @@
 """Backwards of own functions, and hooks, read what is outside when they run."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch.autograd import Function
@@ -65,3 +68,12 @@ def test_what_a_backward_reads_is_as_it_is_when_it_runs(what, apply):
             pliant.compile(program, fullgraph=True)(torch.ones(3, requires_grad=True), READ_LATER[what])
     finally:
         FACTOR = 2.0
+
+
+def test_constants_that_modules_name_are_part_of_the_program():
+    read = lambda: math.pi + torch.e - np.inf + math.sqrt(2 / math.pi)  # noqa: E731
+    for apply in (ReadsLater.apply, _hooked):
+        pliant.reset()
+        x = torch.ones(3, requires_grad=True)
+        compiled = pliant.compile(lambda x, apply=apply: apply(x, read), fullgraph=True)
+        assert torch.autograd.grad(compiled(x).sum(), x)[0].tolist() == [-math.inf] * 3

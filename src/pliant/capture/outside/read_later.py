@@ -7,6 +7,7 @@ Out:    a break where the value may be another by then.
 from __future__ import annotations
 
 import functools
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import is_str
-from pliant.guards.sources import Source
+from pliant.guards.sources import HeldSource, Source
 
 
 def read_later(t: Tracer, what: str) -> AbstractContextManager[None]:
@@ -30,7 +31,19 @@ def _refuse(reader: str, value: Any, source: Source) -> None:
 
 def may_be_another(value: Any, source: Source) -> bool:
     """Whether it is a value that programs put in the place of another, and no part of the program itself."""
-    return _varies(value) and not _is_of_function(value, source)
+    return _varies(value) and not _is_of_function(value, source) and not _is_constant(value, source)
+
+
+_WITH_CONSTANTS = ("math", "cmath", "torch", "numpy")
+
+
+def _is_constant(value: Any, source: Any) -> bool:
+    """Whether it is a number that such a module names, as `math.pi`."""
+    parent = getattr(source, "parent", None)
+    if not isinstance(parent, HeldSource) or type(value) not in (float, complex):
+        return False
+    modules = filter(None, map(sys.modules.get, _WITH_CONSTANTS))
+    return any(parent.held.value is vars(module) for module in modules)
 
 
 def _varies(value: Any) -> bool:
