@@ -171,6 +171,13 @@ def _check_bounds(t: Tracer, size: Any, min: Any = None, max: Any = None, messag
             t.call(torch_check, (t.compare(symbol, size, bound), message), {})
 
 
+def take_for_granted(t: Tracer, condition: Any, *refusal: str) -> None:
+    """Go on as if a condition on data held, which the graph checks; break with `refusal` where it is known not to."""
+    holds = t.recorder.assume(condition) if is_unbacked(condition) else concrete(condition)
+    if not holds:
+        raise GraphBreak(*refusal)
+
+
 # ---- branches
 def decide(frame: Frame, op: Op, value: Any) -> bool:
     """The truth of what a conditional jump tests."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.handlers.data_dependent import take_for_granted
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.elements import FIRST
 from pliant.capture.recording.torch_calls import call_torch
@@ -60,7 +61,7 @@ def _pack_unknown(t: Tracer, padded: FakeTensor, lengths: FakeTensor, batch_firs
     if not concrete(count == lengths.size_[0]) or not concrete(count > 0):  # eager words it
         raise GraphBreak("tensor-error", "as many lengths as sequences are needed")
     fits, data, sizes = t.call(_packed_by_mask, (padded, lengths, batch_first), {})
-    t.recorder.assume(fits)
+    take_for_granted(t, fits, "tensor-error", "sequences of these lengths cannot be packed")
     sizes.node.meta[FIRST] = count
     return data, sizes
 
