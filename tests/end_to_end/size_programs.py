@@ -265,9 +265,7 @@ _PYTHON: dict[str, tuple[Inputs, Callable[..., Any]]] = {
 }  # fmt: skip
 
 # One compile a value: C++ reads these sizes, or loops over them; each is named by a record `specialize`.
-SPECIALIZED = frozenset(
-    ("lstsq", "pseudo inverse", "cumprod", "stft and back")
-)
+SPECIALIZED = frozenset(("lstsq", "pseudo inverse", "cumprod"))
 # More graphs or breaks, at all or by size: orders of products, data that decides on sizes.
 BROKEN = frozenset(("covariance", "lstsq by driver", "hfft", "ctc", "repeats"))
 

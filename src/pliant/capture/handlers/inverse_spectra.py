@@ -16,7 +16,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.data_dependent import take_for_granted
 from pliant.capture.handlers.table import Rows
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import concrete, is_int
+from pliant.capture.value_kinds import concrete, is_int, varying
 from pliant.graph.fake_tensor import is_fake
 
 ROWS = Rows()
@@ -36,7 +36,8 @@ def _istft(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     hop = size // 4 if hop is None and is_int(size) else hop
     width = size if width is None else width
     changed = t.recorder.overrides.modes or t.recorder.overrides.has_subclasses
-    if changed or len(args) > len(_NAMES) or not given.keys() <= set(_NAMES) or given["return_complex"]:
+    told = given["length"] is None or is_int(given["length"]) or varying(given["length"]) is int
+    if changed or not told or len(args) > len(_NAMES) or not given.keys() <= set(_NAMES) or given["return_complex"]:
         raise GraphBreak(*_REFUSED)
     if not _is_usual(t, spectra, window, (size, hop, width), given["onesided"]):
         raise GraphBreak(*_REFUSED)

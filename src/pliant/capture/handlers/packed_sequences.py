@@ -35,7 +35,7 @@ def _numbers(t: Tracer, tensor: FakeTensor) -> list[int] | None:
     if (known := t.recorder.elements.constants.of(tensor)) is None:
         return None
     with DisableTorchFunction(), below_python_dispatch():
-        return known.tolist()  # type: ignore[no-any-return]
+        return known.tolist()
 
 
 def _refuse_unknown(t: Tracer, tensor: FakeTensor) -> None:

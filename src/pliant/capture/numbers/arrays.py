@@ -260,7 +260,7 @@ def _of_varying(t: Tracer, data: Any, dtype: Any) -> Any:
     """An array of Python numbers some of which vary; None of other things, and of types that tensors do not compute with."""
     if not any(map(is_symbolic, leaves(data))):
         return None
-    numbers = mapped(data, lambda one: varying(one)(1) if is_symbolic(one) else one)
+    numbers = mapped(data, lambda one: _ONES[varying(one)] if is_symbolic(one) else one)
     try:
         made = t.native(sys.modules["numpy"].array, numbers, dtype=dtype)
     except GraphBreak:
@@ -270,6 +270,7 @@ def _of_varying(t: Tracer, data: Any, dtype: Any) -> Any:
     return wrap(t.call(torch.tensor, (data,), {"dtype": getattr(torch, made.dtype.name)}))
 
 
+_ONES: dict[Any, Any] = {int: 1, float: 1.0, bool: True}
 _COMPUTED = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))
 
 

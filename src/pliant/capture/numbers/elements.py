@@ -212,6 +212,6 @@ def _first_of(fake: FakeTensor) -> Any:
     if node is None or node.op not in ("call_method", "call_function") or known_name(node) not in _FROM_FRONT:
         return None
     of, *index = node.args
-    if not is_node(of) or FIRST not in of.meta or is_written(of.meta["val"]) or is_written(fake):  # type: ignore[union-attr]
+    if not is_node(of) or FIRST not in of.meta or is_written(of.meta["val"]) or is_written(fake):
         return None
-    return of.meta[FIRST] if index[-1] in (0, (0,)) and not fake.size_ else None  # type: ignore[union-attr]
+    return of.meta[FIRST] if index[-1] in (0, (0,)) and not fake.size_ else None
