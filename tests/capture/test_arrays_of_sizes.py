@@ -1,4 +1,4 @@
-"""NumPy arrays made of numbers that vary, sizes above all: one graph for all values."""
+"""NumPy arrays made of numbers that vary, sizes above all, or that only running the graph tells: one graph for all values."""
 
 import numpy as np
 import pytest
@@ -47,3 +47,34 @@ def test_a_number_too_large_is_an_error():
     assert compiled(torch.ones(3)).tolist() == [3]
     with pytest.raises(OverflowError):
         compiled(torch.ones(300))
+
+
+ITEMS = {
+    "an array": lambda x: np.array([x.sum().item(), 1.0]) * 2,
+    "an array of integers": lambda x: np.array([x.argmax().item(), 1]) * 2,
+    "a mean": lambda x: np.mean([v.item() for v in x[:2, 0]]),
+    "a mean of integers": lambda x: np.mean([x.argmax().item(), 3]),
+    "a sum in the graph": lambda x: np.sum([v.item() for v in x[:2, 0]]) * x,
+    "others": lambda x: np.array([f([v.item() for v in x[:2, 0]]) for f in (np.std, np.max, np.min, np.prod, np.average, np.var)]),
+    "a root": lambda x: np.sqrt(x.abs().sum().item()),
+    "a root of an integer": lambda x: np.sqrt(x.argmax().item()),
+    "a larger one": lambda x: np.maximum(x.argmax().item(), 2),
+    "a factor": lambda x: x * float(np.exp(x.sum().item() / 100)),
+}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_numbers_that_only_running_tells(name):
+    f = ITEMS[name]
+    pliant.reset()
+    compiled = pliant.compile(f, fullgraph=True, dynamic=True)
+    for _ in range(4):
+        x = torch.randn(3, 5)
+        found, expected = compiled(x), f(x)
+        assert type(found) is type(expected)
+        if isinstance(found, torch.Tensor):
+            torch.testing.assert_close(found, expected)
+        else:
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]

@@ -54,6 +54,7 @@ from pliant.capture.value_kinds import (
     is_text_or_bytes,
     module_of,
 )
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import ReferentSource
 
 ROWS = Rows()
@@ -104,6 +105,9 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return NotImplemented
     if (number := by_python(t, function, args, kwargs)) is not NotImplemented:
         return number
+    of_numpy = _MODULE_OF.of(function)(function).startswith("numpy")
+    if of_numpy and any(map(is_unbacked, leaves(args, kwargs))):  # which the graph computes with
+        return NotImplemented
     if makes_array(t, function, args, kwargs):  # of sizes that need not be fixed
         return NotImplemented
     refuse_many(t, function, args, kwargs)
@@ -111,7 +115,7 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):
         return NotImplemented
-    if _MODULE_OF.of(function)(function).startswith("numpy"):
+    if of_numpy:
         result = computed_by_numpy(t, function, values, named)
     else:
         result = t.native(function, *values, **named)

@@ -44,6 +44,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import is_fake
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 from pliant.interruptions import pass_on
@@ -154,6 +155,7 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     namesake = _namesakes().get(id(function))
     if namesake is None:
         return NotImplemented
+    args = _in_graph(t, function, args)
     if are_scalars(args) and all(plain_number(a) is not a for a in args if is_scalar(a)) and not kwargs:
         refuse_many(t, function, args, kwargs)
         return computed_by_numpy(t, function, all_fixed(args), {})  # to the last digit
@@ -169,6 +171,26 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))
     turned = name == "ascontiguousarray" and is_array(args[0]) and _is_turned(t, args[0])
     return _copied(t, result) if turned and is_array(result) and not is_scalar(result) else result
+
+
+# Functions of the numbers in a list.
+_OF_LISTS = frozenset("mean sum prod std var max min amax amin average any all cumsum".split())
+
+
+def _in_graph(t: Tracer, function: Any, args: Args) -> Args:
+    """The arguments with arrays and scalars that the graph has for numbers that only running it tells."""
+    if not args or not any(map(is_unbacked, leaves(args))):
+        return args
+    if getattr(function, "__name__", "") in _OF_LISTS and is_list_or_tuple(given := t.internalize(args[0])):
+        made = _of_varying(t, given, None)
+        return args if made is None else (made, *args[1:])
+    is_ufunc = type(function) is sys.modules["numpy"].ufunc
+    return tuple([_scalar(t, one) if is_ufunc and is_unbacked(one) else one for one in args])
+
+
+def _scalar(t: Tracer, number: Any) -> Any:
+    dtype = _DTYPES.get(varying(number))
+    return number if dtype is None else wrap_scalar(t.call(torch.tensor, (number,), {"dtype": dtype, "device": "cpu"}))
 
 
 def makes_array(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
@@ -271,6 +293,7 @@ def _of_varying(t: Tracer, data: Any, dtype: Any) -> Any:
 
 
 _ONES: dict[Any, Any] = {int: 1, float: 1.0, bool: True}
+_DTYPES: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64}
 _COMPUTED = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))
 
 
@@ -361,9 +384,7 @@ def _stand_in(t: Tracer, value: Any) -> Any:
     """A real array of the same kind and size, of ones."""
     if is_symbolic(value):
         hint = t.shape_env.hint(t.shape_env.expr_of(value))
-        if hint is None:
-            raise GraphBreak("data-dependent", "NumPy with a number that only running the graph tells")
-        return hint
+        return _ONES[varying(value)] if hint is None else hint
     if is_array(value):
         numpy = sys.modules["numpy"]
         ones = numpy.ones([_stand_in(t, n) for n in value.tensor.size_], dtype_of(value))
