@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import torch
 
 import pliant
@@ -193,3 +194,21 @@ def test_functions_of_pytorch_that_are_followed_are_known_by_their_code():
     for _ in range(3):
         torch.testing.assert_close(compiled(namespace["define"](2.0), x), x * 2 + 1)
     assert pliant.stats()["recompiles"] == 0
+
+
+def test_functions_of_numpy_are_told_apart():
+    """They are objects in C, most of one class."""
+    functions = [np.mean, np.sum, np.linalg.norm, np.max, np.mean]
+    table = {}
+    for program in (
+        lambda x, f: x * f(np.array([1.0, 2.0, 4.0])).item(),
+        lambda x, f: x * float(f([1.0, 2.0, 4.0])),
+        lambda x, f: x * table["f"](np.array([1.0, 2.0, 4.0])).item(),
+    ):
+        pliant.reset()
+        compiled = pliant.compile(program)
+        for function in functions:
+            table["f"] = function
+            x = torch.ones(2)
+            torch.testing.assert_close(compiled(x, function), program(x, function))
+        assert pliant.stats()["graphs"] == 4 and not pliant.stats()["graph_breaks"]

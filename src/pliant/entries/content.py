@@ -34,7 +34,14 @@ from pliant.cpython import registered_classes
 from pliant.dispatch import markers
 from pliant.entries.constants import spelled
 from pliant.guards.facts import CacheToken, is_native_enum
-from pliant.guards.standard import IDENTITY_TYPES, LRU_CACHE, SENTINEL_TYPES, can_change, standard_class
+from pliant.guards.standard import (
+    IDENTITY_TYPES,
+    LRU_CACHE,
+    SENTINEL_TYPES,
+    can_change,
+    is_numpy_function,
+    standard_class,
+)
 
 _DEEPEST = 8  # defaults that are functions with defaults that...
 
@@ -86,8 +93,8 @@ def _instance(obj: Any) -> Content:
         return ["member", cls.__module__, cls.__qualname__, repr(obj)]
     if cls in _BY_TYPE:
         return ["instance", cls.__module__, cls.__qualname__]
-    if is_ufunc(obj):
-        return ["ufunc", obj.__name__]
+    if is_of_numpy(obj):
+        return [cls.__name__, obj.__module__, obj.__name__]
     for base, plain in _PLAIN_VALUES.items():
         if base in cls.__mro__:
             return ["value", cls.__module__, cls.__qualname__, spelled(plain(obj))]
@@ -102,10 +109,10 @@ _PLAIN_VALUES: dict[type, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def is_ufunc(obj: Any) -> bool:
+def is_of_numpy(obj: Any) -> bool:
     """Whether it is one of NumPy's own functions of arrays, which do not change and are found under their names."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and type(obj) is numpy.ufunc and vars(numpy).get(obj.__name__) is obj
+    home = sys.modules.get(obj.__module__) if is_numpy_function(type(obj)) else None
+    return home is not None and vars(home).get(obj.__name__) is obj
 
 
 # What descriptors hold.

@@ -22,6 +22,14 @@ from pliant.torch_adapter import HigherOrderOperator, OpOverload, OpOverloadPack
 
 LRU_CACHE = type(functools.lru_cache(len))
 
+_OF_NUMPY = frozenset(("ufunc", "_ArrayFunctionDispatcher"))
+
+
+def is_numpy_function(cls: type) -> bool:
+    """Whether it is a class of NumPy's functions: objects in C, each of which is itself alone. NumPy need not be loaded."""
+    return cls.__name__ in _OF_NUMPY and cls.__module__ == "numpy"
+
+
 # Objects of these types never change what they mean: knowing which one it is is knowing it.
 IDENTITY_TYPES: tuple[type, ...] = (
     type,

@@ -44,7 +44,7 @@ from pliant.guards.sources import (
     Source,
     question,
 )
-from pliant.guards.standard import IDENTITY_TYPES
+from pliant.guards.standard import IDENTITY_TYPES, is_numpy_function
 from pliant.guards.state import decimal_settings
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
@@ -64,7 +64,7 @@ def fixing_guard(value: Any) -> Kind | None:
 
 def _is_one(cls: type) -> bool:
     """Whether objects of the class are themselves alone. Runs nothing of the program, as `isinstance` may."""
-    return not _ONE_IDS.isdisjoint(map(id, cls.__mro__)) or cls.__name__ == "ufunc"
+    return not _ONE_IDS.isdisjoint(map(id, cls.__mro__)) or is_numpy_function(cls)
 
 
 def traced_form(world: World, value: Any, source: Source) -> Any:
@@ -131,7 +131,7 @@ def _carried(world: World, value: Carried, source: Source) -> Any:
 def _object(world: World, value: Any, source: Source) -> Any:
     """An object that has a type to guard, and is read further when the program reads it."""
     cls = type(value)
-    if cls.__name__ == "ufunc":
+    if is_numpy_function(cls):
         return _itself(world, value, source)
     known = world.source_of(value)
     if known is not None and known != source:
