@@ -78,3 +78,31 @@ def test_numbers_that_only_running_tells(name):
             assert found.dtype == expected.dtype
             np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
+
+
+OTHER_TYPES = {
+    "of less precision": lambda x: np.array([x.sum().item() * 1e300], dtype=np.float32),
+    "too large": lambda x: np.array([x.argmax().item() + 300], dtype=np.int8),
+    "cut off": lambda x: np.array([x.sum().item()], dtype=np.int64),
+    "beside a narrow number": lambda x: np.multiply(x.sum().item(), np.float32(2)),
+    "beside a narrow array": lambda x: np.maximum(np.ones(2, np.float32), x.sum().item()),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TYPES)
+def test_types_are_those_of_numpy(name):
+    def outcome(f, x):
+        try:
+            return f(x)
+        except OverflowError as error:
+            return str(error)
+
+    pliant.reset()
+    compiled = pliant.compile(OTHER_TYPES[name])
+    for _ in range(3):
+        x = torch.randn(3, 5)
+        found, expected = outcome(compiled, x), outcome(OTHER_TYPES[name], x)
+        assert type(found) is type(expected)
+        if not isinstance(found, str):
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-6)

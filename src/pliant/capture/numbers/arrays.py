@@ -21,6 +21,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.array_memory import dtype_of, is_array, to_array, wrap
 from pliant.capture.numbers.given_numbers import refuse_many
+from pliant.capture.numbers.made_arrays import ONES, in_graph, of_varying
 from pliant.capture.numbers.numpy_rules import corrected
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
@@ -28,7 +29,6 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, is_list_or_tuple, leaves, mapped
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import (
-    NUMBERS,
     class_in_numpy,
     derives,
     is_class,
@@ -44,7 +44,6 @@ from pliant.capture.value_kinds import (
 )
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import is_fake
-from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 from pliant.interruptions import pass_on
@@ -155,7 +154,7 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     namesake = _namesakes().get(id(function))
     if namesake is None:
         return NotImplemented
-    args = _in_graph(t, function, args)
+    args = in_graph(t, function, args)
     if are_scalars(args) and all(plain_number(a) is not a for a in args if is_scalar(a)) and not kwargs:
         refuse_many(t, function, args, kwargs)
         return computed_by_numpy(t, function, all_fixed(args), {})  # to the last digit
@@ -171,26 +170,6 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))
     turned = name == "ascontiguousarray" and is_array(args[0]) and _is_turned(t, args[0])
     return _copied(t, result) if turned and is_array(result) and not is_scalar(result) else result
-
-
-# Functions of the numbers in a list.
-_OF_LISTS = frozenset("mean sum prod std var max min amax amin average any all cumsum".split())
-
-
-def _in_graph(t: Tracer, function: Any, args: Args) -> Args:
-    """The arguments with arrays and scalars that the graph has for numbers that only running it tells."""
-    if not args or not any(map(is_unbacked, leaves(args))):
-        return args
-    if getattr(function, "__name__", "") in _OF_LISTS and is_list_or_tuple(given := t.internalize(args[0])):
-        made = _of_varying(t, given, None)
-        return args if made is None else (made, *args[1:])
-    is_ufunc = type(function) is sys.modules["numpy"].ufunc
-    return tuple([_scalar(t, one) if is_ufunc and is_unbacked(one) else one for one in args])
-
-
-def _scalar(t: Tracer, number: Any) -> Any:
-    dtype = _DTYPES.get(varying(number))
-    return number if dtype is None else wrap_scalar(t.call(torch.tensor, (number,), {"dtype": dtype, "device": "cpu"}))
 
 
 def makes_array(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
@@ -274,27 +253,8 @@ def _from_data(t: Tracer, data: Any, dtype: Any = None) -> Any:
         return call_numpy(t, numpy.stack, (given,), {} if dtype is None else {"dtype": dtype, "casting": "unsafe"})
     if is_array(given):
         return given if dtype is None else t.call(array_attribute(t, given, "astype"), (dtype,), {"copy": False})
-    made = _of_varying(t, given, dtype)
+    made = of_varying(t, given, dtype)
     return constant_array(t, t.native(numpy.array, t.concrete_tree(data), dtype=dtype)) if made is None else made
-
-
-def _of_varying(t: Tracer, data: Any, dtype: Any) -> Any:
-    """An array of Python numbers some of which vary; None of other things, and of types that tensors do not compute with."""
-    if not any(map(is_symbolic, leaves(data))):
-        return None
-    numbers = mapped(data, lambda one: _ONES[varying(one)] if is_symbolic(one) else one)
-    try:
-        made = t.native(sys.modules["numpy"].array, numbers, dtype=dtype)
-    except GraphBreak:
-        return None
-    if made.dtype.name not in _COMPUTED or not all(plain_class(one) in NUMBERS for one in leaves(data)):
-        return None
-    return wrap(t.call(torch.tensor, (data,), {"dtype": getattr(torch, made.dtype.name)}))
-
-
-_ONES: dict[Any, Any] = {int: 1, float: 1.0, bool: True}
-_DTYPES: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64}
-_COMPUTED = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))
 
 
 def constant_array(t: Tracer, real: Any) -> Any:
@@ -384,7 +344,7 @@ def _stand_in(t: Tracer, value: Any) -> Any:
     """A real array of the same kind and size, of ones."""
     if is_symbolic(value):
         hint = t.shape_env.hint(t.shape_env.expr_of(value))
-        return _ONES[varying(value)] if hint is None else hint
+        return ONES[varying(value)] if hint is None else hint
     if is_array(value):
         numpy = sys.modules["numpy"]
         ones = numpy.ones([_stand_in(t, n) for n in value.tensor.size_], dtype_of(value))
