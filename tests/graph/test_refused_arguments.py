@@ -169,3 +169,14 @@ def test_images_are_resized_for_every_size():
         torch.testing.assert_close(program(x(1, 2, size, 4)), F.interpolate(x(1, 2, size, 4), scale_factor=0.5))
     with pytest.raises(RuntimeError, match="greater than 0"):
         program(x(1, 2, 1, 4))
+
+
+def test_parts_of_a_negative_size_are_an_error():
+    """Also where the graph would need no call of the operator."""
+    compiled = pliant.compile(lambda i: torch.ones(8).split(int(i[-1])), dynamic=True)
+    for size in (2, 3, -3, -1, 4):
+        if size > 0:
+            assert [len(part) for part in compiled(torch.tensor([0, size]))] == [len(p) for p in torch.ones(8).split(size)]
+        else:
+            with pytest.raises(RuntimeError, match="non-negative"):
+                compiled(torch.tensor([0, size]))

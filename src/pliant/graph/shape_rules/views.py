@@ -351,7 +351,8 @@ def split(x: TensorSpec, split_size: Dim, dim: int = 0) -> list[TensorSpec]:
     if key_of(split_size) == 0:
         require(extent == 0, "split_size can only be 0 if the dimension size is 0")
         return [x]
-    many = max(int((extent + split_size - 1) // split_size), 1)
+    many = max(int((extent + split_size - 1) // split_size), 1)  # which fixes what was read from data, before it is looked at
+    require(split_size >= 0, "split expects split_size be non-negative")
     sizes = [split_size] * (many - 1) + [extent - split_size * (many - 1)]
     return split_sizes(x, sizes, dim)
 
