@@ -65,6 +65,7 @@ ITEMS = {
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_numbers_that_only_running_tells(name):
+    torch.manual_seed(0)
     f = ITEMS[name]
     pliant.reset()
     compiled = pliant.compile(f, fullgraph=True, dynamic=True)
@@ -76,7 +77,7 @@ def test_numbers_that_only_running_tells(name):
             torch.testing.assert_close(found, expected)
         else:
             assert found.dtype == expected.dtype
-            np.testing.assert_allclose(found, expected, rtol=1e-6)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert pliant.stats()["graphs"] == 1 and not pliant.stats()["fallbacks"]
 
 
@@ -91,6 +92,7 @@ OTHER_TYPES = {
 
 @pytest.mark.parametrize("name", OTHER_TYPES)
 def test_types_are_those_of_numpy(name):
+    torch.manual_seed(0)
     def outcome(f, x):
         try:
             return f(x)
@@ -105,4 +107,4 @@ def test_types_are_those_of_numpy(name):
         assert type(found) is type(expected)
         if not isinstance(found, str):
             assert found.dtype == expected.dtype
-            np.testing.assert_allclose(found, expected, rtol=1e-6)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
