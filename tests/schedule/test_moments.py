@@ -147,9 +147,17 @@ def test_the_input_is_read_once(function, shape, last):
     for kernel in readers:
         assert all(m.phase == 0 for m in kernel.members if m.inner)
         (name,) = (f"a{k}" for k, b in enumerate(write_kernel(kernel).buffers) if b is given)
-        text = write_kernel(kernel).text
-        whole = text.split("#if")[0]  # vectors; what is left of a row is the same under a mask
+        samples, _, behind = write_kernel(kernel).text.partition(" acc0[")
+        whole = (behind or samples).split("#if")[0]  # vectors; what is left of a row is the same under a mask
         assert whole.count(f"p_load_far(&{name}[") <= 1
+
+
+def test_samples_of_columns_are_chosen_on_vectors():
+    """A loop over numbers of which the larger one is chosen is one of branches."""
+    x = made(WIDE_ROWS, False, "normal")
+    steps = schedule(lower(trace(moments, (x,))), config.Config().schedule).steps
+    samples, _, _ = write_kernel(steps[0]).text.partition(" acc0[")
+    assert "P_NAN_MOREv" in samples and "? " not in samples
 
 
 def test_sizes_that_vary():

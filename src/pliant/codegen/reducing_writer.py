@@ -88,6 +88,8 @@ class ReducingWriter(VectorPasses):
         if not ended and not members:
             return
         vector = self.plan.vector if self.columns else None
+        if vector is not None and not ended and self._columns_of_outer(members, vector):
+            return
         s = self._statements(vector)
         for m in ended:
             acc = self.accumulators[id(m)]
@@ -98,6 +100,31 @@ class ReducingWriter(VectorPasses):
             self._scale_totals(m, s, {x.loops.out: self.accumulators[id(x)] for x in ended})
             self._finish(m, s, s.value(m.loops.value, m))
         self._emit_outer(s, vector)
+
+    def _columns_of_outer(self, members: list[Member], vector: Axis) -> bool:
+        """Values of columns that wait for no reduction, on vectors: written as choices between numbers (the larger one, the
+        one that is no NaN), such loops become branches."""
+        start, lines = self.finished, len(self.lines)
+        arrays = {m.loops.out: f"r{start + k}" for k, m in enumerate(members)}
+        for out, name in arrays.items():
+            self.line(f"{register_type(out.dtype)} {name}[{self.plan.width}];")
+
+        def fill(s: Statements) -> None:
+            for m in members:
+                assert isinstance(m.loops, Pointwise)
+                out, value = m.loops.out, s.value(m.loops.value, m)
+                self.known[out] = value
+                s.write(arrays[out], self._column(), value, out.dtype)
+                if out in self.kernel.stored:
+                    index = s.index(m.loops.index, m.loops.indirect, m)
+                    s.write(self.names.buffer(out), index, value, out.dtype, m.store_index)
+
+        if not self._vector_loop(fill, fill, vector, self._columns_of(vector)):
+            del self.lines[lines:]
+            return False
+        self.finished += len(members)
+        self.cross_arrays |= arrays
+        return True
 
     def _scale_totals(self, m: Member, s: Statements, ended: dict[Buffer, Accumulator]) -> None:
         """A total that is divided or multiplied (a mean, a variance) is rounded to float once, after that."""

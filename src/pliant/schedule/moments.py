@@ -46,10 +46,10 @@ from pliant.symbolic.expr import ONE, Expr, Symbol, lit, symbol
 from pliant.symbolic.traverse import substitute
 from pliant.targets.registry import has_target, target_of
 
-CHUNK_OF_ROW, CHUNK_OF_COLUMN = 4096, 256  # points
+CHUNK_OF_ROW, CHUNK_OF_COLUMN = 4096, 128  # points
 LARGEST_SHIFT = {torch.float32: 2.0**125, torch.float64: 2.0**1021}  # differences from it do not overflow
 WIDE = torch.float64
-SAMPLES, POINTS_OF_SAMPLE = 8, 32  # values of which a chunk's K is the mean, and how many points there are for each
+SAMPLES, POINTS_OF_SAMPLE = 8, 16  # values of which a chunk's K is the mean, and how many points there are for each
 
 
 def moments_in_one_pass(program: LoopProgram) -> LoopProgram:
