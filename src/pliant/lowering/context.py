@@ -18,6 +18,7 @@ from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduct
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load, where
 from pliant.lowering import moves, seams
 from pliant.lowering.indexing_rules import IndexRanges
+from pliant.lowering.single_terms import sum_of_single_term
 from pliant.lowering.tensors import At, Index, Shape, Tensor, aligned_strides, contiguous_strides, opmath
 from pliant.symbolic import expr as sym
 from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, Symbol, symbol
@@ -364,6 +365,10 @@ class Lowering:
             value = cast(value, acc)
         else:
             acc = value.dtype
+        single = sum_of_single_term(value, reduce_axes) if op == "sum" else None
+        if single is not None:
+            self.computations.append(Pointwise(out.buffer, axes, flat, cast(single, out.buffer.dtype), origin=origin))
+            return
         self.computations.append(Reduction(out.buffer, axes, reduce_axes, op, flat, value, acc, origin))
 
     def scan_into(

@@ -207,7 +207,8 @@ def _nll_loss_backward(
             slope = apply("div", slope, cast(total.at([]), dtype))
         return where(classes.is_target(point, index[1]), slope, const(0, dtype))
 
-    return low.pointwise(out.dtype, low.shape_of(out), at, 8)
+    # without weights, all but the choice belongs to the point
+    return low.pointwise(out.dtype, low.shape_of(out), at, 2 if weight is None else 8)
 
 
 RULES: dict[Any, Callable[..., Any]] = {

@@ -308,7 +308,8 @@ def _with_rows(
 
     def at(index: Index) -> Scalar:
         outer = [e for d, e in enumerate(index) if d not in dropped]
-        return f(*[cast(t.at(index), dtype) for t in full], *[cast(r.at(outer), dtype) for r in rows])
+        known = [cast(r.at(outer), dtype) for r in rows]  # first: what waits for their loops can be one kernel with the rest
+        return f(*[cast(t.at(index), dtype) for t in full], *known)
 
     weight = cost + sum([t.weight for t in full if t.view is None])
     return low.pointwise(dtype, full[0].shape, at, weight)
