@@ -25,6 +25,7 @@ from pliant.lowering.tensors import numel
 from pliant.records import dataclass
 from pliant.schedule.align import Alignment, align, fresh_axis
 from pliant.schedule.dependencies import dependencies, writes_input
+from pliant.schedule.divided import over_pieces
 from pliant.schedule.kernel import (
     ExternCall,
     Kernel,
@@ -247,6 +248,9 @@ def _placed(growing: _Growing, loops: Loops, trial: _Trial) -> Member | None:
     place = alignment.left
     if isinstance(loops, Reduction) and not _same_reduced(kernel, loops, alignment):
         return None
+    over = over_pieces(loops, alignment) if isinstance(loops, Pointwise) else None
+    if over is not None:
+        loops, place = over, {a.symbol: a.symbol for a in over.axes}
     member = Member(loops, place, trial.inner, 0)
     phase = _phase(growing, member, alignment.moved())
     if phase is None:
