@@ -1,7 +1,7 @@
 """Kernels as C text, and the Python function that calls them.
 
 c, native (kernels and entries) and units (translation units), forms (equal kernels are written once), sharing (kernels that
-differ in numbers), interleaved (two kernels in one, by blocks of rows), kernel_writer and reducing_writer (loops and
+differ in numbers), interleaved (two kernels in one, by blocks of rows), kernel_writer, scan_writer and reducing_writer (loops and
 statements), loops and unroll_and_jam (which loops), reductions, expressions, c_text (types, constants, operators), prelude,
 float_functions, gamma_functions, float_tables, trigonometry and vector_remainders (C snippets); vectors and spaced_vectors
 (types and primitives), vector_statements, vector_reductions, vector_passes and whole_vectors (loops on explicit vectors, and

@@ -4,7 +4,7 @@ In:     a `LoopPlan`.
 Out:    lines of C in `lines`; names of buffers and sizes in `names`.
 Holds:  a value that the kernel computed is read from its register, its row buffer or its array, never from memory that
         nobody else needs; loads of what a later member overwrites come before the store.
-Reads on: `reducing_writer.py`, `c.py`.
+Reads on: `scan_writer.py`, `reducing_writer.py`, `c.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import replace
 
 import torch
 
-from pliant.codegen.c_text import MEMORY_TYPES, cast_text, register_type
+from pliant.codegen.c_text import MEMORY_TYPES, cast_text
 from pliant.codegen.expressions import Body, Statements
 from pliant.codegen.loops import LoopPlan, asked_ahead, bytes_read, reads_far_apart, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.codegen.whole_vectors import Around, Points, around_rest, around_whole
-from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
+from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Load, Scalar, walk
 from pliant.lowering.seams import chosen, is_only_moved, ranges_of
@@ -214,49 +214,6 @@ class KernelWriter(Body):
         self._section(self.kernel.members, vector, bounds)
         for _ in range(opened):
             self.end()
-
-    def _scanning(self) -> None:
-        """A fold for each lane of a block, side by side: what an addition waits for is the one before it in its lane."""
-        lane, (along,), scan = self.plan.vector, self.plan.inner, self.kernel.members[0].loops
-        assert isinstance(scan, Scan)
-        self._decompose()
-        block = self.plan.parallel[-1][1] if lane is not None else 1
-        self.line(f"{register_type(scan.accumulate_dtype)} acc[{block}];")
-        self.line(f"for (int u = 0; u < {block}; u++) acc[u] = {0 if scan.op == 'sum' else 1};")
-        if lane is None:
-            self._scan_loop(along, "int u = 0;", None, "")
-        else:
-            name = self.names.symbols[lane.symbol]
-            width, start = f"{name}e - {name}b", f"const int64_t {name} = {name}b + u;"
-            if block == self.target.row_block:  # in registers, where the number of rows is known
-                self.line(f"if ({width} == {block})")
-                self._scan_loop(along, start, str(block), f"#pragma GCC unroll {block}")
-                self.line("else")
-            self._scan_loop(along, start, width, "#pragma omp simd")
-        self.end()
-
-    def _scan_loop(self, along: Axis, start: str, width: str | None, pragma: str) -> None:
-        """One pass along the folded loop; `start`: the first statement for a lane, of `width` lanes."""
-        statements = self._statements(self.plan.vector)
-        self._scan_member(statements)
-        self.loop(along)
-        for text in statements.before:
-            self.line(text)
-        if pragma:
-            self.line(pragma)
-        self.begin("" if width is None else f"for (int64_t u = 0; u < {width}; u++)")
-        for text in (start, *statements.body):
-            self.line(text)
-        self.end()
-        self.end()
-
-    def _scan_member(self, s: Statements) -> None:
-        (m,) = self.kernel.members
-        scan = m.loops
-        assert isinstance(scan, Scan)
-        s.body.append(f"acc[u] = acc[u] {'+' if scan.op == 'sum' else '*'} {s.value(scan.value, m)};")
-        folded = cast_text("acc[u]", scan.accumulate_dtype, scan.out.dtype)
-        s.write(self.names.buffer(scan.out), s.index(scan.index, (), m), folded, scan.out.dtype, m.store_index)
 
     def _section(self, members: list[Member], vector: Axis | None, bounds: tuple[str, str] | None) -> None:
         """One innermost loop (or one point) that runs members."""

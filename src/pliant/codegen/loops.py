@@ -19,8 +19,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+import torch
+
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.ir.scalar import Apply, Const, IndexValue, Load
+from pliant.lowering.tensors import HALF
 from pliant.records import dataclass
 from pliant.schedule.align import merge_axes, quotient
 from pliant.schedule.fuse import is_split, total
@@ -32,6 +35,7 @@ from pliant.targets.target import Target
 FAR = 64  # elements from one load to the next, from which on each brings a line of memory of its own, and more
 LONG_RUN = 1024  # neighbouring elements from which on it is worth to ask for those that follow
 SHORT_ROW = 256  # columns up to which what follows are the rows that come next
+SCANNED_ROWS = 16  # that are folded side by side as lanes: those of the longest vectors, with which transposing them pays
 _IRREGULAR = 1 << 30  # in place of a step that is no number
 _SHORT, _SHORT_ROW = 8, 4  # what a short axis costs; less where sums go on from row to row
 
@@ -211,7 +215,23 @@ def _scan(kernel: Kernel) -> LoopPlan:
     beside = long[-1] if long and not across else rest[-1]
     others: list[tuple[Axis, int | None]] = [(a, None) for a in rest if a is not beside]
     block = target.column_block if across else target.row_block
+    scan = kernel.members[0].loops
+    if not across and isinstance(scan, Scan) and folds_on_lanes(scan) and _at_least(beside, 2 * SCANNED_ROWS):
+        block = SCANNED_ROWS
     return LoopPlan("scan", kernel, beside, [*others, (beside, block)], kernel.inner)
+
+
+def folds_on_lanes(scan: Scan) -> bool:
+    """Whether rows that lie along memory are folded as lanes where vectors have so many."""
+    dtype = scan.out.dtype
+    if dtype is torch.float32:
+        return scan.accumulate_dtype is torch.float64
+    return dtype in HALF and scan.accumulate_dtype is torch.float32
+
+
+def _at_least(axis: Axis, points: int) -> bool:
+    extent = axis.extent.as_int()
+    return extent is not None and extent >= points
 
 
 def _ordered(kernel: Kernel) -> LoopPlan:

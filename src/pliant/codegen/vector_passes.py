@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from pliant.codegen.expressions import Names, Statements
-from pliant.codegen.kernel_writer import KernelWriter
 from pliant.codegen.loops import flat_position
+from pliant.codegen.scan_writer import ScanWriter
 from pliant.codegen.vector_reductions import (
     VectorAccumulator,
     VectorExtreme,
@@ -48,7 +48,7 @@ def cost_of(m: Member) -> int:
     return LOOKUP * looked_up + sum(OPS[s.op].cost for s in nodes if isinstance(s, Apply))
 
 
-class VectorPasses(KernelWriter):
+class VectorPasses(ScanWriter):
     """Adds passes on vectors."""
 
     def _row_on_vectors(self, members: list[Member], bounds: tuple[str, str], held: Sequence[Loop] = ()) -> bool:
