@@ -48,6 +48,7 @@ def classes(dataclass):
     @dataclass(frozen=True, eq=False)
     class Open:
         a: int = 1
+        unset: int = field(init=False, default=3)
 
     @dataclass(frozen=True, slots=True)
     class Own:
@@ -116,6 +117,22 @@ def test_objects_are_those_of_the_standard_decorator(name, args, kwargs):
     assert list(facts(OURS[name], *copy.deepcopy((args, kwargs)))) == expected
 
 
+@pytest.mark.parametrize("first", ["objects", "text"])
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [*CALLS, ("Frozen", (1,), {"a": 2}), ("Frozen", (1,), {"d": 2}), ("Frozen", (1,), {"unseen": 2})],
+)
+def test_the_first_objects_are_made_as_by_the_text(name, args, kwargs, first):
+    def made(cls):
+        one = cls(*copy.deepcopy(args), **kwargs)
+        return [(f.name, getattr(one, f.name)) for f in dataclasses.fields(cls)], getattr(one, "__dict__", None)
+
+    cls = classes(records.dataclass)[name]
+    if first == "text":
+        assert inspect.isfunction(cls.__init__)
+    assert told(lambda: made(cls)) == told(lambda: made(STANDARD[name]))
+
+
 @records.dataclass(frozen=True, slots=True)
 class Kept:
     a: int
@@ -129,17 +146,28 @@ def test_they_are_pickled_and_matched():
             assert (a, b) == (1, 2)
 
 
-def test_text_is_made_for_the_first_object_only():
+def test_text_is_made_once_and_not_for_the_first_objects():
     @records.dataclass(slots=True)
     class One:
         a: int
 
-    assert type(One.__dict__["__init__"]) is not type(test_they_are_pickled_and_matched)
+    for _ in range(8):
+        assert not inspect.isfunction(One.__dict__["__init__"])
+        assert One(1).a == 1
     One(1)
     made = One.__dict__["__init__"]
     One(2)
     assert One.__dict__["__init__"] is made
     assert inspect.isfunction(made)
+
+
+def test_a_class_of_ours_as_a_default_gets_no_hash_for_it():
+    @records.dataclass(frozen=True, slots=True)
+    class Inner:
+        a: int = 1
+
+    records.dataclass(frozen=True)(type("Outer", (), {"__annotations__": {"a": Inner}, "a": Inner()}))
+    assert not inspect.isfunction(Inner.__dict__["__hash__"])
 
 
 def test_threads_that_make_the_first_objects_at_once():

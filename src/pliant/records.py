@@ -12,6 +12,7 @@ Holds:  what two threads make of one class at a time is the same, and each sets 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import reprlib
 import types
 from collections.abc import Callable
@@ -78,7 +79,7 @@ def _own_fields(cls: Any, kw_only: bool) -> _Fields:
         one.name, one.type, one._field_type = name, annotation, _FIELD
         if one.kw_only is MISSING:
             one.kw_only = kw_only
-        if one.default is not MISSING and type(one.default).__hash__ is None:
+        if one.default is not MISSING and _has_no_hash(type(one.default)):
             raise ValueError(f"{cls.__name__}.{name}: all objects would share this default; use default_factory")
         if one.default is not MISSING:
             setattr(cls, name, one.default)
@@ -86,6 +87,11 @@ def _own_fields(cls: Any, kw_only: bool) -> _Fields:
             delattr(cls, name)
         found[name] = one
     return found
+
+
+def _has_no_hash(cls: Any) -> bool:
+    """Whether `cls.__hash__` is None; where it is still to be made it is not made for that."""
+    return next(base.__dict__["__hash__"] for base in cls.__mro__ if "__hash__" in base.__dict__) is None
 
 
 def _with_slots(cls: Any, own: _Fields, weakref_slot: bool) -> Any:
@@ -104,7 +110,7 @@ def _methods(cls: Any, fields: _Fields) -> dict[str, Any]:
         "__dataclass_fields__": fields,
         "__dataclass_params__": types.SimpleNamespace(frozen=False),
         "__match_args__": tuple(name for name, one in fields.items() if one.init and not one.kw_only),
-        "__init__": _Unmade(cls, "__init__", _init),
+        "__init__": _UnmadeInit(cls, "__init__", _init),
         "__repr__": _shown([name for name, one in fields.items() if one.repr]),
     }
 
@@ -119,6 +125,51 @@ class _Unmade:
         made = self.make(self.cls)
         type.__setattr__(self.cls, self.name, made)
         return made if obj is None else made.__get__(obj, owner)
+
+
+class _UnmadeInit(_Unmade):
+    """In place of `__init__` until a few objects are made: text costs as much as some twenty of them, and of most classes a call
+    that finds its code on disk makes one or two."""
+
+    few = 8
+
+    def __get__(self, obj: Any, owner: Any = None) -> Any:
+        self.few -= 1
+        return super().__get__(obj, owner) if obj is None or self.few < 0 else functools.partial(self._fill, obj)
+
+    def _fill(self, obj: Any, /, *args: Any, **kwargs: Any) -> None:
+        values = _values_of(self.cls, args, kwargs)
+        if values is None:  # the method itself says what is wrong
+            self.make(self.cls)(obj, *args, **kwargs)
+            return
+        put = object.__setattr__ if self.cls.__dataclass_params__.frozen else setattr
+        for name, value in values.items():
+            put(obj, name, value)
+        if hasattr(self.cls, "__post_init__"):
+            obj.__post_init__()
+
+
+def _values_of(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """What `__init__` sets, by field; None where it does not take these arguments."""
+    fields: _Fields = cls.__dataclass_fields__
+    places = [one.name for one in fields.values() if one.init and not one.kw_only]
+    given = dict(zip(places, args))
+    taken = len(given) + len(kwargs)
+    given |= kwargs
+    if len(args) > len(places) or len(given) < taken:
+        return None
+    values: dict[str, Any] = {}
+    for name, one in fields.items():
+        if one.init and name in given:
+            values[name] = given.pop(name)
+        elif one.default_factory is not MISSING:
+            values[name] = one.default_factory()
+        elif one.default is not MISSING:
+            if one.init or _has_slot(cls, name):
+                values[name] = one.default
+        elif one.init:
+            return None
+    return None if given else values
 
 
 def _from_text(cls: Any, name: str, parameters: list[str], lines: list[str], names: dict[str, Any]) -> types.FunctionType:
@@ -153,22 +204,24 @@ def _parameter(one: Field[Any]) -> str:
 def _assigned(cls: Any, one: Field[Any], frozen: bool, names: dict[str, Any]) -> str:
     """The statement that sets the field; "" where the class has its value."""
     name = value = one.name
-    slot = getattr(cls, name, None)
-    has_slot = isinstance(slot, types.MemberDescriptorType)
     if one.default is not MISSING:
         names[f"_default_{name}"] = one.default
         value = name if one.init else f"_default_{name}"
     elif one.default_factory is not MISSING:
         names[f"_make_{name}"] = one.default_factory
         value = f"_make_{name}() if {name} is _FACTORY else {name}" if one.init else f"_make_{name}()"
-    if not one.init and (one.default_factory is MISSING and (one.default is MISSING or not has_slot)):
+    if not one.init and (one.default_factory is MISSING and (one.default is MISSING or not _has_slot(cls, name))):
         return ""
     if not frozen:
         return f"self.{name} = {value}"
-    if isinstance(slot, types.MemberDescriptorType):
-        names[f"_set_{name}"] = slot.__set__
+    if _has_slot(cls, name):
+        names[f"_set_{name}"] = getattr(cls, name).__set__
         return f"_set_{name}(self, {value})"
     return f"_set(self, {name!r}, {value})"
+
+
+def _has_slot(cls: Any, name: str) -> bool:
+    return isinstance(getattr(cls, name, None), types.MemberDescriptorType)
 
 
 def _shown(names: list[str]) -> Callable[[Any], str]:
