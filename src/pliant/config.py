@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
 from math import inf
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from pliant.errors import ConfigError
 from pliant.records import dataclass
@@ -192,7 +192,7 @@ class Config:
 
     def key_parts(self) -> tuple[tuple[str, str], ...]:
         """(option, value) of everything that generated code depends on, in order."""
-        return tuple((o.name, repr(self.value(o.name))) for o in OPTIONS.values() if o.code)
+        return tuple((o.name, repr(getattr(getattr(self, o.section), o.name))) for o in OPTIONS.values() if o.code)
 
     def value(self, name: str) -> object:
         """The value of an option by its short name."""
@@ -225,14 +225,14 @@ class Option:
 
 def _collect() -> dict[str, Option]:
     found: dict[str, Option] = {}
-    for section, cls in get_type_hints(Config).items():
-        if section == "code_key":
+    for section in fields(Config):
+        if section.name == "code_key":
             continue
-        hints = get_type_hints(cls)
+        cls: Any = section.type  # a class, not its name: annotations of this module are not kept as text
+        stage = (cls.__doc__ or "").strip().rstrip(".")
         for f in fields(cls):
             assert f.name not in found, f"option {f.name} is declared twice"
-            stage = (cls.__doc__ or "").strip().rstrip(".")
-            found[f.name] = Option(f.name, section, hints[f.name], f.default, stage=stage, **f.metadata)
+            found[f.name] = Option(f.name, section.name, f.type, f.default, stage=stage, **f.metadata)
     return found
 
 

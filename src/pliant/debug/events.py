@@ -132,7 +132,6 @@ _totals = _Totals()
 _pending: deque[_Raw] = deque()
 _history: deque[_Raw] = deque(maxlen=HISTORY)
 _subscribers: dict[int, tuple[Subscriber, frozenset[str] | None]] = {}
-_loggers: dict[str, logging.Logger] = {c: logging.getLogger(f"pliant.{c}") for c in (*CHANNELS, "other")}
 _warned: set[str] = set()
 
 # kind -> (total, field whose value is counted), ...
@@ -182,7 +181,7 @@ def _publish(event: Event) -> None:
     wanted = _log_levels.get(shape.channel)
     if wanted is not None and wanted <= shape.level:
         extra = f"\n  {dict(event.fields)}" if wanted <= logging.DEBUG else ""
-        _loggers[shape.channel].log(shape.level, "%s", event.line + extra)
+        _logger(shape.channel).log(shape.level, "%s", event.line + extra)
     for subscriber, kinds in list(_subscribers.values()):
         if kinds is None or event.kind in kinds:
             _call_subscriber(subscriber, event)
@@ -379,12 +378,10 @@ def set_logs(spec: str) -> None:
         level, name = (logging.DEBUG, word[1:]) if word.startswith("+") else (logging.INFO, word)
         for channel in CHANNELS if name == "all" else (_channel(name),):
             levels[channel] = level
+    for channel in {*_log_levels, *levels}:  # of no others: setting a level walks all loggers of the process
+        _logger(channel).setLevel(levels.get(channel, logging.WARNING))
     _log_levels.clear()
     _log_levels.update(levels)
-    for channel, logger in _loggers.items():
-        level = levels.get(channel, logging.WARNING)
-        if logger.level != level:  # setting it walks all loggers of the process
-            logger.setLevel(level)
     root = logging.getLogger("pliant")
     for handler in [h for h in root.handlers if isinstance(h, _StderrHandler)]:
         root.removeHandler(handler)
@@ -392,6 +389,10 @@ def set_logs(spec: str) -> None:
         handler = _StderrHandler()
         handler.setFormatter(_Formatter(sys.stderr.isatty()))
         root.addHandler(handler)
+
+
+def _logger(channel: str) -> logging.Logger:
+    return logging.getLogger(f"pliant.{channel}")
 
 
 def _channel(name: str) -> str:
