@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from pliant.autograd.views import ViewStep, version
 from pliant.errors import InternalError
 from pliant.records import dataclass
 
@@ -29,30 +30,9 @@ IDENTITY_VIEWS: frozenset[Any] = frozenset({_aten.detach.default, _aten.alias.de
 COMPUTED: dict[Any, Any] = {_aten._conj.default: _aten._conj_physical.default, _aten._neg_view.default: _aten.neg.default}
 
 
-def version(tensor: torch.Tensor) -> int:
-    """How often it was written; inference tensors do not count."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ViewStep:
-    """One view call on a tensor: `func(tensor, *args, **kwargs)`, the `index`-th of its results if it has several.
-
-    `grad_enabled`: the grad mode at the call, which decides the autograd relation of the view to its base. `counted`: the
-    view and its base count writes together, which `tensor.data`, a `detach` otherwise, does not; its own are `writes`.
-    """
-
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    index: int | None
-    grad_enabled: bool
-    counted: bool = True
-    writes: int = 0
-
-    @property
-    def is_identity(self) -> bool:
-        return self.func in IDENTITY_VIEWS
+def is_identity(step: ViewStep) -> bool:
+    """Whether the view shares the value of what it is a view of."""
+    return step.func in IDENTITY_VIEWS
 
 
 @dataclass(slots=True, eq=False)
@@ -115,19 +95,6 @@ class Alias:
         while alias.parent is not None:
             alias = alias.parent
         return alias
-
-
-def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether elements may share memory: a step that does not lead out of what smaller steps reach."""
-    if tensor.numel() == 0:
-        return False
-    reached = 0
-    for step, size in sorted(zip(tensor.stride(), tensor.shape)):
-        if size > 1:
-            if step <= reached:
-                return True
-            reached += (size - 1) * step
-    return False
 
 
 def alias_of(fake: FakeTensor) -> Alias:

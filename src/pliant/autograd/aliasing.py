@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from pliant.autograd.aliases import Alias, ViewStep, overlaps_itself, version
+from pliant.autograd.aliases import Alias
 from pliant.autograd.history import has_accumulator
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
+from pliant.autograd.views import ViewStep, overlaps_itself, version
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeTensor

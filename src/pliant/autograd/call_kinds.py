@@ -15,9 +15,10 @@ import torch
 from torch import fx
 
 from pliant.autograd import pooling
-from pliant.autograd.aliases import COMPUTED, IDENTITY_VIEWS, Alias, ViewStep, alias_of
+from pliant.autograd.aliases import COMPUTED, IDENTITY_VIEWS, Alias, alias_of
 from pliant.autograd.functional_ops import FunctionalCall, UnsupportedMutation, functional_call
 from pliant.autograd.scatter import placed
+from pliant.autograd.views import ViewStep
 from pliant.graph import collectives
 from pliant.graph.call_plan import argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.aliases import version
 from pliant.autograd.around import without_casts
 from pliant.autograd.casts import Products, change, products_of
 from pliant.autograd.higher_order import GradientProgram
@@ -37,6 +36,7 @@ from pliant.autograd.tangent_layouts import (
     lies_as_traced,
     lying,
 )
+from pliant.autograd.views import version
 from pliant.autograd.wanted import Edge, gets_somewhere
 from pliant.graph.contracts import Runnable
 from pliant.graph.generator_states import random_bytes, set_random_bytes

@@ -20,12 +20,13 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.autograd.aliases import COMPUTED, Alias, Base, ViewStep, alias_of
+from pliant.autograd.aliases import COMPUTED, Alias, Base, alias_of, is_identity
 from pliant.autograd.call_kinds import handler_of
 from pliant.autograd.copies_in_doubt import CopiesInDoubt
 from pliant.autograd.functional_ops import check_unseen
 from pliant.autograd.history import Hook, functions_between, gradient_of, saves
 from pliant.autograd.scatter import placed, write_through
+from pliant.autograd.views import ViewStep
 from pliant.graph.call_plan import CallPlan
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, tensor_of_number
@@ -200,7 +201,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         step = alias.step
         assert step is not None
         parent = self.read(alias.parent)
-        if step.is_identity:
+        if is_identity(step):
             return parent
         if step.index is None:
             func = COMPUTED.get(step.func, step.func)
@@ -223,7 +224,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         own, base, place, whole = value, alias.base, alias, True
         while place.parent is not None:
             assert place.step is not None
-            whole = whole and place.step.is_identity
+            whole = whole and is_identity(place.step)
             counted = counted and place.step.counted
             value = write_through(self, place.step, place.parent, value)
             place = place.parent

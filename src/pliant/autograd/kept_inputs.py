@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.autograd.aliases import version
+from pliant.autograd.views import version
 from pliant.records import dataclass
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.aliases import version
 from pliant.autograd.result_hooks import Spared
+from pliant.autograd.views import version
 
 
 class _SparedAfter:

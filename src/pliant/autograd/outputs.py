@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import torch
 
-from pliant.autograd.aliases import ViewStep
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf, changed_in_place
+from pliant.autograd.views import ViewStep
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base
 from pliant.wrappers.wrapper import WROTE

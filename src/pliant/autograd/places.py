@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.autograd.aliases import ViewStep
+from pliant.autograd.views import ViewStep
 from pliant.records import dataclass
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import fx
 
-from pliant.autograd.aliases import COMPUTED, Alias, Base, ViewStep
+from pliant.autograd.aliases import COMPUTED, Alias, Base, is_identity
 from pliant.autograd.functional_ops import UnsupportedMutation
+from pliant.autograd.views import ViewStep
 
 if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeTensor
@@ -35,7 +36,7 @@ Undo = Callable[[Emitter, ViewStep, Alias, fx.Node], fx.Node]
 
 def write_through(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:
     """The new value of `viewed`, given the new value of its view by `step`."""
-    if step.is_identity:
+    if is_identity(step):
         return value
     undo = _UNDO.get(step.func)
     if undo is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.aliases import overlaps_itself
+from pliant.autograd.views import overlaps_itself
 from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant import torch_adapter
-from pliant.autograd.aliases import version
 from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.function import Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
@@ -25,6 +24,7 @@ from pliant.autograd.node import Compiled
 from pliant.autograd.outputs import MadeOutputs, OutputMaker
 from pliant.autograd.places import FromInput
 from pliant.autograd.result_hooks import spare_hooks
+from pliant.autograd.views import version
 from pliant.graph.contracts import Runnable
 from pliant.records import dataclass
 from pliant.wrappers.remade import remade

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from pliant import background, config, torch_adapter
-from pliant.autograd.aliases import version
 from pliant.autograd.aliasing import OutputPlan
 from pliant.autograd.around import Call, counting_writes, outside_autocast, uncounted
 from pliant.autograd.function import HalvesFacts
@@ -27,6 +26,7 @@ from pliant.autograd.partition.split import Partition
 from pliant.autograd.places import changed_in_place, result_of
 from pliant.autograd.saved import results_of
 from pliant.autograd.trained import Around, Watched, of_given, trained
+from pliant.autograd.views import version
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable

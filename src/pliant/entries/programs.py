@@ -41,7 +41,7 @@ RECORDS = {
     "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",
     "Refused": "autograd.refused", "Roles": "runtime.cuda.roles", "Root": "autograd.history", "SameAs": "autograd.places",
     "Saved": "autograd.places",
-    "ViewOf": "autograd.places", "ViewStep": "autograd.aliases", "Watched": "autograd.trained",
+    "ViewOf": "autograd.places", "ViewStep": "autograd.views", "Watched": "autograd.trained",
 }  # fmt: skip
 # Modules of captured graphs, with the attributes that are what they were made with; `options` by their names.
 MODULES: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -17,9 +17,9 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from pliant.autograd.aliases import ViewStep
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
+from pliant.autograd.views import ViewStep
 from pliant.capture.program_stack import called_from
 from pliant.capture.trace import CallEffect, Effect, Extend, ReplaceContents, Return, SetItem, Trace
 from pliant.capture.varying_values import Text

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.autograd.aliases import ViewStep
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
+from pliant.autograd.views import ViewStep
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError
 from pliant.graph.effects import OURS, acts, refusal

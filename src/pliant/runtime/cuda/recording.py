@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pliant.autograd.aliases import overlaps_itself
+from pliant.autograd.views import overlaps_itself
 from pliant.records import dataclass
 from pliant.runtime.cuda.load import addresses_check
 from pliant.runtime.cuda.recorder import Recorder
