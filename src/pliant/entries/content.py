@@ -35,10 +35,10 @@ from pliant.dispatch import markers
 from pliant.entries.constants import spelled
 from pliant.guards.facts import CacheToken, is_native_enum
 from pliant.guards.standard import (
-    IDENTITY_TYPES,
     LRU_CACHE,
     SENTINEL_TYPES,
     can_change,
+    identity_types,
     is_numpy_function,
     standard_class,
 )
@@ -98,7 +98,7 @@ def _instance(obj: Any) -> Content:
     for base, plain in _PLAIN_VALUES.items():
         if base in cls.__mro__:
             return ["value", cls.__module__, cls.__qualname__, spelled(plain(obj))]
-    if isinstance(obj, (*IDENTITY_TYPES, torch.Tensor)) or not all(map(_is_read_by_guards, cls.__mro__)):
+    if isinstance(obj, (*identity_types(), torch.Tensor)) or not all(map(_is_read_by_guards, cls.__mro__)):
         raise NotKept("no-content", f"a {cls.__module__}.{cls.__qualname__}")
     return ["instance", cls.__module__, cls.__qualname__]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import datetime
-import decimal
 import enum
 import functools
 import operator
@@ -30,51 +29,57 @@ def is_numpy_function(cls: type) -> bool:
     return cls.__name__ in _OF_NUMPY and cls.__module__ == "numpy"
 
 
-# Objects of these types never change what they mean: knowing which one it is is knowing it.
-IDENTITY_TYPES: tuple[type, ...] = (
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    types.MethodWrapperType,
-    types.CodeType,
-    property,
-    classmethod,
-    staticmethod,
-    functools.partial,
-    LRU_CACHE,
-    enum.Enum,
-    re.Pattern,
-    re.Match,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    datetime.tzinfo,
-    decimal.Decimal,
-    weakref.ref,
-    contextvars.ContextVar,
-    types.GenericAlias,
-    types.UnionType,
-    OpOverload,
-    OpOverloadPacket,
-    HigherOrderOperator,
-    torch.Generator,
-    functools.singledispatchmethod,
-    functools.cached_property,
-    type(functools.cmp_to_key(max)),
-    operator.attrgetter,
-    operator.itemgetter,
-    operator.methodcaller,
-    struct.Struct,
-)
-
 # Objects of the standard library that mean something by being themselves.
 SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
+
+
+@functools.cache
+def identity_types() -> tuple[type, ...]:
+    """Objects of these types never change what they mean: knowing which one it is is knowing it. Asked for by what compiles: what
+    finds compiled code does not load `decimal`."""
+    import decimal
+
+    return (
+        type,
+        types.FunctionType,
+        types.BuiltinFunctionType,
+        types.ModuleType,
+        types.MethodDescriptorType,
+        types.WrapperDescriptorType,
+        types.ClassMethodDescriptorType,
+        types.GetSetDescriptorType,
+        types.MemberDescriptorType,
+        types.MethodWrapperType,
+        types.CodeType,
+        property,
+        classmethod,
+        staticmethod,
+        functools.partial,
+        LRU_CACHE,
+        enum.Enum,
+        re.Pattern,
+        re.Match,
+        datetime.date,
+        datetime.time,
+        datetime.timedelta,
+        datetime.tzinfo,
+        decimal.Decimal,
+        weakref.ref,
+        contextvars.ContextVar,
+        types.GenericAlias,
+        types.UnionType,
+        OpOverload,
+        OpOverloadPacket,
+        HigherOrderOperator,
+        torch.Generator,
+        functools.singledispatchmethod,
+        functools.cached_property,
+        type(functools.cmp_to_key(max)),
+        operator.attrgetter,
+        operator.itemgetter,
+        operator.methodcaller,
+        struct.Struct,
+    )
 
 
 def can_change(cls: type) -> bool:

@@ -7,7 +7,6 @@ Holds:  reading has no side effect and costs about 0.1 µs; values compare with 
 
 from __future__ import annotations
 
-import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +93,8 @@ def tracing() -> str:
 
 def decimal_settings() -> tuple[Any, ...]:
     """How decimal numbers are computed with in this thread: they are rounded by the context, which traps errors."""
+    import decimal  # what finds compiled code without such numbers does not load it
+
     now = decimal.getcontext()
     traps = sorted(signal.__name__ for signal, is_trapped in now.traps.items() if is_trapped)
     return (now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, *traps)

@@ -31,7 +31,7 @@ from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, By
 from pliant.capture.varying_values import Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
-from pliant.guards.standard import IDENTITY_TYPES, can_change
+from pliant.guards.standard import can_change, identity_types
 from pliant.torch_adapter import copy_of_tensor
 
 ROWS = Rows()
@@ -160,7 +160,7 @@ def _refused(t: Tracer, value: Any, *memo: Any) -> Any:
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, Text)
 _NOT_COPIED = (types.MappingProxyType, torch.finfo, torch.iinfo)
-_IMMUTABLE: dict[type, Any] = dict.fromkeys((*IDENTITY_TYPES, *VALUES), _immutable)
+_IMMUTABLE: dict[type, Any] = dict.fromkeys((*identity_types(), *VALUES), _immutable)
 _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
     _object,
     {

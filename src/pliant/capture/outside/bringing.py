@@ -44,14 +44,14 @@ from pliant.guards.sources import (
     Source,
     question,
 )
-from pliant.guards.standard import IDENTITY_TYPES, is_numpy_function
+from pliant.guards.standard import identity_types, is_numpy_function
 from pliant.guards.state import decimal_settings
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
 
 # They are known by which one they are. Of what derives from a number or from text no guard reads which it is.
-_ONES = (*IDENTITY_TYPES, int, float, complex, str, bytes)
+_ONES = (*identity_types(), int, float, complex, str, bytes)
 _ONE_IDS = frozenset(map(id, _ONES))
 
 

@@ -28,7 +28,7 @@ from pliant.cpython import state_of, table_of
 from pliant.guards.facts import Itself
 from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, ReferentSource, Source, TableSource, held
-from pliant.guards.standard import IDENTITY_TYPES
+from pliant.guards.standard import identity_types
 
 
 def copy_in(world: World, value: Any, source: Source) -> Any:
@@ -162,7 +162,7 @@ def _traced_object(world: World, key: Any) -> Any:
 _TRACED_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
     _traced_object,
     families={
-        **dict.fromkeys(IDENTITY_TYPES, lambda world, key: key),
+        **dict.fromkeys(identity_types(), lambda world, key: key),
         weakref.ref: lambda world, key: world.hold(key, "reference"),
     },
 )

@@ -51,7 +51,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import KeysSource, NamespaceSource
 from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
-from pliant.guards.standard import IDENTITY_TYPES
+from pliant.guards.standard import identity_types
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
@@ -456,7 +456,7 @@ _ADD: dict[type, Callable[[Any, list[Any]], None]] = {list: list.extend, set: se
 # Whether C code that looks into such an object from outside finds more than its guards say.
 _HOLDS_MORE: ByKind[bool] = ByKind(
     True,
-    families={**dict.fromkeys((*IDENTITY_TYPES, torch.Tensor, tuple), False), **dict.fromkeys((type, functools.partial), True)},
+    families={**dict.fromkeys((*identity_types(), torch.Tensor, tuple), False), **dict.fromkeys((type, functools.partial), True)},
 )
 _REAL_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
     World._fixed_object,
