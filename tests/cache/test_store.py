@@ -188,6 +188,7 @@ def test_a_folder_that_can_only_be_read_serves(shared):
         with config.patch(cache_dir=str(shared)), warnings.catch_warnings():
             warnings.simplefilter("error")
             stores.usable_root.cache_clear()
+            stores._is_writable.cache_clear()
             opened = stores.open_store("kernels")
             assert opened.get(KEY, ".so") == b"abc" and shared in opened.path(KEY, ".so").parents
             assert opened.get_or_build(other, ".so", lambda p: p.write_bytes(b"new") and None).read_bytes() == b"new"
@@ -356,6 +357,6 @@ def test_what_another_process_drops_while_it_is_looked_for_is_not_there(store, m
     monkeypatch.undo()
 
     store.put(loose, b"abc", ".so")
-    monkeypatch.setattr(trust, "within", lambda root, path: shutil.rmtree(folder, ignore_errors=True) or path.stat())
+    monkeypatch.setattr(trust, "within", lambda root, path, *files: shutil.rmtree(folder, ignore_errors=True) or path.stat())
     assert store.path(loose, ".so") is None
     assert list(store.all(loose, ".so")) == []

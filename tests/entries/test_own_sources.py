@@ -58,7 +58,7 @@ def test_another_name_is_another_package(package):
 def test_files_that_rest_are_read_once(package, monkeypatch):
     aged(monkeypatch, 60)
     before = digest(package)
-    monkeypatch.setattr(own_sources, "_read", lambda files: pytest.fail("read again"))
+    monkeypatch.setattr(own_sources, "_read", lambda root, names: pytest.fail("read again"))
     assert digest(package) == before
 
 
@@ -67,5 +67,5 @@ def test_files_changed_lately_or_in_the_future_are_read(package, monkeypatch, se
     """Another write within a tick of the clock would not show."""
     aged(monkeypatch, seconds)
     digest(package)
-    monkeypatch.setattr(own_sources, "_read", lambda files: "read")
+    monkeypatch.setattr(own_sources, "_read", lambda root, names: "read")
     assert digest(package) == "read"

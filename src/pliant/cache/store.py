@@ -51,35 +51,49 @@ class Entry:
 class Store:
     """Entries of one namespace below one root. Cheap to make; holds no open files; safe to use from any thread."""
 
-    def __init__(self, root: Path, namespace: str, max_bytes: int, *, writable: bool = True) -> None:
+    def __init__(self, root: Path, namespace: str, max_bytes: int) -> None:
         self.root = root
         self.home = root / FORMAT / namespace
         self.namespace = namespace
         self.max_bytes = max_bytes
-        self.writable = writable
         self._lock = background.lock()
         self._size: int | None = None  # bytes in the namespace as far as this process knows
+
+    @property
+    def writable(self) -> bool:
+        """Asked where something is to be written: what finds all that it looks for tries no writing."""
+        return _is_writable(self.root)
 
     # ------------------------------------------------------------------------------------------- reading
 
     def path(self, key: Key, suffix: str = "") -> Path | None:
         """The entry's file, checked, or None. It may be evicted by another process once a minute has passed."""
-        found = next((path for f in self._folders(key) if (path := self._checked(f, suffix)) is not None), None)
-        if found is None and self.root != private_root(os.getpid()) and not self._may_write(key):
-            return self._spare().path(key, suffix)
-        return found
+        found = self._found(key, suffix)
+        return None if found is None else found[0]
+
+    def get(self, key: Key, suffix: str = "") -> bytes | None:
+        """The entry's content, or None."""
+        found = self._found(key, suffix)
+        return None if found is None else found[1]
 
     def at(self, digest: str, suffix: str = "") -> Path | None:
         """The file of the entry of this digest, checked, or None."""
-        return self._checked(self.home / digest[:2] / digest, suffix)
+        found = self._checked(self.home / digest[:2] / digest, suffix)
+        return None if found is None else found[0]
 
     def all(self, key: Key, suffix: str = "") -> Iterator[tuple[str, bytes]]:
         """Digest and content of each entry of a key without a maker, most recently used first."""
         for folder in self._folders(key):
-            path = self._checked(folder, suffix)
-            if path is not None:
-                with suppressed(OSError):  # evicted since
-                    yield folder.name, path.read_bytes()
+            found = self._checked(folder, suffix)
+            if found is not None:
+                yield folder.name, found[1]
+
+    def _found(self, key: Key, suffix: str) -> tuple[Path, bytes] | None:
+        """The entry's file, checked, and what was read of it."""
+        found = next((one for f in self._folders(key) if (one := self._checked(f, suffix)) is not None), None)
+        if found is None and self.root != private_root(os.getpid()) and not self._may_write(key):
+            return self._spare()._found(key, suffix)
+        return found
 
     def _folders(self, key: Key) -> list[Path]:
         """Where the entry may be: of a key without a maker, most recently used first."""
@@ -95,13 +109,12 @@ class Store:
                         found.append((os.stat(f"{one.path}/key.json").st_mtime, Path(one.path)))
         return [one for _, one in sorted(found, reverse=True)] or [folder]
 
-    def _checked(self, folder: Path, suffix: str) -> Path | None:
+    def _checked(self, folder: Path, suffix: str) -> tuple[Path, bytes] | None:
         data = folder / f"data{suffix}"
         try:
-            for file in (folder / "key.json", data):
-                if (trouble := trust.within(self.root, file)) is not None:
-                    self._distrusted(folder, trouble)
-                    return None
+            if (trouble := trust.within(self.root, folder, "key.json", data.name)) is not None:
+                self._distrusted(folder, trouble)
+                return None
             description = json.loads((folder / "key.json").read_bytes())
             content = data.read_bytes()
         except FileNotFoundError:
@@ -119,22 +132,11 @@ class Store:
             return None
         self._touch(folder / "key.json")
         events.record("cache", what="hit", name=self.namespace, why="", digest=folder.name)
-        return data
-
-    def get(self, key: Key, suffix: str = "") -> bytes | None:
-        """The entry's content, or None."""
-        path = self.path(key, suffix)
-        if path is None:
-            return None
-        try:
-            return path.read_bytes()
-        except OSError as error:  # evicted since
-            pass_on(error)
-            return None
+        return data, content
 
     def _touch(self, file: Path) -> None:
         with suppressed(OSError):
-            if not _is_fresh(file.stat().st_mtime):
+            if not _is_fresh(os.stat(file).st_mtime):
                 os.utime(file)
 
     def _distrusted(self, folder: Path, why: str) -> None:
@@ -188,7 +190,7 @@ class Store:
         events.warn_once(f"cache-disk:{self.root}", text, CacheWarning, stacklevel=5)
 
     def _spare(self) -> "Store":
-        return _store(private_root(os.getpid()), self.namespace, self.max_bytes, True)
+        return _store(private_root(os.getpid()), self.namespace, self.max_bytes)
 
     def _build(self, key: Key, suffix: str, make: Callable[[Path], None]) -> Path:
         folder = self._folder(key)
@@ -331,12 +333,12 @@ def open_store(namespace: str) -> Store:
     """The store of this name in the configured folder, or in a private temporary one where that cannot be used."""
     options = config.get().cache
     root = usable_root(options.cache_dir) if options.cache else private_root(os.getpid())
-    return _store(root, namespace, options.cache_bytes, _is_writable(root))
+    return _store(root, namespace, options.cache_bytes)
 
 
 @functools.cache
-def _store(root: Path, namespace: str, max_bytes: int, writable: bool) -> Store:
-    return Store(root, namespace, max_bytes, writable=writable)
+def _store(root: Path, namespace: str, max_bytes: int) -> Store:
+    return Store(root, namespace, max_bytes)
 
 
 @functools.lru_cache(maxsize=16)
@@ -372,7 +374,7 @@ def _trouble(root: Path) -> str | None:
         trust.made(root)
         if (trouble := trust.why_not(root)) is not None:
             return trouble
-        return None if _is_writable(root) or (root / FORMAT).is_dir() else "it cannot be written, and holds nothing"
+        return None if (root / FORMAT).is_dir() or _is_writable(root) else "it cannot be written, and holds nothing"
     except OSError as error:
         pass_on(error)
         return f"it cannot be written ({error.strerror or error})"

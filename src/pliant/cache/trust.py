@@ -56,20 +56,25 @@ def _way_to(folder: Path) -> Iterator[tuple[Path, str]]:
         here = Path("/") if target.is_absolute() else here
 
 
-def within(root: Path, path: Path) -> str | None:
-    """Why something between the folder `root`, itself trusted, and `path` in it may be others'. FileNotFoundError if there
-    is nothing."""
-    reachable = _is_open(root.stat())
+def within(root: Path, path: Path, *files: str) -> str | None:
+    """Why something between the folder `root`, itself trusted, and `path` in it, or one of the files in that, may be others'.
+    FileNotFoundError if there is nothing."""
+    reachable, here = _is_open(os.stat(root)), os.fspath(root)
     for name in path.relative_to(root).parts:
-        root = root / name
-        facts = root.lstat()
-        if stat.S_ISLNK(facts.st_mode):
-            return f"{root} is a link"
-        trouble = _of(facts) if reachable else _of_owner(facts)
-        if trouble is not None:
-            return f"{root}: {trouble}"
+        here = f"{here}/{name}"
+        facts = os.lstat(here)
+        if (trouble := _of_one(here, facts, reachable)) is not None:
+            return trouble
         reachable = reachable and _is_open(facts)
-    return None
+    troubles = (_of_one(one, os.lstat(one), reachable) for one in (f"{here}/{name}" for name in files))
+    return next(filter(None, troubles), None)
+
+
+def _of_one(path: str, facts: os.stat_result, reachable: bool) -> str | None:
+    if stat.S_ISLNK(facts.st_mode):
+        return f"{path} is a link"
+    trouble = _of(facts) if reachable else _of_owner(facts)
+    return None if trouble is None else f"{path}: {trouble}"
 
 
 def may_write(root: Path, folder: Path) -> bool:

@@ -21,6 +21,7 @@ from pliant.cache.store import open_store
 
 _LATELY = 5 * 10**9  # nanoseconds; file systems tell times to 2 s at worst
 _STORE = "sources"
+_Facts = tuple[str, int, int, int, int, int]  # of a file: its name below the root, times of change and of content, size, place
 
 
 @functools.cache
@@ -33,40 +34,41 @@ def digest_below(root: str) -> str:
     """Of all Python files below the folder."""
     found = sorted(_files(root))
     key = make_key(maker=None, files=_digest_of_facts(found))
-    changed, now = max((stat.st_ctime_ns for _, _, stat in found), default=0), time.time_ns()
+    changed, now = max((at for _, at, *_ in found), default=0), time.time_ns()
     settled = changed < now - _LATELY
     known = open_store(_STORE).get(key) if settled else None
     if known is not None:
         return known.decode()
-    digest = _read(found)
+    digest = _read(root, [facts[0] for facts in found])
     if settled:
         open_store(_STORE).put(key, digest.encode())
     return digest
 
 
-def _digest_of_facts(files: Sequence[tuple[str, str, os.stat_result]]) -> str:
-    facts = [(name, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, _, s in files]
-    return hashlib.sha256(marshal.dumps(facts, 2)).hexdigest()  # the version that does not tell how often an object is used
+def _digest_of_facts(facts: list[_Facts]) -> str:
+    return hashlib.sha256(marshal.dumps([*facts], 2)).hexdigest()  # the version that does not tell how often an object is used
 
 
-def _files(root: str) -> list[tuple[str, str, os.stat_result]]:
-    """Name below the root, path and facts of each file. Bytecode, of which there may be as much again, is not looked at."""
-    found, folders = [], [("", root)]
+def _files(root: str) -> list[_Facts]:
+    """Of each file. Bytecode, of which there may be as much again, is not looked at."""
+    found: list[_Facts] = []
+    folders = [("", root)]
     for prefix, folder in folders:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = entry.name
                 if name.endswith(".py"):
-                    found.append((prefix + name, entry.path, entry.stat()))
+                    s = entry.stat()
+                    found.append((prefix + name, s.st_ctime_ns, s.st_mtime_ns, s.st_size, s.st_ino, s.st_dev))
                 elif name != "__pycache__" and entry.is_dir():
                     folders.append((f"{prefix}{name}/", entry.path))
     return found
 
 
-def _read(files: list[tuple[str, str, os.stat_result]]) -> str:
+def _read(root: str, names: Sequence[str]) -> str:
     digest = hashlib.sha256()
-    for name, path, _ in files:
-        with open(path, "rb") as file:
+    for name in names:
+        with open(os.path.join(root, name), "rb") as file:
             content = file.read()
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
