@@ -341,6 +341,18 @@ def test_private_root_ends_with_its_process():
     assert not os.path.exists(done.stdout.strip())
 
 
+def test_what_is_read_is_what_was_checked(store, monkeypatch):
+    """Content is not read again once its checksum was compared, and who finds what it looks for tries no writing."""
+    loose = make_key(maker=None, text="int g;", flags="")
+    store.put(loose, b"abc", ".so")
+    file = entry_folder(store, loose) / "data.so"
+    monkeypatch.setattr(store, "_touch", lambda key: file.write_bytes(b"other"))
+    monkeypatch.setattr(stores, "_is_writable", lambda root: pytest.fail("writes to find out whether it can"))
+    assert store.get(loose, ".so") == b"abc"
+    file.write_bytes(b"abc")
+    assert [content for _, content in store.all(loose, ".so")] == [b"abc"]
+
+
 def test_what_another_process_drops_while_it_is_looked_for_is_not_there(store, monkeypatch):
     """Between the look into a folder and the look at what lies there, and between a question and the next."""
     loose = make_key(maker=None, text="int g;", flags="")

@@ -1,6 +1,9 @@
 """The event record: counts, history, stages, log channels, subscribers."""
 
 import ast
+import os
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -20,6 +23,13 @@ def fresh_record():
     yield
     events.set_logs("")
     events.reset()
+
+
+def test_levels_are_set_of_channels_that_are_logged_alone():
+    """Setting one walks all loggers of the process."""
+    code = "import logging; from pliant.debug import events; print({n for n in logging.root.manager.loggerDict if 'pliant.' in n})"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PLIANT_LOGS")}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True).stdout == "set()\n"
 
 
 def test_stats_count_kinds_and_reasons():

@@ -24,7 +24,7 @@ with torch.set_grad_enabled(sys.argv[1] == "training"):
     result = compiled(x)
     if sys.argv[1] == "training":
         result.sum().backward()
-loaded = sorted(name for name in sys.modules if name.startswith(("pliant.", "torch._dynamo")))
+loaded = sorted(name for name in sys.modules if name.startswith(("pliant.", "torch._dynamo", "decimal")))
 pliant.background.finish()
 found = [result.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 stats = pliant.stats()
@@ -38,7 +38,7 @@ print(json.dumps([stats["entries"], stats["calls"], loaded]))
 """
 # Stages that only what compiles needs.
 STAGES = ("capture", "symbolic", "lowering", "schedule", "codegen", "ir", "autograd.joint", "autograd.partition", "graph.fake_tensor",
-          "runtime.cuda", "graph.packed_weights")  # fmt: skip
+          "runtime.cuda", "graph.packed_weights", "autograd.aliases")  # fmt: skip
 OF_TRAINING = ("autograd.trained", "autograd.function", "autograd.higher_order", "autograd.endings", "autograd.history",
                "autograd.refused", "autograd.wanted", "autograd.kept_inputs")  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_what_finds_its_entry_in_a_bundle_loads_and_needs_no_compiler(tmp_path, 
     assert not calls.keys() & {"capture", "joint", "lower", "schedule", "codegen", "build"}
     heavy = tuple(f"pliant.{stage}" for stage in (*STAGES, *(OF_TRAINING if mode == "inference" else ())))
     asked = ("pliant.runtime.cuda", "pliant.runtime.cuda.driver") if torch.cuda.is_available() else ()  # which GPU it is
-    assert not [name for name in loaded if name.startswith((*heavy, "torch._dynamo")) and name not in asked]
+    assert not [name for name in loaded if name.startswith((*heavy, "torch._dynamo", "decimal")) and name not in asked]
 
 
 STATED = """
