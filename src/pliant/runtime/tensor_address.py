@@ -73,7 +73,7 @@ def _right(found: Layout, tensors: Sequence[torch.Tensor], lazy: Sequence[torch.
     if word(id(tensors[0]) + TYPE) != id(torch.Tensor):
         return False
     written = torch.zeros(3) if lazy_clone is None else lazy_clone(torch.zeros(3))
-    written.add_(1)
+    written.zero_()
     asked = [
         *(t for t in tensors if t.storage_offset()),
         *lazy,
@@ -98,18 +98,19 @@ def read(found: Layout, tensor: torch.Tensor) -> int:
 
 
 def _ordinary() -> list[torch.Tensor]:
-    """Tensors of several dtypes, ranks, offsets, and owners of the data."""
+    """Tensors of several dtypes, ranks, offsets, and owners of the data; by calls that take little time when they are a process'
+    first."""
     kept = torch.zeros(64)
     mapped = mmap.mmap(-1, 4096)
     made = [torch.zeros(n, dtype=d) for n in (1, 5, 1000) for d in (torch.float32, torch.int64, torch.bool)]
-    made += [torch.ones(3, 5) * 2, torch.nn.Parameter(torch.zeros(3, 5)), torch.zeros(2, 3, 4, 5, 6, 7)]
+    made += [torch.zeros(3, 5).clone(), torch.nn.Parameter(torch.zeros(3, 5)), torch.zeros(2, 3, 4, 5, 6, 7)]
     made += [
         torch.tensor(2.0),
         torch.frombuffer(bytearray(60), dtype=torch.float32),
         torch.frombuffer(mapped, dtype=torch.int32),
     ]
-    made += [kept[9:], kept[33:].view(31, 1), kept.as_strided((2, 3), (5, 2), 17), torch.zeros(4, 6).t(), kept.detach()]
-    return [*made, torch.zeros(3, requires_grad=True).mul(2)]
+    made += [kept.as_strided(*facts) for facts in (((55,), (1,), 9), ((31, 1), (1, 1), 33), ((2, 3), (5, 2), 17))]
+    return [*made, torch.empty_strided((6, 4), (1, 6)), kept.detach(), torch.zeros(3, requires_grad=True).clone()]
 
 
 def _copied_on_write() -> list[torch.Tensor]:
