@@ -68,6 +68,32 @@ def test_what_finds_its_entry_in_a_bundle_loads_and_needs_no_compiler(tmp_path, 
     assert not [name for name in loaded if name.startswith((*heavy, "torch._dynamo", "decimal")) and name not in asked]
 
 
+NAMED = """
+import json, sys, torch
+import pliant
+overload, packet = torch.ops.aten.add.Tensor, torch.ops.aten.mul
+
+def calls(x):
+    return packet(overload(x, x), x) + torch.ops.aten.neg.default(x)
+
+x = torch.linspace(-1, 1, 12)
+with torch.no_grad():
+    result = pliant.compile(calls)(x)
+pliant.background.finish()
+torch.testing.assert_close(result, calls(x))
+print(json.dumps(pliant.stats()["entries"]))
+"""
+
+
+def test_what_names_operators_of_pytorch_is_found(tmp_path):
+    """In a process that has not loaded what tells of operators."""
+    environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path)}
+    Path(tmp_path, "program.py").write_text(NAMED)
+    command = [sys.executable, str(tmp_path / "program.py")]
+    ends = [subprocess.run(command, env=environment, capture_output=True, text=True, check=False) for _ in range(2)]
+    assert [json.loads(done.stdout or "null") for done in ends] == [{"kept": 1}, {"found": 1}], ends[-1].stderr[-2000:]
+
+
 STATED = """
 import json, sys, torch
 import pliant

@@ -16,6 +16,7 @@ import datetime
 import enum
 import functools
 import hashlib
+import importlib
 import json
 import marshal
 import operator
@@ -30,6 +31,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pliant import torch_adapter
 from pliant.cpython import registered_classes
 from pliant.dispatch import markers
 from pliant.entries.constants import spelled
@@ -79,6 +81,8 @@ def _content(obj: Any, depth: int) -> Content:
     if constant is not None or obj is None:
         return ["constant", constant]
     for cls in type(obj).__mro__:
+        if cls in _BY_OPERATORS and cls not in _CONTENT:
+            importlib.import_module("pliant.entries.operators")
         describe = _CONTENT.get(cls)
         if describe is not None:
             return [cls.__name__, *describe(obj, depth + 1)]
@@ -424,6 +428,10 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     **dict.fromkeys((datetime.date, datetime.datetime, datetime.time, datetime.timedelta), _made_of),
     datetime.timezone: lambda one, depth: [_content(part, depth) for part in one.__getinitargs__()],
 }
+
+
+# Of these `operators` says what counts, which is loaded where one is met: most of what finds its entry names none.
+_BY_OPERATORS = frozenset((torch_adapter.OpOverload, torch_adapter.OpOverloadPacket, torch_adapter.CustomOperator))
 
 
 def describe(cls: type, what: Callable[[Any], Content]) -> None:
