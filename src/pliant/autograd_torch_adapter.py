@@ -155,14 +155,40 @@ def asks_for_leaves() -> bool:
 def results_asked_for(node: Any) -> frozenset[int] | None:
     """Of which results of this function of autograd's graph the running pass was asked for gradients; None where the call
     of the engine is not on this thread's stack (no public form: the engine tells of functions alone)."""
-    frame = sys._getframe(1).f_back
+    edges = edges_asked_for()
+    return None if edges is None else frozenset(number for function, number in edges if function is node)
+
+
+def edges_asked_for() -> frozenset[tuple[Any, int]] | None:
+    """The results of functions, no leaves, of which the running pass was asked for gradients; None as above."""
+    task = torch._C._current_graph_task_id()
+    if _asked_edges.task == task:
+        return _asked_edges.edges
+    frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code is not _engine_run_backward.__code__:
         frame = frame.f_back
     given: Any = () if frame is None else frame.f_locals.get("args", ())
     if len(given) < 4:  # the tangents, two flags, what is asked for
         return None
     edges = [(one.grad_fn, one.output_nr) if isinstance(one, torch.Tensor) else tuple(one)[:2] for one in given[3] or ()]
-    return frozenset(number for function, number in edges if function is node)
+    found = frozenset((function, number) for function, number in edges if function is not None)
+    if task != -1:
+        _asked_edges.keep(task, found)
+    return found
+
+
+class _AskedEdges(threading.local):
+    """What this thread's running pass was asked for, until it ends."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self.task, self.edges = -2, frozenset[tuple[Any, int]]()
+
+    def keep(self, task: int, edges: frozenset[tuple[Any, int]]) -> None:
+        self.task, self.edges = task, edges
+        after_backward(self.forget)
 
 
 class _AskedLeaves(threading.local):
@@ -179,7 +205,7 @@ class _AskedLeaves(threading.local):
         self.ids.add(id(leaf))
 
 
-_asked_leaves = _AskedLeaves()
+_asked_edges, _asked_leaves = _AskedEdges(), _AskedLeaves()
 # Whether the running backward pass was called with `retain_graph` (no public form).
 engine_keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
 

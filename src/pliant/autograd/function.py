@@ -267,7 +267,7 @@ class Halves:
                 if self._leading_on(ctx, asked, unreached) == asked:
                     raise
         asked = self._leading_on(ctx, asked, unreached)
-        return asked, self._take_saved(ctx, asked)
+        return asked, self._take_saved(ctx, asked) if asked else []  # unpacking may run a checkpoint's region again
 
     def _leading_on(self, ctx: Any, asked: int, unreached: frozenset[int]) -> int:
         needed = self._needed(ctx, unreached)

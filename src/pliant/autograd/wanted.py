@@ -12,17 +12,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from pliant.autograd.kept_inputs import HALVES
-from pliant.autograd_torch_adapter import asks_for_leaves, engine_needs, results_asked_for
+from pliant.autograd_torch_adapter import asks_for_leaves, edges_asked_for, engine_needs, results_asked_for
 
 Edge = tuple[Any, int]
 
 
 def gets_somewhere(edges: Iterable[Edge]) -> bool:
     """Whether one of these gradients is wanted, or leads to one that is."""
-    stack, seen = list(edges), set[Edge]()
+    stack, seen, asked = list(edges), set[Edge](), edges_asked_for() or ()
     while stack:
         edge = stack.pop()
         function, number = edge
+        if edge in asked:  # the pass may go on from there for another result's sake
+            return True
         if function is None or edge in seen or not engine_needs(function):
             continue
         seen.add(edge)
