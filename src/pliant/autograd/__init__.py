@@ -7,7 +7,8 @@ Tracing:              joint, run_module, functionalize (views and writes become 
                       casts (of autocast, around forward and backward).
 Splitting:            partition/.
 Running:              runtime and training compile; calls, endings, around, trained, function, node, tangent_layouts, result_hooks, leaf_hooks,
-                      outputs, places and views run, also what is found on disk, and load no compiler; aliasing (what the caller gets, related as in eager),
+                      outputs, places, views and saved_memory run, also what is found on disk, and load
+                       no compiler; aliasing (what the caller gets, related as in eager),
                       higher_order, kept_inputs, saved (what eager's autograd
                       keeps), wanted (whether a gradient is needed), refused (whether it is an error).
 """

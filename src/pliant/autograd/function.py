@@ -26,6 +26,7 @@ from pliant.autograd.outputs import inner_views
 from pliant.autograd.places import Saved, ViewOf
 from pliant.autograd.refused import FREED, Refused
 from pliant.autograd.result_hooks import hooks_on_results
+from pliant.autograd.saved_memory import InOwnMemory, Lying, lying_inputs
 from pliant.autograd.tangent_layouts import (
     LAYOUTS,
     Layout,
@@ -53,6 +54,7 @@ class HalvesFacts:
     """What autograd's function of a program needs to know, as plain values. Positions count inputs or forward outputs.
 
     `results`, `numbers`, `inputs`: how many. `saved`...`tangents`: as in `Partition`. `inner`: as in `OutputPlan`.
+    `lying`: sizes and strides of those of `saved` that are inputs of sizes that do not vary, by place.
     `plain`: results that are tensors and have no gradient. `layouts`: of the tangents, or how to tell them from the result.
     `reached`: of each of `wanted` the tangents, as bits. `reads`: of each saved tensor the tangents that it is combined
     with. `tensors`: the inputs that are tensors. `read_results`: results that eager's gradients read. `refused`: the tangents
@@ -78,6 +80,7 @@ class HalvesFacts:
     read_results: list[int]
     refused: Refused | None
     products: Products
+    lying: dict[int, Lying]
 
     @classmethod
     def of(cls, joint: JointGraph, parts: Partition, reads: list[int], read_results: list[int]) -> HalvesFacts:
@@ -102,6 +105,7 @@ class HalvesFacts:
             read_results=read_results,
             refused=Refused.of(joint.refused, joint.reached_by, joint.freed),
             products=products_of(joint.graph.nodes),
+            lying=lying_inputs(joint.captured.inputs, parts.saved),
         )
 
 
@@ -138,6 +142,7 @@ class Halves:
         self.never_ordinary = self.nothing_left is None or self.refused is not None
         self.given_tangents = _picker(facts.tangents)
         self.laid_out, self.other_layouts = KnownTensors(), OtherLayouts()
+        self.in_own_memory = InOwnMemory(facts.lying) if facts.lying else None
         self.in_order = facts.wanted == list(range(facts.inputs))
         self.ordinary = self._found()
 
@@ -267,7 +272,7 @@ class Halves:
                 if self._leading_on(ctx, asked, unreached) == asked:
                     raise
         asked = self._leading_on(ctx, asked, unreached)
-        return asked, self._take_saved(ctx, asked) if asked else []  # unpacking may run a checkpoint's region again
+        return asked, self._take_saved(ctx, asked)
 
     def _leading_on(self, ctx: Any, asked: int, unreached: frozenset[int]) -> int:
         needed = self._needed(ctx, unreached)
@@ -305,11 +310,11 @@ class Halves:
     def _unpacked(self, ctx: Any, asked: int) -> list[Any]:
         """The saved tensors; None for what was written since, if these tangents are not combined with it."""
         try:
-            return list(as_saved(ctx, ctx.saved_tensors))
+            return list(as_saved(ctx, ctx.saved_tensors, self.in_own_memory))
         except RuntimeError:
             if asked == self.all:
                 raise
-            saved = list(as_saved(ctx, torch_adapter.saved_one_by_one(ctx)))
+            saved = list(as_saved(ctx, torch_adapter.saved_one_by_one(ctx), self.in_own_memory))
             if any(one is None and bits & asked for one, bits in zip(saved, self.reads)):
                 raise
             return saved

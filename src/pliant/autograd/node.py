@@ -22,6 +22,7 @@ from pliant.torch_adapter import PEER, DisableTorchFunction, is_view, seen_writt
 
 if TYPE_CHECKING:
     from pliant.autograd.function import Halves
+    from pliant.autograd.saved_memory import InOwnMemory
 
 # Each step of a training loop asks them, so they are looked up once.
 _count_dispatch_modes, _count_function_modes = torch_adapter.count_dispatch_modes, torch_adapter.count_function_modes
@@ -103,7 +104,10 @@ def _backward(ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     elif not halves.laid_out.known(tangents) and not halves.learn(tangents):
         return halves.backward(ctx, given)
     saved = ctx.saved_tensors
-    arguments = [*ctx.numbers, *(saved if ctx.strides is None else as_saved(ctx, saved)), *tangents]
+    kept = halves.in_own_memory
+    if ctx.strides is not None or kept is not None and not kept.known(kept.inputs(saved)):
+        saved = as_saved(ctx, saved, kept)
+    arguments = [*ctx.numbers, *saved, *tangents]
     del saved  # nobody has it after this
     ctx.used, ctx.rest = halves.all, halves.nothing_left
     ctx.maybe_clear_saved_tensors()
@@ -120,6 +124,9 @@ torch_adapter.give_to_records(
 torch_adapter.call_backward_directly(Compiled)
 
 
-def as_saved(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
-    """The saved tensors as they lay when they were saved: hooks may give others of the same values."""
-    return saved if ctx.strides is None else list(map(relaid, saved, ctx.strides))
+def as_saved(ctx: Any, saved: Sequence[Any], kept: InOwnMemory | None) -> Sequence[Any]:
+    """The saved tensors as they lay when they were saved: hooks may give others of the same values, and the caller an input
+    other data."""
+    if ctx.strides is not None:
+        return list(map(relaid, saved, ctx.strides))
+    return saved if kept is None else kept.as_traced(saved)
