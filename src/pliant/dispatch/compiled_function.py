@@ -11,7 +11,6 @@ Holds:  the hot path is one call of the most recently used entry. `dispatcher_of
 from __future__ import annotations
 
 import copy
-import functools
 import pickle
 import types
 import weakref
@@ -33,6 +32,7 @@ from pliant.guards.steps import MISS
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.torch_adapter import is_fx_tracing
+from pliant.unpatched import FUNCTOOLS as functools
 
 
 def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:

@@ -6,7 +6,6 @@ import contextvars
 import dataclasses
 import datetime
 import enum
-import functools
 import operator
 import re
 import struct
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 from pliant.torch_adapter import HigherOrderOperator, OpOverload, OpOverloadPacket
+from pliant.unpatched import FUNCTOOLS as functools
 
 LRU_CACHE = type(functools.lru_cache(len))
 

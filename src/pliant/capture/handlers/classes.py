@@ -5,9 +5,7 @@ Holds:  iterables of the program are driven through the interpreter; numbers tha
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import functools
 import itertools
 import operator
 import sys
@@ -43,6 +41,8 @@ from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
+from pliant.unpatched import COLLECTIONS as collections
+from pliant.unpatched import FUNCTOOLS as functools
 
 ROWS = Rows()
 CLASSES = ROWS.classes

@@ -8,7 +8,6 @@ Holds:  nothing of the program runs; what a guard does not fix is guarded when i
 from __future__ import annotations
 
 import decimal
-import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +45,7 @@ from pliant.guards.sources import (
 )
 from pliant.guards.standard import identity_types, is_numpy_function
 from pliant.guards.state import decimal_settings
+from pliant.unpatched import FUNCTOOLS as functools
 
 # Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
 _BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)

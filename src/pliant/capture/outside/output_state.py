@@ -8,9 +8,7 @@ Holds:  nothing of the program's runs: objects are looked into through their nam
 
 from __future__ import annotations
 
-import collections
 import dis
-import functools
 import logging
 import sys
 import types
@@ -22,6 +20,8 @@ import torch
 
 from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function
 from pliant.records import dataclass
+from pliant.unpatched import COLLECTIONS as collections
+from pliant.unpatched import FUNCTOOLS as functools
 
 _LIMIT = 5_000
 _STORES_GLOBAL = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))

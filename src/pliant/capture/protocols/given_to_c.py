@@ -7,8 +7,6 @@ Holds:  a break where C code would read an object from outside unguarded, or run
 
 from __future__ import annotations
 
-import collections
-import functools
 import itertools
 import types
 import warnings
@@ -46,6 +44,8 @@ from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.standard import standard_globals
 from pliant.unpatched import BUILTINS
+from pliant.unpatched import COLLECTIONS as collections
+from pliant.unpatched import FUNCTOOLS as functools
 
 
 def hashable(t: Tracer, key: Any) -> Any:

@@ -8,7 +8,6 @@ Source: Python's data model, "Emulating container types" and "Generator-iterator
 
 from __future__ import annotations
 
-import collections
 import itertools
 import types
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, c
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.unpatched import BUILTINS
+from pliant.unpatched import COLLECTIONS as collections
 
 
 @ending

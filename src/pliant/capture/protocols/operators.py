@@ -8,8 +8,6 @@ Source: Python's data model, "Emulating numeric types" and "Emulating container 
 
 from __future__ import annotations
 
-import collections
-import functools
 import operator
 import types
 import weakref
@@ -59,6 +57,8 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource, ReferentSource
 from pliant.guards.standard import LRU_CACHE
 from pliant.unpatched import BUILTINS
+from pliant.unpatched import COLLECTIONS as collections
+from pliant.unpatched import FUNCTOOLS as functools
 
 _PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | UNSETTLED
 BINARY = {  # symbol -> (name of the method, the operation, the same in place)

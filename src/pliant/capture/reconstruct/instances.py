@@ -6,7 +6,6 @@ Out:    its expression. No `__new__`, `__init__`, `__setitem__` or `__setattr__`
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import types
@@ -19,6 +18,7 @@ from pliant.capture.reconstruct.exceptions import fill_exception, new_exception
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.value_kinds import is_exception
 from pliant.guards.standard import can_change
+from pliant.unpatched import COLLECTIONS as collections
 
 # Builtin base -> (statement that makes an instance without user code, then statements that fill it)
 _BASES: dict[type, tuple[Recipe, Callable[[Statements, Any, str], None]]] = {}

@@ -6,7 +6,6 @@ Out:    its expression; `RECIPES` by type. Recipes run no user code.
 
 from __future__ import annotations
 
-import functools
 import gc
 import io
 import itertools
@@ -43,6 +42,7 @@ from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Sta
 from pliant.capture.tracebacks import copied, is_live
 from pliant.capture.value_kinds import DICT_VIEWS, HOLDS_FUNCTIONS, LOCKS, SYMBOLIC_TYPES, is_function, times_held
 from pliant.capture.varying_values import PROGRESSIONS, Progression, TensorOrNumber, Text
+from pliant.unpatched import FUNCTOOLS as functools
 
 
 def atom(b: Statements, obj: Any) -> str:
