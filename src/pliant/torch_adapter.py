@@ -347,6 +347,10 @@ def _hidden_for_good(function: FunctionType) -> Any:
     return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
 
 
+# Whether `__torch_function__` of classes is asked here, and whether that of modes is not either (no public forms).
+asks_overrides: Callable[[], bool] = torch._C._is_torch_function_enabled
+asks_no_modes: Callable[[], bool] = torch._C._is_torch_function_all_disabled
+
 # How many torch dispatch modes, and torch function modes, are around the call (no public form).
 count_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 count_function_modes: Callable[[], int] = torch._C._len_torch_function_stack

@@ -44,6 +44,8 @@ _COUNTS = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.star
 class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base has no types
     """The dispatch mode. `origin`, `stage`: noted on every node that is recorded while they are set."""
 
+    hands_on_sparse = True  # gradients; nothing else reads them (`joint.py`)
+
     def __init__(self, shape_env: Any, graph: fx.Graph) -> None:
         super().__init__(shape_env, allow_unbacked=True)
         self.graph = graph

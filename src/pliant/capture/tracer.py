@@ -62,7 +62,7 @@ from pliant.capture.protocols import (
 from pliant.capture.protocols.cached_calls import Computed
 from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
 from pliant.capture.protocols.repeated_calls import RepeatedCalls, as_they_are
-from pliant.capture.recording.overrides import Overrides, call_override
+from pliant.capture.recording.overrides import Overrides, begin_overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.recording.tensor_errors import error_of_eager
@@ -160,6 +160,7 @@ class Tracer:
         self.settings: Settings  # as the caller left them
         self.casts, self.overrides = Casts(), Overrides()
         self.recorder.overrides = self.inputs.overrides = self.overrides
+        begin_overrides(self)
         self.stand_ins: list[StandIn | AssignedData] = []
         # ---- what handlers of one theme remember
         self.cache_token: CacheToken | None = None  # once an abstract class was asked

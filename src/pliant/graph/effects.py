@@ -32,6 +32,7 @@ NUMBERS_OF_SIZES = frozenset(
 )
 # They write arguments that their schemas do not mark. `native_batch_norm` is made functional by name.
 _WRITES_UNSAID = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "miopen_batch_norm"))
+_QUANTIZES = frozenset(("aten::quantize_per_tensor",))  # what its meta kernel returns is not quantized
 # Libraries of PyTorch's whose operators send messages, wait for them, or write memory of other processes and of their own.
 FOREIGN_MEMORY = frozenset(
     "c10d _c10d_functional _c10d_functional_autograd c10d_functional symm_mem _dtensor profiler inductor rpc".split()
@@ -51,6 +52,8 @@ def refusal(func: Any) -> str:
         return f"`{func}` acts on more than its arguments, in ways that its schema does not say"
     if name in _WRITES_UNSAID:
         return f"`{func}` writes arguments that its schema does not mark"
+    if name in _QUANTIZES:
+        return f"`{func}` returns a quantized tensor"
     if kind := object_type(func):
         return f"`{func}` takes an object (`{kind}`), and nothing says what it does with it"
     if func.namespace not in TORCH:

@@ -60,6 +60,9 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """PyTorch wraps the dispatch method of modes that say yes, and imports the peer at the first call."""
         return False
 
+    # Whether an operator may return a sparse tensor, of which a fake tells the size alone; who allows it lets nothing read it.
+    hands_on_sparse = False
+
     def __init__(self, shape_env: ShapeEnv | None = None, allow_unbacked: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.shape_env = shape_env

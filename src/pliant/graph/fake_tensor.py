@@ -183,12 +183,21 @@ def check_supported(tensor: torch.Tensor) -> None:
             raise UnsupportedTensor(f"a {reason} tensor has no fake", kind="unsupported-tensor")
 
 
+def undescribed(tensor: torch.Tensor) -> str:
+    """In what form its elements lie, where a size, a stride and a dtype do not tell; empty if they do."""
+    return next((form for form, test in _FORMS if test(tensor)), "")
+
+
+NON_STRIDED = "non-strided"
+_FORMS: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
+    ("nested", lambda t: t.is_nested),
+    (NON_STRIDED, lambda t: t.layout is not torch.strided),
+    ("quantized", lambda t: t.is_quantized),
+)
 _REFUSED: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     ("fake", is_fake),
     ("subclass", lambda t: type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not is_own_parameter(type(t))),
-    ("nested", lambda t: t.is_nested),
-    ("non-strided", lambda t: t.layout is not torch.strided),
-    ("quantized", lambda t: t.is_quantized),
+    *_FORMS,
     ("conjugated", lambda t: t.is_conj()),
     ("negated", lambda t: t.is_neg()),
     ("functorch", torch_adapter.is_functorch_wrapped),

@@ -21,6 +21,7 @@ from pliant.graph import custom_ops
 from pliant.graph.call_plan import CallPlan, argument
 from pliant.graph.concrete_sizes import concrete
 from pliant.graph.effects import refusal
+from pliant.graph.fake_tensor import NON_STRIDED, undescribed
 from pliant.graph.tensor_spec import TensorSpec, require_same
 from pliant.graph.unsupported import UnsupportedOperator
 
@@ -133,6 +134,8 @@ def _wrap(mode: FakeMode, plan: CallPlan, outputs: Any, args: Any, kwargs: Any, 
     def fake(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
+        if (kind := undescribed(value)) and not (kind == NON_STRIDED and mode.hands_on_sparse):
+            raise UnsupportedOperator(f"`{plan.func}` returns a {kind} tensor", kind="undescribed-result")
         if hasattr(value, "spec"):
             return value if value.spec.device.type != "meta" or device.type == "meta" else on_device(value)
         return mode.new(tuple(value.shape), value.stride(), value.dtype, device, offset=value.storage_offset())

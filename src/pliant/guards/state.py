@@ -20,6 +20,8 @@ from pliant.saved_hooks import changing_hook
 from pliant.torch_adapter import (
     DeviceContext,
     any_autocast,
+    asks_no_modes,
+    asks_overrides,
     count_dispatch_modes,
     count_function_modes,
     current_gpu,
@@ -107,6 +109,7 @@ READERS: dict[str, Reader] = {
     "default_dtype": Reader(torch.get_default_dtype, "set the default dtype once, before the first call", True),
     "function_modes": Reader(function_modes, "enter torch function modes inside the compiled function"),
     "dispatch_modes": Reader(dispatch_modes, "none: calls under torch dispatch modes run eagerly"),
+    "overrides": Reader(asks_overrides, "call it always inside or always outside DisableTorchFunctionSubclass"),
     "tracing": Reader(tracing, "none: calls that a tracer records run eagerly"),
     "stance": Reader(_peers_stance, "none: torch.compiler.set_stance says so"),
     "default_device": Reader(_default_device, "set the default device once, before the first call"),
@@ -119,8 +122,8 @@ READERS: dict[str, Reader] = {
     "config": Reader(lambda: config.get().code_key, "patch pliant.config once, before the first call", True),
 }
 
-# What every entry depends on: "nan_checks" matter where the program calls the engine. "default_device" is a function
-# mode, so its type is in "function_modes" already.
+# What every entry depends on: "nan_checks" matter where the program calls the engine, "overrides" where something
+# has `__torch_function__`, or was traced without. "default_device" is a function mode, so its type is in "function_modes" already.
 ALWAYS = (
     "grad_enabled", "inference_mode", "autocast", "default_dtype", "function_modes", "dispatch_modes", "deterministic",
     "transforms", "dual_level", "tracing", "stance", "saved_hooks", "config",
@@ -138,6 +141,8 @@ def observers() -> str:
         modes = [mode for mode in (*function_modes(), *dispatch_modes()) if mode is not DeviceContext]
         if modes:
             return f"it is called in the mode {modes[-1].__qualname__}"
+    if asks_no_modes():
+        return "it is called in a block of DisableTorchFunction"
     if transform_level():
         return "it is called in a transform of torch.func"
     if dual_level() >= 0:

@@ -19,7 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.array_memory import to_array
-from pliant.capture.recording.overrides import default_override, pop_mode, push_mode, with_class
+from pliant.capture.recording.overrides import default_override, note_disabled, pop_mode, push_mode, with_class
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -31,6 +31,8 @@ from pliant.torch_adapter import (
     DisableTorchFunctionSubclass,
     InferenceModeGuard,
     array_of_tensor,
+    asks_no_modes,
+    asks_overrides,
     make_subclass,
     override_of_tensor,
     pop_mode_object,
@@ -128,7 +130,21 @@ def _switch(t: Tracer, _: Any, *error: Any, by: int = 1) -> None:
     t.overrides.disabled += by
 
 
+def _asks_overrides(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
+    note_disabled(t)
+    return not t.overrides.disabled
+
+
+def _asks_no_modes(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
+    if t.overrides.disabled:
+        raise GraphBreak("unknown-call", "whether overrides are switched off for modes, too")
+    note_disabled(t)
+    return False
+
+
 ROWS.callables |= {
+    asks_overrides: _asks_overrides,
+    asks_no_modes: _asks_no_modes,
     OverridesOff.__enter__: spread(_switch),
     OverridesOff.__exit__: spread(functools.partial(_switch, by=-1)),
     override_of_tensor: lambda t, args, kwargs: default_override(t, args[0], args[1:], kwargs),

@@ -21,8 +21,10 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple, made_like
 from pliant.capture.value_kinds import is_class, is_parameter
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import StateSource
 from pliant.records import dataclass
-from pliant.torch_adapter import dispatch_of_tensor, no_torch_function
+from pliant.torch_adapter import asks_overrides, dispatch_of_tensor, no_torch_function
 
 _DISABLED = no_torch_function
 
@@ -35,6 +37,7 @@ class Overrides:
 
     modes: list[Any] = field(default_factory=list)
     disabled: int = 0  # blocks in which those of classes do not count
+    begun_disabled: bool = False
     has_subclasses: bool = False
     devices: int = 0  # blocks of `with device:` that are open; their modes are real ones, above the recorder
     step: int | None = None
@@ -69,10 +72,25 @@ def _overrides(value: Any, cls: type) -> bool:
     return getattr(cls, "__torch_function__", _DISABLED) is not _DISABLED
 
 
+def begin_overrides(t: Tracer) -> None:
+    """A trace that begins inside a block of `DisableTorchFunctionSubclass` asks no class."""
+    t.overrides.begun_disabled = not asks_overrides()
+    if t.overrides.begun_disabled:
+        t.overrides.disabled = 1
+        note_disabled(t)
+
+
+def note_disabled(t: Tracer) -> None:
+    """What comes of the trace depends on whether such a block is around the call."""
+    t.world.guard(StateSource("overrides"), Kind.STATE, not t.overrides.begun_disabled)
+
+
 def call_override(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """The innermost mode, or else the classes one after the other, until one does not answer `NotImplemented`."""
     overrides = t.overrides
     owners = overrides.overloaded(args, kwargs)
+    if owners:
+        note_disabled(t)
     types = tuple(owner.__class__ for owner in owners)
     if overrides.modes:
         mode = overrides.modes.pop()

@@ -68,6 +68,9 @@ _REFUSED = {
     Tensor.map_: ("data-dependent", "Tensor.map_"),
     Tensor.map2_: ("data-dependent", "Tensor.map2_"),
     Tensor.share_memory_: ("side-effect-call", "Tensor.share_memory_"),
+    Tensor.is_shared: ("unsupported-operator", "Tensor.is_shared"),  # a fake has no storage that these could ask
+    Tensor.is_pinned: ("unsupported-operator", "Tensor.is_pinned"),
+    Tensor.__reduce_ex__: ("data-dependent", "Tensor.__reduce_ex__"),
     Tensor.__repr__: ("data-dependent", "repr of a tensor"),
     Tensor.__format__: ("data-dependent", "format of a tensor"),
     Tensor.__deepcopy__: ("unknown-call", "deepcopy of a tensor"),

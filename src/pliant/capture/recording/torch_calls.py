@@ -20,6 +20,7 @@ from pliant.capture.numbers.array_memory import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
+from pliant.capture.recording.overrides import note_disabled
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several, leaves, mapped
@@ -122,7 +123,11 @@ def _name_of(function: Any) -> str:
 
 def _is_overridden(t: Tracer, values: Iterable[Any]) -> bool:
     """What `has_torch_function` says without the mode that records."""
-    return count_function_modes() > 1 or t.overrides.apply(tuple(values), {})
+    if count_function_modes() > 1 or t.overrides.modes:
+        return True
+    if found := bool(t.overrides.overloaded(tuple(values), {})):
+        note_disabled(t)
+    return found
 
 
 # Functions of symbolic truths. All others want a flag: its truth is guarded, and the sizes that it is of may vary.
