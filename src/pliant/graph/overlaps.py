@@ -18,10 +18,23 @@ from pliant.graph.effects import OURS, TORCH
 from pliant.graph.tensor_spec import dense_order
 from pliant.graph.unsupported import UnsupportedOperator
 
+# They write what nothing else may lie in, not even as a whole: they read the others while they write.
+_ALONE = frozenset(
+    f"aten::{name}"
+    for name in """index_fill_ scatter_ scatter_add_ scatter_reduce_ index_add_ index_copy_ index_put_ index_reduce_ put_ gather
+    index_select take cat linalg_cross""".split()
+)
+_MESSAGE = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a"
+    " single memory location. Please clone() the tensor before performing the operation."
+)
+
 
 def refuse_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Raise what the call does not allow of the memory of its arguments."""
-    if plan.func.namespace in TORCH:
+    if plan.func._schema.name in _ALONE:
+        _refuse_any_overlap(plan, args, kwargs)
+    elif plan.func.namespace in TORCH:
         _refuse_partial_overlap(plan, args, kwargs)
     elif plan.func.namespace not in OURS:
         _refuse_shared_memory(plan, args, kwargs)
@@ -36,10 +49,21 @@ def _refuse_partial_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[st
         target = argument(written, args, kwargs)
         for other in tensors if isinstance(target, torch.Tensor) else ():
             if other is not target and _base(other) is _base(target) and _share_a_part(target, other):
-                raise RuntimeError(
-                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a"
-                    " single memory location. Please clone() the tensor before performing the operation."
-                )
+                raise RuntimeError(_MESSAGE)
+
+
+def _refuse_any_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    given = _tensors((args, kwargs))
+    for target in _tensors([argument(one, args, kwargs) for one in plan.written]):
+        if sum(_base(other) is _base(target) and _meets(target, other) for other in given) > 1:  # itself, and another
+            raise RuntimeError(_MESSAGE)
+
+
+def _meets(one: Any, other: Any) -> bool:
+    """Whether tensors without gaps have an element in common."""
+    if dense_order(one.spec) is None or dense_order(other.spec) is None:
+        return False
+    return bool(one.offset_ < other.offset_ + other.numel() and other.offset_ < one.offset_ + one.numel())
 
 
 def _refuse_shared_memory(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

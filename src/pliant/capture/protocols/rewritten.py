@@ -17,6 +17,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from pliant.capture.signatures import Args, Kwargs
+from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import is_tensor
 from pliant.errors import Unsupported
 from pliant.torch_adapter import differentiable_step, is_composite, kept_from_the_peer
@@ -115,6 +116,22 @@ def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
     if made.device != out.device:
         raise Unsupported(f"`{func.__name__}` with `out` on another device", kind="several-devices")
     return out.copy_(made)
+
+
+def refuse_cast(func: Any, args: Args, kwargs: Kwargs) -> None:
+    """Refuse a call whose result has another dtype than `out`. Only some operators of eager cast, none to every dtype.
+
+    Functions that take no tensor make their result of the dtype of `out`.
+    """
+    outs = [kwargs["out"]] if is_tensor(kwargs["out"]) else kwargs["out"]
+    others = {name: value for name, value in kwargs.items() if name != "out"}
+    if not outs or not any(map(is_tensor, leaves(args, others))):
+        return
+    made = getattr(func, "overloadpacket", func)(*args, **others)
+    for one, out in zip([made] if is_tensor(made) else made, outs):
+        if one.dtype != out.dtype:
+            name = getattr(func, "__name__", func)
+            raise Unsupported(f"`{name}` writes {one.dtype} into `out` of {out.dtype}", kind="out-dtype")
 
 
 @functools.cache

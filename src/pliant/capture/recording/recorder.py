@@ -20,7 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.numbers import ranges
 from pliant.capture.numbers.elements import Elements
 from pliant.capture.outside.inputs import Inputs
-from pliant.capture.protocols.rewritten import FACTORS, into_out, with_factor
+from pliant.capture.protocols.rewritten import FACTORS, into_out, refuse_cast, with_factor
 from pliant.capture.recording.nodes import Nodes, has_tensor
 from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.stand_ins import Checkpointed, set_apart
@@ -148,6 +148,9 @@ class Recorder(Nodes, TorchFunctionMode):
 
     def _by_other_calls(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         """The result of a call that the graph has as others, None if it has the call itself."""
+        if kwargs.get("out") is not None:
+            with self.inputs.mode.shape_only(), torch.no_grad():
+                refuse_cast(func, args, kwargs)
         if func is Tensor.resize_ or "out" in kwargs:
             made = self._onto_new_memory(func, args, kwargs)
             if made is not None:
