@@ -172,8 +172,7 @@ InferenceModeGuard = torch._C._InferenceMode  # what `torch.inference_mode` ente
 # `__torch_function__` of no class and no mode is asked. The second hides classes alone and is the documented one.
 DisableTorchFunction = torch._C.DisableTorchFunction
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
-# PyTorch's own Python enters these two around its work.
-DisableTorchDispatch = torch._C._DisableTorchDispatch
+DisableTorchDispatch = torch._C._DisableTorchDispatch  # PyTorch's own Python enters these two around its work
 DisableFuncTorch = torch._C._DisableFuncTorch
 no_torch_function: Any = torch._C._disabled_torch_function_impl  # a `__torch_function__` that is never asked
 
@@ -347,11 +346,9 @@ def _hidden_for_good(function: FunctionType) -> Any:
     return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
 
 
-# Whether `__torch_function__` of classes is asked here, and whether that of modes is not either (no public forms).
-asks_overrides: Callable[[], bool] = torch._C._is_torch_function_enabled
-asks_no_modes: Callable[[], bool] = torch._C._is_torch_function_all_disabled
-
-# How many torch dispatch modes, and torch function modes, are around the call (no public form).
+# Whether classes' `__torch_function__` is asked, whether modes' is not; how many modes are around the call.
+asks_overrides = torch._C._is_torch_function_enabled
+asks_no_modes = torch._C._is_torch_function_all_disabled
 count_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 count_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 
