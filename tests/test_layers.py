@@ -10,6 +10,7 @@ import architecture
 # A name stands for itself and what is below it; the longest match decides.
 LAYERS: list[tuple[str, ...]] = [
     ("background", "records", "tables", "unpatched"),
+    ("arity",),
     ("errors", "gc_pause", "autograd_torch_adapter", "operators_torch_adapter"),
     ("interruptions",),
     ("config", "source", "torch_adapter", "cpython", "peer"),

@@ -114,7 +114,8 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
         raise GraphBreak("bad-call", f"{function.__qualname__} without an object")
     receiver = t.world.resolve(args[0])
     if receiver is None:  # whose `__get__` means no object at all
-        return call_method(t, None, function.__name__, t.native(getattr, None, function.__name__), args[1:], kwargs)
+        bound = getattr(None, function.__name__) if derives(types.NoneType, owner) else t.native(function, *args)
+        return call_method(t, None, function.__name__, bound, args[1:], kwargs)
     if owner is object and varying(receiver) is not None:
         receiver = concrete(receiver)
     try:
@@ -318,7 +319,7 @@ _METHODS: ByKind[Callable[..., Any]] = ByKind(
         types.FunctionType: _only(
             ("__get__",),
             lambda t, function, name, bound, args, kwargs: (
-                function if args[0] is None else types.MethodType(function, args[0])
+                t.native(bound, *args) if args[0] is None else types.MethodType(function, args[0])
             ),
         ),
         random.Random: _random_method,
@@ -423,7 +424,9 @@ def _clock(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> An
 _PURE_CLASSES = frozenset((int, float, str, bytes, itertools.chain, object, decimal.Decimal))
 _CLASS_METHODS: dict[str, Callable[..., Any]] = {
     "__call__": _instantiate,
-    "__new__": lambda t, cls, function, args, kwargs: t.new_object(args[0], function, args[1:], kwargs),
+    "__new__": lambda t, cls, function, args, kwargs: (
+        t.new_object(args[0], function, args[1:], kwargs) if args and derives(args[0], cls) else t.native(function, *args, **kwargs)
+    ),
     # object's does nothing; type's has nothing left to do
     **dict.fromkeys(("__init_subclass__", "__init__"), lambda t, cls, function, args, kwargs: None),
     "__prepare__": lambda t, cls, function, args, kwargs: {},

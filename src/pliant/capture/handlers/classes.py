@@ -80,14 +80,12 @@ def _of_rows(make: ClassHandler) -> ClassHandler:
 def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     leading: Args = ()
     if cls is collections.defaultdict:
-        leading, args = args[:1], args[1:]
+        leading, args = tuple(given.factory(t, a) for a in args[:1]), args[1:]
     sources = [given.pairs_or_mapping(t, a, cls is collections.OrderedDict) for a in args]
     return t.native(cls, *leading, *sources, **kwargs)
 
 
 def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    if kwargs or len(args) != 1:
-        return t.native(cls, *args, **kwargs)  # which complains
     value = t.world.adopt(t.world.resolve(args[0]))
     method = operators.python_method(t, value, "__reversed__")
     if method is not None:
@@ -116,37 +114,26 @@ def _as_c_reads_it(t: Tracer, value: Any) -> Any:
 
 
 def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    function = args[1] if len(args) > 1 else kwargs.get("func")
-    rest = {k: v for k, v in kwargs.items() if k != "func"}
-    if not args or len(args) + len(rest) > 3:
-        return t.native(cls, *args, **kwargs)  # which complains
-    values = t.iterable(args[0])
-    step = t.reentrant(operator.add if function is None else function)
-    return t.native(cls, values, step, **rest)
+    return _accumulate(t, *args, **kwargs)
 
 
-def _check_one(t: Tracer, getter: Any, args: Args, kwargs: Kwargs) -> None:
-    """It is called with one object."""
-    if len(args) != 1 or kwargs:
-        t.native(getter, *args, **kwargs)  # which complains
+def _accumulate(t: Tracer, iterable: Any, func: Any = None, **initial: Any) -> Any:
+    return t.native(itertools.accumulate, t.iterable(iterable), t.reentrant(operator.add if func is None else func), **initial)
 
 
 def _item_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    _check_one(t, getter, args, kwargs)
     keys = getter.__reduce__()[1]
     found = tuple(t.subscript(args[0], k) for k in keys)
     return found[0] if len(keys) == 1 else found
 
 
 def _attribute_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    _check_one(t, getter, args, kwargs)
     names = getter.__reduce__()[1]
     found = tuple(functools.reduce(t.get_attr, name.split("."), args[0]) for name in names)
     return found[0] if len(names) == 1 else found
 
 
 def _method_accessor(t: Tracer, caller: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    _check_one(t, caller, args, kwargs)
     made = caller.__reduce__()
     if made[0] is operator.methodcaller:
         return t.call(t.get_attr(args[0], made[1][0]), made[1][1:], {})
@@ -183,8 +170,6 @@ def _construct_numpy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _construct_complex(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """complex(real, imag), either of which may know how to become a number."""
-    if len(args) + len(kwargs) > 2:
-        return t.native(cls, *args, **kwargs)  # which complains
     given = {"real": 0, **dict(zip(("real", "imag"), args, strict=False)), **kwargs}
     method = operators.python_method(t, given["real"], "__complex__")
     if method is not None:
@@ -278,7 +263,8 @@ CLASSES |= {
         (itertools.cycle, itertools.product, itertools.zip_longest, itertools.compress),
         _made_of(rest=given.items, repeat=given.number, fillvalue=given.as_it_is),
     ),
-    **dict.fromkeys((itertools.chain, itertools.pairwise), _of_rows(_made_of(rest=given.items))),
+    itertools.chain: _of_rows(_made_of(rest=given.in_turn)),
+    itertools.pairwise: _of_rows(_made_of(rest=given.items)),
     itertools.islice: _of_rows(_made_of(given.items)),
     **dict.fromkeys(
         (itertools.combinations, itertools.combinations_with_replacement), _made_of(given.items, iterable=given.items)

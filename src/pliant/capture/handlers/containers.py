@@ -127,7 +127,7 @@ _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
     families={
         dict: _of_dicts(_PAIRS),
         collections.OrderedDict: _of_dicts(_PAIRS_BY_KEYS),
-        collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": Arguments(given.as_it_is, _PAIRS)},
+        collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": Arguments(given.factory, _PAIRS)},
         **dict.fromkeys((set, frozenset), dict.fromkeys(("add", "discard", "remove", "__contains__"), Arguments(made_key))),
     },
 )

@@ -19,7 +19,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of
 from pliant.capture.protocols.tail_calls import steps_of
-from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
+from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import (
     concrete,
     is_int,
@@ -98,11 +98,8 @@ def _one_hot(t: Tracer, input: Any, num_classes: Any = -1) -> Any:
     return (_classes, (input, num_classes)) if fits else None
 
 
-@handles(bool)
-def _bool(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if kwargs or len(args) > 1:
-        return t.native(bool, *args, **kwargs)  # which complains
-    value = args[0] if args else False
+@takes(bool)
+def _bool(t: Tracer, value: Any = False) -> Any:
     return steps_of(type(t).truth)(t, element(t, value) if _is_unknown(t, value) and is_fake(value) else value)
 
 

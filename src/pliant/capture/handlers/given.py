@@ -7,6 +7,7 @@ Holds:  iterables of the program are driven through the interpreter; numbers tha
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import types
@@ -16,7 +17,7 @@ from typing import Any
 from pliant.capture.graph_breaks import Raised, WrongKind
 from pliant.capture.protocols import operators, subscripts
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import ByKind, concrete
+from pliant.capture.value_kinds import ByKind, concrete, is_iterable
 
 Convert = Callable[["Tracer", Any], Any]
 
@@ -45,6 +46,17 @@ def called(t: Tracer, function: Any) -> Any:
 def asked(t: Tracer, function: Any) -> Any:
     """The same of one whose truth is asked."""
     return function if function is None else t.reentrant(function, truth=True)
+
+
+def factory(t: Tracer, value: Any) -> Any:
+    """Of a `defaultdict`, which complains of it before it takes the items."""
+    t.native(collections.defaultdict, value)
+    return value
+
+
+def in_turn(t: Tracer, value: Any) -> Any:
+    """An iterable; what is none only its turn tells."""
+    return t.iterable(value) if is_iterable(value) else value
 
 
 def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool) -> Any:

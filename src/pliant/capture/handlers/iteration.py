@@ -6,7 +6,6 @@ Holds:  what runs code of the program is a polyfill, which the interpreter follo
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import operator
 from typing import Any
@@ -30,7 +29,7 @@ handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables
 @handles(BUILTINS.iter)
 def _iter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2:
-        return t.native(BUILTINS.iter, t.reentrant(args[0]), args[1])
+        return t.native(BUILTINS.iter, t.reentrant(args[0]) if callable(args[0]) else args[0], args[1])
     return steps_of(iterate)(t, args[0])
 
 
@@ -42,8 +41,6 @@ def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A function whose polyfill loops over the items of the argument at this place."""
-    if kwargs:
-        inspect.signature(polyfill).bind(*args, **kwargs)  # which complains
     return TailCall(polyfill, (*args[:place], watched(t, args[place], t.taken(args[place])), *args[place + 1 :]), kwargs)
 
 
@@ -55,8 +52,6 @@ ROWS.each((math.prod,), _looping, polyfills.multiplied, 0)
 @handles(functools.reduce)
 def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """What has no items is for the polyfill to complain about."""
-    if kwargs or len(args) not in (2, 3):
-        return t.native(functools.reduce, *args, **kwargs)  # which complains
     return TailCall(polyfills.reduced, args)
 
 
@@ -73,7 +68,7 @@ def _sum(t: Tracer, given: Any, /, start: Any = 0) -> Any:
 
 def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """max or min: of numbers that vary a number that varies."""
-    fits = kwargs.keys() <= ({"key", "default"} if len(args) == 1 else {"key"})
+    fits = len(args) == 1 or "default" not in kwargs
     values, key = t.taken(args[0]) if len(args) == 1 else args, kwargs.get("key")
     if is_list_or_tuple(values):
         if not values or not fits or not kwargs and NUMBERS.issuperset(map(type, values)):

@@ -41,6 +41,7 @@ from pliant.capture.value_kinds import (
     is_method,
     is_numpy_scalar,
     is_symbolic,
+    plain_class,
     varying,
 )
 from pliant.debug import events
@@ -200,8 +201,10 @@ def _check_subclass(t: Tracer, cls: Any, wanted: Any) -> Any:
 
 @handles(type)
 def _type(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 1:
+    if len(args) == 1 and not kwargs:
         return attributes.bring_class(t, args[0])
+    if len(args) != 3:
+        t.native(type, *args, **kwargs)  # which complains
     return class_statements.new_class(t, type, args, kwargs)
 
 
@@ -329,8 +332,6 @@ def _vars(t: Tracer, *objects: Any) -> Any:
 def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         return sorted(locals_of(t, t.frames[-1]))
-    if kwargs or len(args) > 1:
-        return t.native(dir, *args, **kwargs)  # which complains
     obj = t.internalize(args[0])
     t.refuse_opaque(obj)
     if (cls := varying(obj)) is not None:
@@ -393,10 +394,21 @@ def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.native(super, *args)
 
 
+def _of_name(rule: Callable[..., Any], *last: Any) -> Handler:
+    """What is done with an attribute whose name the program computes."""
+
+    def named(t: Tracer, obj: Any, name: Any, *value: Any) -> Any:
+        if not issubclass(plain_class(name), str):
+            t.native(getattr, None, name)  # which complains
+        return rule(t, obj, name, *value, *last)
+
+    return spread(named)
+
+
 ATTRIBUTE_METHODS: dict[str, Handler] = {
-    "__getattribute__": spread(attributes.generic_get_attr),
-    "__setattr__": spread(attribute_stores.find_store),
-    "__delattr__": spread(lambda t, obj, name: attribute_stores.find_store(t, obj, name, DELETED)),
+    "__getattribute__": _of_name(attributes.generic_get_attr),
+    "__setattr__": _of_name(attribute_stores.find_store),
+    "__delattr__": _of_name(attribute_stores.find_store, DELETED),
 }
 TABLE |= {getattr(object, name): handler for name, handler in ATTRIBUTE_METHODS.items()}
 TABLE |= {
@@ -406,8 +418,8 @@ TABLE |= {
     BUILTINS.locals: spread(lambda t: locals_of(t, t.frames[-1])),
     torch.compiler.cudagraph_mark_step_begin: _always(None),  # marks a step for another compiler's graphs
     BUILTINS.len: spread(steps_of(operators.length)),
-    BUILTINS.setattr: spread(steps_of(attribute_stores.set_attr)),
-    BUILTINS.delattr: spread(steps_of(attribute_stores.delete_attr)),
+    BUILTINS.setattr: _of_name(steps_of(attribute_stores.set_attr)),
+    BUILTINS.delattr: _of_name(steps_of(attribute_stores.delete_attr)),
     BUILTINS.callable: spread(
         lambda t, obj: t.world.type_lookup(attributes.bring_class(t, obj), "__call__") is not MISSING
     ),

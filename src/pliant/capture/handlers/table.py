@@ -8,11 +8,11 @@ Holds:  a callable has one row.
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pliant import arity
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -29,12 +29,9 @@ def spread(rule: Rule, *first: Any) -> Handler:
     """The handler of a rule that has the callable's own parameters, behind the tracer and what is given here."""
 
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        try:
-            return rule(t, *first, *args, **kwargs)
-        except TypeError as error:
-            if _fits(rule, (t, *first, *args), kwargs):
-                raise
-            raise GraphBreak("bad-call", f"the arguments do not fit: {error}") from None
+        if not _takes(rule, 1 + len(first) + len(args), kwargs):
+            raise GraphBreak("bad-call", "the arguments do not fit")
+        return rule(t, *first, *args, **kwargs)
 
     return handler
 
@@ -50,24 +47,15 @@ def refusal(kind: str, detail: str, do: str = "") -> Handler:
 
 def _instead(function: Any, rule: Rule) -> Handler:
     def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-        try:
-            made = rule(t, *args, **kwargs)
-        except TypeError:
-            if _fits(rule, (t, *args), kwargs):
-                raise
-            return call_torch(t, function, args, kwargs)
+        made = rule(t, *args, **kwargs) if _takes(rule, 1 + len(args), kwargs) else None
         return call_torch(t, function, args, kwargs) if made is None else t.call(made[0], made[1], {})
 
     return handler
 
 
-def _fits(rule: Rule, args: Args, kwargs: Kwargs) -> bool:
-    """Whether a rule takes these arguments."""
-    try:
-        inspect.signature(rule).bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
+def _takes(rule: Rule, count: int, kwargs: Kwargs) -> bool:
+    known = arity.of(rule)
+    return known is None or known.takes(count, kwargs)
 
 
 class _Callables(Table[Any, Handler]):

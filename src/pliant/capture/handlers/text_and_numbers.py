@@ -110,7 +110,7 @@ def text_by_name(t: Tracer, receiver: Any, name: str, args: Args, owner: type) -
     shows that asks for it; NotImplemented where that asks the program's class."""
     if owner is object and name != "__repr__":
         shown_by = str if name == "__format__" else repr
-        return NotImplemented if any(args) else t.call(shown_by, (receiver,), {})
+        return t.call(shown_by, (receiver,), {}) if args in ((), ("",)) else NotImplemented
     if name != "__repr__":
         return NotImplemented
     if owner is object and type(receiver).__repr__ is not object.__repr__:  # type: ignore[comparison-overlap]

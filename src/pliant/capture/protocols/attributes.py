@@ -456,6 +456,12 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     raise Raised(AttributeError(f"'super' object has no attribute '{name}'"))
 
 
+def _super_attribute(t: Tracer, obj: Any, name: str) -> Any:
+    if obj.__self_class__ is None or name in ("__class__", "__thisclass__", "__self__", "__self_class__"):
+        return _native(t, obj, name)
+    return steps_of(super_attr)(t, obj.__thisclass__, obj.__self__, name)
+
+
 _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
     _object_attribute,
     {
@@ -471,7 +477,7 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         types.FrameType: _frame_attribute,
         threading.local: _local_attribute,
         **dict.fromkeys((weakref.ProxyType, weakref.CallableProxyType), _refuse_attributes),
-        super: lambda t, obj, name: steps_of(super_attr)(t, obj.__thisclass__, obj.__self__, name),
+        super: _super_attribute,
     },
     {
         types.ModuleType: _module_attribute,

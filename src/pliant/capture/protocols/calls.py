@@ -13,7 +13,6 @@ import inspect
 import logging
 import re
 import reprlib
-import sys
 import types
 import typing
 import weakref
@@ -22,6 +21,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from pliant import arity
 from pliant.capture import tracebacks
 from pliant.capture.bytecode.decode import Program, decode, per_program
 from pliant.capture.frame import Frame
@@ -31,8 +31,8 @@ from pliant.capture.handlers.classes import ACCESSORS, call_enum, find_class
 from pliant.capture.handlers.effects import log
 from pliant.capture.handlers.random_numbers import draw, is_generator, is_of_python
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
+from pliant.capture.handlers.table import Handler, find_special
 from pliant.capture.handlers.table import find as find_row
-from pliant.capture.handlers.table import find_special
 from pliant.capture.iterators.endings import has_finalizer
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.numbers import arrays, progressions
@@ -47,7 +47,7 @@ from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import ByKind, function_of, is_class, misused
+from pliant.capture.value_kinds import CONSTANTS, MUTABLE_CONTAINERS, ByKind, concrete, function_of, is_class, misused
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards.kinds import MISSING, Kind
@@ -71,16 +71,10 @@ def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = Fa
     if args and is_fake(args[0]) and (names := OF_OPERATORS.get(id(function))) is not None:
         refuse_patched(t, *names)
     handler = find_row(function)
+    if handler is not None or type(function) in _CHECKED:
+        _check_arity(t, function, args, kwargs)
     if handler is not None:
-        least, most = _positional(function)
-        if not least <= len(args) <= most:
-            raise GraphBreak("bad-call", f"{function.__name__}() does not take {len(args)} positional arguments")
-        try:
-            result = handler(t, args, kwargs)
-        except _STUMBLES as error:
-            _refuse_misfit(error, function, args, kwargs)
-            raise
-        return ended(t, result, linked)
+        return ended(t, _by_row(handler, t, function, args, kwargs), linked)
     result = marked.call_marked(t, function, args, kwargs)
     if result is not marked.NOT_MARKED:
         return result
@@ -95,23 +89,24 @@ def _call_method(t: Tracer, method: Any, args: Args, kwargs: Kwargs, linked: boo
     return _RECEIVERS.of(receiver)(t, method, args, kwargs, linked)
 
 
+def _call_generator(t: Tracer, method: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+    _check_arity(t, getattr(_GENERATOR, method.__name__, None), args, kwargs)
+    return advance(t, method, args, linked)
+
+
+_GENERATOR = (_ for _ in ())  # of Python's own
 _RECEIVERS: ByKind[Callable[..., Any]] = ByKind(
     lambda t, method, args, kwargs, linked: call(t, method.__func__, (method.__self__, *args), kwargs, linked),
     {
         **dict.fromkeys(OURS, lambda t, method, args, kwargs, linked: t.native(method, *args, **kwargs)),
-        TracedGenerator: lambda t, method, args, kwargs, linked: advance(t, method, args, linked),
+        TracedGenerator: _call_generator,
     },
     {logging.Logger: lambda t, method, args, kwargs, linked: log(t, method, args, kwargs)},
 )
 
 
 def _call_in_c(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    try:
-        result = call_native(t, function, args, kwargs)
-    except _STUMBLES as error:
-        _refuse_misfit(error, function, args, kwargs)
-        raise
-    return ended(t, result, linked)
+    return ended(t, call_native(t, function, args, kwargs), linked)
 
 
 def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
@@ -123,34 +118,38 @@ def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linke
 _TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, BUILTINS.sorted)))
 
 
-@functools.lru_cache(maxsize=4096)
-def _positional(function: Any) -> tuple[int, int]:
-    """How many positional arguments a function that has a handler takes, at least and at most."""
+def _check_arity(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
+    """CPython's own complaint about arguments that do not fit; a break where it might run code of the program first."""
+    known = arity.of(function)
+    if known is None or known.takes(len(args), kwargs):
+        return
+    # `x.name(...)` goes to what the class has, `x.name(*given)` to the bound method.
+    method = function if t.frames[-1].op.name == "CALL_FUNCTION_EX" else arity.unbound(function)
+    args, kwargs = tuple(map(concrete, args)), {name: concrete(value) for name, value in kwargs.items()}
+    if _HARMLESS.issuperset(map(type, (*args, *kwargs.values()))):
+        t.native(method, *(() if method is function else (function.__self__,)), *args, **kwargs)
+    raise GraphBreak("bad-call", f"the arguments of {getattr(function, '__name__', function)}() do not fit")
+
+
+_HARMLESS = CONSTANTS | MUTABLE_CONTAINERS | {tuple, type, types.FunctionType, types.BuiltinFunctionType}
+
+
+def _by_row(handler: Handler, t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """The result of a handler. Of a function of PyTorch's in C, whose parameters are unknown, it may miss arguments."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # it has no signature
-        return 0, sys.maxsize
-    kinds = [p.kind for p in parameters]
-    least = sum(p.kind is p.POSITIONAL_ONLY and p.default is p.empty for p in parameters)
-    many = inspect.Parameter.VAR_POSITIONAL in kinds
-    return least, sys.maxsize if many else sum(kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds)
+        return handler(t, args, kwargs)
+    except (TypeError, ValueError, IndexError) as error:
+        if arity.of(function) is not None:
+            raise
+        raise GraphBreak("bad-call", f"the arguments of {function} do not fit: {error}") from None
 
 
-def _refuse_misfit(error: Exception, function: Any, args: Args, kwargs: Kwargs) -> None:
-    """GraphBreak if a handler stumbled on the number or the names of its arguments, so that CPython complains."""
-    try:
-        inspect.signature(function).bind(*args, **kwargs)
-    except (TypeError, ValueError):  # they do not fit, or there is no signature
-        name = getattr(function, "__name__", str(function))
-        raise GraphBreak("bad-call", f"the arguments of {name}() do not fit: {error}") from None
-
-
-_STUMBLES = (TypeError, ValueError, IndexError)
 _C_FUNCTIONS = (
     types.BuiltinFunctionType, type(re.compile("").match), types.MethodDescriptorType, types.WrapperDescriptorType,
     types.MethodWrapperType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
+_CHECKED = frozenset((*_C_FUNCTIONS, *ACCESSORS))
 # Wrappers of `__repr__` that ask whether it is running already: a recursion that has no end breaks anyway.
 _RECURSION_GUARDS = frozenset(
     wrap(lambda value: "").__code__
@@ -374,11 +373,8 @@ def instantiate(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """type.__call__(cls, ...): `__new__`, then `__init__`."""
     native = find_class(cls)
     if native is not None:
-        try:
-            return native(t, cls, args, kwargs)
-        except _STUMBLES as error:
-            _refuse_misfit(error, cls, args, kwargs)
-            raise
+        _check_arity(t, cls, args, kwargs)
+        return native(t, cls, args, kwargs)
     if t.world.python_function(cls, "__del__") is not None or has_finalizer(cls):
         raise GraphBreak("unknown-object", f"a {cls.__name__}, which has a finalizer, is made")
     new = t.world.type_lookup(cls, "__new__")
