@@ -17,7 +17,7 @@ from typing import Any
 
 from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
-from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind
+from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind, is_class
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held
@@ -42,6 +42,12 @@ def class_(b: Statements, obj: type) -> str:
     name = b.bind(obj, f"type({obj.__name__!r}, ({b.items(obj.__bases__)},), {start!r})", hint=obj.__name__)
     b.fill_each(space.items(), lambda k, v: f"type.__setattr__({name}, {k!r}, {b.value(v)})")
     return name
+
+
+def owner_of(b: Statements, function: types.FunctionType) -> type | None:
+    """The class that serves all calls and has the function, which is then no other for who holds it alone."""
+    classes = (one for one in b.trace.made.values() if is_class(one) and any(v is function for v in vars(one).values()))
+    return next(filter(_Sharing(b).allows, classes), None)
 
 
 def _guard_contents(b: Statements, cls: type) -> None:

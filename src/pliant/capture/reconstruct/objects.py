@@ -37,6 +37,7 @@ from pliant.capture.iterators.standing_iterators import (
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
+from pliant.capture.reconstruct.classes import owner_of
 from pliant.capture.reconstruct.instances import fill_dict, fill_set, frozen_items, referent_text
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.tracebacks import copied, is_live
@@ -132,6 +133,9 @@ def _cell(b: Statements, obj: types.CellType) -> str:
 
 def _function(b: Statements, obj: types.FunctionType) -> str:
     if obj.__globals__.get("__name__", "").startswith("pliant."):  # none that the trace made
+        return b.hold(obj)
+    if (owner := owner_of(b, obj)) is not None:
+        b.value(owner)  # under its guards
         return b.hold(obj)
     make = b.names(types.FunctionType, "FunctionType")
     closure = f"({b.items(obj.__closure__)},)" if obj.__closure__ else "None"
