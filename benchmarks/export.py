@@ -14,6 +14,7 @@ import argparse
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -217,9 +218,16 @@ def child(
     caches = {"PLIANT_CACHE_DIR": f"{folder}/cache", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/peer_cache"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **caches})
     if done.returncode:
-        lines = [one for one in done.stderr.strip().splitlines() if "Error" in one] or ["no message"]
-        return {"failed": f"{task} by {compilers}: {lines[-1][:150]}"}
+        return {"failed": f"{task} by {compilers}: {why_ended(done.returncode, done.stderr)[:150]}"}
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def why_ended(code: int, text: str) -> str:
+    """Why a process failed: the signal that ended it, or the last line of its errors that says one."""
+    if code < 0:
+        return f"ended by {signal.Signals(-code).name}"
+    lines = text.strip().splitlines()
+    return next((one for one in reversed(lines) if "Error" in one), lines[-1] if lines else f"exit status {code}")
 
 
 def measure(options: argparse.Namespace, name: str) -> dict[str, Any]:
