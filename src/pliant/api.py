@@ -366,10 +366,12 @@ def _is_exported(value: object) -> bool:
 
 def aot_compile(
     program: Exported, path: Any, *, interface: Literal["python", "c", "standalone"] = "python",
-    options: Mapping[str, object] | None = None
+    targets: Sequence[str] = ("native",), options: Mapping[str, object] | None = None
 ) -> None:
     """Write an exported program with its compiled kernels: `pliant.load(path, kernels=True)` runs them without tracing
-    or a C compiler, on a processor like this one. `interface="c"`: a folder with a shared library that C and C++ programs
+    or a C compiler. `targets`: the machines that it has kernels for, of which loading takes the best: `"native"`, a processor
+    like this one; `"x86-64-v3"` (AVX2), `"x86-64-v4"` (AVX-512), `"armv8-a"` (NEON; by a cross compiler); GPUs by their
+    compute capability, `"sm_90"`. `interface="c"`: a folder with a shared library that C and C++ programs
     without Python call, a header and the weights; it runs by PyTorch's operators. `interface="standalone"`: the same without
     PyTorch: compiled kernels, and loops of Pliant's own for products, convolutions and pools."""
     if not _is_exported(program):
@@ -379,6 +381,11 @@ def aot_compile(
         )  # fmt: skip
     if interface not in ("python", "c", "standalone"):
         raise ConfigError(f"there is no interface {interface!r}", kind="wrong-value", do='pass "python", "c" or "standalone"')
+    if interface != "python" and tuple(targets) != ("native",):
+        raise ConfigError(
+            f'a library has no `targets` (interface="{interface}")', kind="wrong-value", why="it is for one processor",
+            do="name that by the option `opt_flags`, or write several libraries",
+        )  # fmt: skip
     if interface == "c":
         from pliant.exporting.c_interface.library import write_library
 
@@ -391,7 +398,7 @@ def aot_compile(
         return
     from pliant.exporting.package import aot_compile as packaging
 
-    packaging(program, path, options or {})
+    packaging(program, path, options or {}, targets)
 
 
 def list_backends() -> list[str]:

@@ -10,7 +10,7 @@ from torch import nn
 
 import pliant
 from pliant.errors import ConfigError, FallbackWarning, FileError, PliantWarning
-from pliant.exporting import package
+from pliant.exporting import processors, unpacked
 
 
 class Model(nn.Module):
@@ -60,6 +60,7 @@ program = pliant.load(sys.argv[1], kernels=True)
 found = [program(x)["y"] for x in torch.load(sys.argv[2])]
 assert program._caller is not None and program._caller.run.__globals__.get("__name__") != "pliant.graph.interpret"
 assert not events.events("build") and not events.events("fallback"), "nothing is compiled, nothing runs by operators"
+assert not [one for one in sys.modules if one.startswith(("pliant.lowering", "pliant.schedule.", "pliant.capture"))], "nor are compilers loaded"
 assert float(program.state["calls"]) == len(found)
 torch.save(found, sys.argv[3])
 """
@@ -82,9 +83,9 @@ def test_kernels_of_a_file_that_is_not_trusted_are_not_used(path, model):
 
 
 def test_kernels_for_another_place_are_not_used(path, model, monkeypatch):
-    here = package.environment()
-    monkeypatch.setattr(package, "environment", lambda: {**here, "processor": "another"})
-    with pytest.warns(FallbackWarning, match="processor is another and was"):
+    here = processors.environment()
+    monkeypatch.setattr(unpacked, "environment", lambda: {**here, "torch": "another"})
+    with pytest.warns(FallbackWarning, match="torch is another and was"):
         program = pliant.load(path, kernels=True)
     assert program._caller is None and is_right(program, model)
     with pliant.config.patch(strict=True), pytest.raises(FileError, match="its kernels are for another place"):

@@ -136,7 +136,7 @@ def declaration(name: str) -> str:
     """The prototype of a C library function (`sinf`, `sin`), with its vector variants announced to the compiler."""
     base, real = (name, "double") if name in _FUNCTIONS else (name[:-1], "float")
     arguments = f"{real}, {real}" if _FUNCTIONS[base][0] == 2 else real
-    simd = '__attribute__((simd("notinbranch"), const)) ' if base in _VECTORIZED and vector_math() else ""
+    simd = "P_SIMD " if base in _VECTORIZED and vector_math() else ""
     return f"extern {simd}{real} {name}({arguments});\n"
 
 
@@ -148,6 +148,16 @@ _PROVIDES = {
 }  # fmt: skip
 
 
+# The host's C library has vector variants; another processor, for which the same text may be built, may have none.
+_SIMD = """\
+#ifdef __x86_64__
+#define P_SIMD __attribute__((simd("notinbranch"), const))
+#else
+#define P_SIMD
+#endif
+"""
+
+
 def text_for(body: str) -> str:
     """The prelude that `body` needs."""
     wanted: dict[str, None] = {}
@@ -155,7 +165,7 @@ def text_for(body: str) -> str:
     libm = [declaration(n) for n in wanted if n not in SNIPPETS]
     snippets = "".join(SNIPPETS[n] for n in SNIPPETS if n in wanted)
     vectors = vector_text(snippets + body) if "P_L" in body or "p_transpose" in body else ""
-    return BASE + "".join(libm) + vectors + snippets
+    return BASE + (_SIMD if any("P_SIMD" in one for one in libm) else "") + "".join(libm) + vectors + snippets
 
 
 def _collect(names: Iterable[str], wanted: dict[str, None]) -> None:

@@ -51,6 +51,7 @@ KINDS: dict[str, Kind] = {
     "assumption": Kind("fallbacks", "a call of {name} runs eagerly, since its data is not as assumed: {why}"),
     "data_dependent_retry": Kind("fallbacks", "capturing {name} again with breaks at data-dependent values: {why}"),
     "numbers_retry": Kind("dynamic", "capturing {name} again with constants for symbols: {why}"),
+    "package": Kind("fallbacks", "{name} runs its kernels for {processor}", logging.DEBUG),
     "extern": Kind("fallbacks", "operator {name} runs as an extern call: {why}"),
     "packed_weights": Kind("fallbacks", "a weight of {bytes} bytes is not packed: all copies may take {most}"),
     "is_compiling": Kind("capture", "is_compiling() is {answer} at {where}{callers}"),

@@ -26,7 +26,7 @@ from pliant.entries.operators import content_of
 from pliant.entries.programs import GRADIENT, MODULES, OURS, OWN_OPERATORS, RECORDS, named, parts_of
 from pliant.torch_adapter import RUNS_AS, OpOverload
 from pliant.wrappers import generated_code
-from pliant.wrappers.remade import call_that_made
+from pliant.wrappers.remade import MakingCall, call_that_made
 
 if TYPE_CHECKING:
     from pliant.autograd.higher_order import GradientProgram
@@ -75,7 +75,7 @@ class ProgramWriter:
         call = call_that_made(value)
         if call is not None:
             self.code |= generated_code.code_behind(value)
-            return ["made", call.maker, *map(self.written, call.args)]
+            return self.called(call)
         if type(value).__name__ in RECORDS and type(value) is named(RECORDS, type(value).__name__):
             return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]
         if getattr(type(value), "is_compiled_on_demand", False):
@@ -103,6 +103,10 @@ class ProgramWriter:
             return ["at", *found]
         what = value.__qualname__ if isinstance(value, types.FunctionType) else type(value).__qualname__
         raise NotKept("no-form", f"{what} in what runs the graph")
+
+    def called(self, call: MakingCall) -> Json:
+        """What a maker makes. NotKept."""
+        return ["made", call.maker, *map(self.written, call.args)]
 
     def _operator(self, operator: OpOverload[..., Any]) -> Json:
         if (writes := _written_by(operator)) is not None:

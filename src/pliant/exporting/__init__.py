@@ -24,6 +24,8 @@ writing.py      a program to a file
 reading.py      a program from a file
 loading.py      `load`: with what can be done with it, and compiled code
 package.py      files with compiled kernels
+processors.py   the machines that kernels are for
+unpacked.py     a loaded program that runs kernels
 onnx_form/      ONNX models
 torch_form/     PyTorch's own exported programs
 c_interface/    a shared library that C programs without Python call

@@ -27,7 +27,7 @@ def load(
     def finish(program: Program, archive: zipfile.ZipFile) -> Exported:
         exported = Exported.of(program)
         if kernels or PACKAGE in archive.namelist():
-            from pliant.exporting.package import attach
+            from pliant.exporting.unpacked import attach
 
             attach(exported, path, archive, kernels)
         return exported

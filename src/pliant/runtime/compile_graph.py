@@ -20,7 +20,13 @@ from pliant.ir.loops import LoopProgram
 from pliant.ir.printer import program_text
 from pliant.ir.verify import verify
 from pliant.lowering.lower import lower
-from pliant.runtime.compile_program import CompiledGraph, compile_program, compile_row_program
+from pliant.runtime.compile_program import (
+    CompiledGraph,
+    WrittenProgram,
+    compile_program,
+    compile_row_program,
+    write_program,
+)
 from pliant.schedule.row_blocks import in_blocks_of_rows
 from pliant.together import beside
 
@@ -33,6 +39,11 @@ def compile_graph(graph: AtenGraph, options: config.Config | None = None) -> Com
     if device is None:
         return compile_program(program, options)
     return _recorded(program, graph, device, options, always=wanted == "always")
+
+
+def write_graph(graph: AtenGraph) -> WrittenProgram:
+    """The texts of an ATen graph, for whoever builds them."""
+    return write_program(_lowered(graph), config.get())
 
 
 def _recorded_on(program: LoopProgram) -> torch.device | None:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant import config
-from pliant.codegen.native import write_rows
+from pliant.codegen.native import Entry, write_rows
 from pliant.codegen.profiled import range_names
 from pliant.codegen.wrapper import listed_inputs, runs_of, write_row_wrapper, write_wrapper
 from pliant.debug import events
 from pliant.ir.loops import Buffer, Extern, LoopProgram
+from pliant.records import dataclass
 from pliant.runtime.backend import WrittenCode, backend_of
 from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
 from pliant.runtime.objects import build_native
@@ -26,8 +27,8 @@ from pliant.schedule.schedule import schedule, schedule_text
 from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
 from pliant.together import later
-from pliant.wrappers.remade import noted
-from pliant.wrappers.wrapper import compile_wrapper, supply
+from pliant.wrappers.remade import MakingCall, noted
+from pliant.wrappers.wrapper import WrapperCode, compile_wrapper, supply
 
 
 class CompiledGraph:
@@ -57,9 +58,27 @@ class CompiledGraph:
         self.kernels += rest.kernels
 
 
-def compile_program(program: LoopProgram, options: config.Config | None = None) -> CompiledGraph:
-    """Compile a loop program. NoKernels where a device has no code generator, or this machine cannot build its kernels."""
-    options = options or config.get()
+@dataclass(frozen=True, slots=True)
+class WrittenProgram:
+    """A loop program as text, which nobody has built yet.
+
+    codes: by the kind of their target; entries: of all runs, in order; wrapper: without the entries among its names;
+    ranges: what profilers call the entries.
+    """
+
+    name: str
+    codes: dict[str, WrittenCode]
+    entries: list[Entry]
+    wrapper: WrapperCode
+    ranges: dict[str, str]
+
+    def making_call(self, kept: Sequence[KeptCode]) -> MakingCall:
+        """What makes the function of the text, where the store has its code as `kept` says."""
+        return MakingCall(wrapper_of.__name__, (self.name, self.wrapper.source, dict(self.wrapper.names), self.ranges, *kept))
+
+
+def write_program(program: LoopProgram, options: config.Config) -> WrittenProgram:
+    """Write a loop program. NoKernels where a device has no code generator."""
     _check_devices(program)
     with events.stage("schedule", graph=program.name):
         planned = schedule(program, options.schedule)
@@ -75,7 +94,15 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
     texts = [text for code in codes.values() for text in code.texts]
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
-    names, ranges = dict(wrapper.names), range_names(program.name, entries, runs)
+    return WrittenProgram(program.name, codes, entries, wrapper, range_names(program.name, entries, runs))
+
+
+def compile_program(program: LoopProgram, options: config.Config | None = None) -> CompiledGraph:
+    """Compile a loop program. NoKernels where a device has no code generator, or this machine cannot build its kernels."""
+    options = options or config.get()
+    written = write_program(program, options)
+    codes, wrapper, ranges = written.codes, written.wrapper, written.ranges
+    names = dict(wrapper.names)
 
     def load_entries() -> dict[str, NativeEntry]:
         with events.stage("build", graph=program.name):

@@ -8,7 +8,9 @@ Holds:  a target is asked for once a device; what provides it may look at the ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 import torch
 
@@ -20,6 +22,7 @@ Provider = Callable[[torch.device], Target]
 
 _PROVIDERS: dict[str, Provider] = {"cpu": lambda _: cpu.target()}
 _found: dict[torch.device, Target] = {}
+_written_for: ContextVar[Target | None] = ContextVar("pliant_target", default=None)
 
 
 def provide(kind: str, provider: Provider) -> None:
@@ -29,8 +32,21 @@ def provide(kind: str, provider: Provider) -> None:
     _found.clear()
 
 
+@contextlib.contextmanager
+def writing_for(target: Target) -> Iterator[None]:
+    """Have devices of the target's kind be such machines, in this thread: code is written for another process."""
+    token = _written_for.set(target)
+    try:
+        yield
+    finally:
+        _written_for.reset(token)
+
+
 def target_of(device: torch.device) -> Target:
     """The target of a device. NoKernels if no code is generated for it."""
+    wanted = _written_for.get()
+    if wanted is not None and wanted.kind == device.type:
+        return wanted
     found = _found.get(device)
     if found is None:
         found = _found[device] = _provided(device)

@@ -13,6 +13,9 @@ from pliant.codegen.cuda.prelude import text_for
 from pliant.codegen.cuda.writer import write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.ir.loops import Buffer
+from pliant.runtime.backend import WrittenCode
+from pliant.runtime.cuda import nvrtc
+from pliant.runtime.cuda.kernels import build_kernels, key_of
 from pliant.runtime.cuda.load import DeviceLibrary, Launcher, expected, gpu_launcher, load
 from pliant.runtime.load import NativeEntry
 from pliant.schedule.kernel import Kernel
@@ -55,6 +58,17 @@ class CudaC:
         devices = [entry.device for entry in code.entries if entry.device is not None]
         found = {device: self.launcher_of(device).places for device in devices}
         return [_library(_of(code, d), d, places(code)) for d, places in found.items() if places] if all(found.values()) else None
+
+
+def packaged(code: WrittenCode, capability: int) -> list[DeviceLibrary]:
+    """What a package keeps of code: all kernels, built now for a compute capability. No GPU is needed."""
+    assert isinstance(code, DeviceCode)  # what this backend wrote
+    architecture = nvrtc.architecture(capability)
+    build_kernels([one.text for one in code.functions], code.prelude, architecture)
+    places = [key_of(text, architecture).digest for text in code.texts]
+    devices = dict.fromkeys(entry.device for entry in code.entries if entry.device is not None)
+    found = [_library(_of(code, device), device, places) for device in devices]
+    return [replace(one, kernels=[(*kernel[:3], "") for kernel in one.kernels]) for one in found]
 
 
 def _library(code: DeviceCode, device: torch.device, places: Sequence[str]) -> DeviceLibrary:
