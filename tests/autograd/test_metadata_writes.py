@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import pliant
+from pliant.errors import PliantError
 
 
 def transposed(x):
@@ -52,6 +53,23 @@ def test_earlier_views_keep_their_shape(backend, name, args):
     found, expected = pliant.compile(program, backend=backend)(x), program(x)
     torch.testing.assert_close(found, expected)
     assert [one.stride() for one in found] == [one.stride() for one in expected]
+
+
+@pytest.mark.fallbacks_expected
+def test_what_uses_an_input_before_its_shape_changes_has_its_shape_before():
+    def program(x, y):
+        x = x * 1
+        x.index_add_(0, torch.tensor([0]), y[:1])
+        y.relu_().unsqueeze_(0)
+        return x
+
+    ours, theirs = torch.ones(4, 4), torch.ones(4, 4)
+    pliant.reset()
+    found = pliant.compile(program)(torch.ones(4, 4), ours)
+    assert pliant.stats()["fallback_reasons"] == {"`unsqueeze_` changes the shape of an input": 1}
+    assert torch.equal(found, program(torch.ones(4, 4), theirs)) and ours.shape == theirs.shape
+    with pytest.raises(PliantError, match="`unsqueeze_` changes the shape of an input"):
+        pliant.export(program, (torch.ones(4, 4), torch.ones(4, 4)))
 
 
 def _half(x, other):

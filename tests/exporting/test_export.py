@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import random
 import threading
 
 import pytest
@@ -238,6 +239,49 @@ def test_what_only_a_first_call_does_is_done_before():
         pliant.export(model, (torch.ones(3),))
     model(torch.ones(3))
     assert torch.equal(pliant.export(model, (torch.ones(3),))(torch.zeros(3)), torch.arange(3.0))
+
+
+class Draws(torch.nn.Module):
+    """As models that leave out layers at random in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, how):
+        drawn = random.random()
+        match how:
+            case "unused":
+                return x if self.training and drawn < 0.1 else x + 1
+            case "used":
+                return x * drawn
+            case "returned":
+                return x, drawn
+            case "a size":
+                return x[: random.randint(1, 2)]
+            case "seeded":
+                random.seed(3)
+            case "locked":
+                with self.lock:
+                    return x + 1
+            case "written":
+                with self.lock:
+                    self.calls += 1
+        return x
+
+
+def test_random_numbers_that_nothing_uses_and_locks_around_reads_are_left_out():
+    for how, notes in (("unused", 1), ("locked", 2)):
+        program = pliant.export(Draws().eval(), (torch.ones(3), how), dynamic_shapes=({0: batch}, None))
+        state = random.getstate()
+        assert torch.equal(program(torch.ones(5), how), torch.full((5,), 2.0)) and random.getstate() == state
+        assert len(program.notes) == notes and "are not drawn" in program.notes[0]
+    for how in ("used", "returned", "a size", "seeded"):
+        with pytest.raises(ExportError, match=r"random numbers of Python's(.|\n)*draw them by PyTorch"):
+            pliant.export(Draws().eval(), (torch.ones(3), how))
+    with pytest.raises(ExportError, match="the model uses a lock"):
+        pliant.export(Draws().eval(), (torch.ones(3), "written"))
 
 
 @pytest.mark.parametrize(

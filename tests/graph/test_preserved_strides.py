@@ -53,3 +53,13 @@ def test_what_is_left_of_each_row_is_one_graph_empty_or_not():
         torch.testing.assert_close(ours.grad, theirs.grad)
         assert ours.grad.stride() == theirs.grad.stride()
     assert pliant.stats()["graphs"] == 2
+
+
+def test_what_is_written_by_strides_keeps_gaps():
+    def program(x):
+        value = torch.ones(2)
+        bases = [x, x[:, ::2], x.t()[1:], x[:1, :1].expand(4, 3)]
+        return [torch.as_strided_scatter(one, value, (2,), (1,), 0).stride() for one in bases]
+
+    x = torch.randn(5, 8)
+    assert pliant.compile(program, backend="eager", fullgraph=True)(x) == program(x)

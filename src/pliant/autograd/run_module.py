@@ -39,6 +39,7 @@ def run_module(
 ) -> tuple[Any, ...]:
     """The outputs of `module(*inputs)`. `constant` turns a tensor that the module holds into a fake. `values` is given what
     each node gave."""
+    _refuse_other_shapes(module.graph)
     values = {} if values is None else values
     given, depth = iter(inputs), 1 + sum(node.target is gradients for node in module.graph.nodes)
     for node in module.graph.nodes:
@@ -59,6 +60,20 @@ def run_module(
             case _:
                 values[node] = _call(module, node, values, inputs, depth)
     raise AssertionError("a graph without an output node")
+
+
+def _refuse_other_shapes(graph: fx.Graph) -> None:
+    """Refuse `unsqueeze_` and its kin of an input before anything runs: whoever captured the call has seen the input become
+    another, and so it is given here."""
+    for node in graph.find_nodes(op="placeholder"):
+        same = [node]
+        for one in same:  # grows
+            for user in one.users:
+                if user.op != "call_method" or user.args[0] is not one or not str(user.target).endswith("_"):
+                    continue
+                if user.target in _VIEW_IN_PLACE:
+                    raise UnsupportedMutation(f"`{user.target}` changes the shape of an input", kind="metadata-mutation")
+                same.append(user)
 
 
 def _attribute(module: fx.GraphModule, target: Any, constant: Callable[[torch.Tensor], Any]) -> Any:

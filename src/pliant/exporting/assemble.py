@@ -37,12 +37,14 @@ from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.separate import separate
 from pliant.graph.unbacked import assume, check, is_unbacked
+from pliant.guards.sources import DrawSource
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.printer import to_python
 
 _aten = torch.ops.aten
 _KINDS = (PARAMETER, BUFFER, CONSTANT, USER)
+_STATES = ("seed", "getstate", "setstate")  # what does more than draw
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PREFIX = {PARAMETER: "p_", BUFFER: "b_", CONSTANT: "c_", USER: ""}
 
@@ -84,6 +86,7 @@ class _Assembly:
         moved = {i: places[node] for i, node in enumerate(before) if node in self.inputs}
         self._finish([new_values[node] for node in order if node in new_values])
         self._check_assumed(names)
+        self._take_outside(any(node in new_values for node in order))
         inputs = tuple(dataclasses.replace(self.inputs[n], name=n.name, mutated=n in new_values) for n in order)
         state = {self.inputs[n].target: self._held(n, n in new_values) for n in order if self.inputs[n].leaf is None}
         name = re.sub(r"\W+", "_", getattr(self.example.fn, "__name__", type(self.example.fn).__name__)).strip("_")
@@ -94,9 +97,6 @@ class _Assembly:
 
     # ---- what the call changes
     def _take_effects(self, effects: Sequence[Effect]) -> None:
-        if self.traced.draws or self.traced.lock is not None:
-            what = "random numbers of Python's or NumPy's generators" if self.traced.draws else "a lock"
-            raise ExportError(f"the model uses {what}", kind="effect", why="a graph of tensors has none", do=_FIRST)
         for effect in effects:
             buffer = self._assigned_buffer(effect)
             if buffer is None and self._is_no_change(effect):
@@ -176,10 +176,12 @@ class _Assembly:
     def _place_inputs(self) -> list[fx.Node]:
         """What each placeholder is; in the order that the plan of outputs counts by."""
         primals = list(self.joint.primals)
-        given = [*((one.kind, one.example, one.source.describe()) for one in self.captured.inputs),
-                 *(("tensor", tensor, "constant") for tensor in self.joint.constants)]  # fmt: skip
-        for node, (kind, example, text) in zip(primals, given, strict=True):
-            if kind != "tensor":
+        given = [*((one.kind, one.example, one.source.describe(), one.source) for one in self.captured.inputs),
+                 *(("tensor", tensor, "constant", None) for tensor in self.joint.constants)]  # fmt: skip
+        for node, (kind, example, text, source) in zip(primals, given, strict=True):
+            if kind != "tensor" or isinstance(source, DrawSource):
+                if node.users and isinstance(source, DrawSource):
+                    raise _draws()
                 if node.users:
                     raise ExportError(f"the number `{text}` varies", kind="number", why="numbers of a call are constants")
                 self.graph.erase_node(node)
@@ -321,6 +323,28 @@ class _Assembly:
                 node.meta["where"] = where
         nest(self.graph, self.captured.shape_env)
 
+    def _take_outside(self, writes: bool) -> None:
+        """Leave out what concerns others than the program: random numbers that it does not use, a lock around what only
+        reads what the program has of its own."""
+        if self.traced.draws:
+            if any(one.method in _STATES for one in self.traced.draws) or self._uses_drawn():
+                raise _draws()
+            self.said.append("random numbers of Python's or NumPy's generators that nothing uses are not drawn")
+        if self.traced.lock is not None:
+            if writes:
+                raise _uses("a lock")
+            self.said.append("a lock that the model holds meanwhile is not taken: the program writes nothing")
+
+    def _uses_drawn(self) -> bool:
+        """Whether a number that was drawn is in the graph, or in what it asks of sizes."""
+        env = self.captured.shape_env
+        drawn = {symbol for symbol, (source, *_) in env.sources.items() if isinstance(source, DrawSource)}
+        found = set[Symbol]().union(*(guard.expr.free for guard in env.final_guards()))
+        for value in pytree.tree_leaves([(n.args, n.kwargs, n.meta.get("val")) for n in self.graph.nodes]):
+            numbers = value.size_ + value.stride_ if isinstance(value, FakeTensor) else (value,)
+            found.update(*(env.expr_of(one).free for one in numbers if isinstance(one, _NUMBERS)))
+        return not drawn.isdisjoint(found)
+
     def _check_assumed(self, names: Mapping[Symbol, str]) -> None:
         """A program has no eager function to run where what it took for granted does not hold: that is an error of the call."""
         for node in self.graph.nodes:
@@ -391,6 +415,17 @@ def _called(effect: CallEffect) -> str:
 def changes(effect: Effect, traced: Trace) -> ExportError:
     """The error of a model that does more than compute tensors."""
     return ExportError(_told(effect, traced), kind="effect", why="the exported program computes tensors alone", do=_FIRST)
+
+
+def _uses(what: str) -> ExportError:
+    return ExportError(f"the model uses {what}", kind="effect", why="a graph of tensors has none", do=_FIRST)
+
+
+def _draws() -> ExportError:
+    return ExportError(
+        "the model uses random numbers of Python's or NumPy's generators", kind="effect", why="a graph of tensors has none",
+        do=f"draw them by PyTorch, as with torch.rand(()); or {_FIRST}",
+    )  # fmt: skip
 
 
 _FIRST = "call the model once before it is exported, if only its first call does that; or change it, or export a part of it"
