@@ -389,8 +389,7 @@ def set_lazy(tensor: torch.Tensor, conjugated: bool, negated: bool) -> None:
 storage_of: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]  # not in its stubs
 
 
-# Its global `_is_profiler_enabled` tells whether one records (no public form).
-profiler: Any = torch.autograd.profiler
+profiler: Any = torch.autograd.profiler  # its global `_is_profiler_enabled` tells whether one records
 
 
 def has_mkl() -> bool:

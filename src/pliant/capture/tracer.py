@@ -158,8 +158,7 @@ class Tracer:
         self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that are alive
         # ---- PyTorch
         self.settings: Settings  # as the caller left them
-        self.casts, self.overrides = Casts(), Overrides()
-        self.recorder.overrides = self.inputs.overrides = self.overrides
+        self.casts = Casts()
         begin_overrides(self)
         self.stand_ins: list[StandIn | AssignedData] = []
         # ---- what handlers of one theme remember
@@ -200,6 +199,7 @@ class Tracer:
         self.world.refuse_own_keys = lambda keys: given_to_c.refuse_own_keys(self, keys)
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
+        self.overrides = self.recorder.overrides = self.inputs.overrides = Overrides()
         self.recorder.handle_override = lambda function, args, kwargs: call_override(self, function, args, kwargs)
         self.recorder.warned = lambda told: of_pytorch(self, told)
         self.shape_env.reveal = self.recorder.elements.behind

@@ -41,9 +41,9 @@ from pliant.capture.value_kinds import (
     is_method,
     is_numpy_scalar,
     is_symbolic,
-    plain_class,
     varying,
 )
+from pliant.capture.varying_values import is_text
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.facts import CacheToken
@@ -269,9 +269,14 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return _HASHES.of(args[0])(t, args[0])
 
 
+def _is_traced(t: Tracer, value: Any) -> bool:
+    """Whether it is an object of the trace, whose identity no call knows before."""
+    return isinstance(_id(t, value), TracedId)
+
+
 def _hash_in_c(t: Tracer, value: Any) -> Any:
     plain = t.world.type_lookup(type(value), "__hash__") is object.__hash__
-    if plain and not isinstance(_id(t, value), TracedId):
+    if plain and not _is_traced(t, value):
         return t.native(BUILTINS.hash, value)
     if type(value).__hash__ is None:
         raise Raised(unhashable(value))
@@ -281,7 +286,7 @@ def _hash_in_c(t: Tracer, value: Any) -> Any:
 def _hash_by_value(t: Tracer, value: Any) -> Any:
     key = t.hashable(value)
     objects = [one for one in leaves(key) if is_hashed_by_identity(one) and type(one) not in COMPARED_IN_C]
-    if any(isinstance(_id(t, one), TracedId) for one in objects):
+    if any(_is_traced(t, one) for one in objects):
         raise GraphBreak("unknown-call", "hash() of what holds an object that was made here")
     return t.native(BUILTINS.hash, key)
 
@@ -398,7 +403,7 @@ def _of_name(rule: Callable[..., Any], *last: Any) -> Handler:
     """What is done with an attribute whose name the program computes."""
 
     def named(t: Tracer, obj: Any, name: Any, *value: Any) -> Any:
-        if not issubclass(plain_class(name), str):
+        if not is_text(name):
             t.native(getattr, None, name)  # which complains
         return rule(t, obj, name, *value, *last)
 

@@ -11,12 +11,10 @@ import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
-
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import is_str
-from pliant.guards.sources import HeldSource, Source
+from pliant.capture.value_kinds import is_str, is_tensor
+from pliant.guards.sources import Source
 
 
 def read_later(t: Tracer, what: str) -> AbstractContextManager[None]:
@@ -39,15 +37,15 @@ _WITH_CONSTANTS = ("math", "cmath", "torch", "numpy")
 
 def _is_constant(value: Any, source: Any) -> bool:
     """Whether it is a number that such a module names, as `math.pi`."""
-    parent = getattr(source, "parent", None)
-    if not isinstance(parent, HeldSource) or type(value) not in (float, complex):
+    held = getattr(getattr(source, "parent", None), "held", None)
+    if held is None or type(value) not in (float, complex):
         return False
     modules = filter(None, map(sys.modules.get, _WITH_CONSTANTS))
-    return any(parent.held.value is vars(module) for module in modules)
+    return any(held.value is vars(module) for module in modules)
 
 
 def _varies(value: Any) -> bool:
-    return type(value) in (type(None), bool, int, float, complex, str) or issubclass(type(value), torch.Tensor)
+    return type(value) in (type(None), bool, int, float, complex, str) or is_tensor(value)
 
 
 def _is_of_function(value: Any, source: Any) -> bool:
