@@ -12,7 +12,6 @@ Holds:  what two threads make of one class at a time is the same, and each sets 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import reprlib
 import types
 from collections.abc import Callable
@@ -135,7 +134,7 @@ class _UnmadeInit(_Unmade):
 
     def __get__(self, obj: Any, owner: Any = None) -> Any:
         self.few -= 1
-        return super().__get__(obj, owner) if obj is None or self.few < 0 else functools.partial(self._fill, obj)
+        return super().__get__(obj, owner) if obj is None or self.few < 0 else types.MethodType(self._fill, obj)
 
     def _fill(self, obj: Any, /, *args: Any, **kwargs: Any) -> None:
         values = _values_of(self.cls, args, kwargs)

@@ -114,7 +114,8 @@ def test_dead_memory_is_reused():
     for _ in range(4):
         want = want - want.sum(0)
         want = want - want.amax(1, keepdim=True)
-    torch.testing.assert_close(compile_program(p.program)([data])[0], want, rtol=1e-3, atol=1.0)
+    near = 1e-4 * float(want.abs().max())  # each turn subtracts what its rounding errors grow by
+    torch.testing.assert_close(compile_program(p.program)([data])[0], want, rtol=1e-3, atol=near)
 
 
 def test_memory_that_an_operator_may_alias_is_not_reused():

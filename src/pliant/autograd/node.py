@@ -105,7 +105,7 @@ def _backward(ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return halves.backward(ctx, given)
     saved = ctx.saved_tensors
     kept = halves.in_own_memory
-    if ctx.strides is not None or kept is not None and not kept.known(kept.inputs(saved)):
+    if ctx.strides is not None or kept is not None and not kept.seen.known(kept.inputs(saved)):
         saved = as_saved(ctx, saved, kept)
     arguments = [*ctx.numbers, *saved, *tangents]
     del saved  # nobody has it after this

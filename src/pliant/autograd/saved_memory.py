@@ -36,17 +36,14 @@ def lying_inputs(inputs: Sequence[GraphInput], saved: Sequence[Saved]) -> dict[i
 
 
 class InOwnMemory:
-    """Whether saved inputs lie as they did: `known(inputs(saved))` asks natively, `as_traced` one by one."""
+    """Whether saved inputs lie as they did: `seen.known(inputs(saved))` asks natively, `as_traced` one by one."""
 
     def __init__(self, lying: dict[int, Lying]) -> None:
-        self.lying, self._known = lying, KnownTensors()
+        self.lying, self.seen = lying, KnownTensors()
         places = list(lying)
         first = places[0]
         self.inputs: Callable[[Sequence[Any]], tuple[Any, ...]]
         self.inputs = operator.itemgetter(*places) if len(places) > 1 else operator.itemgetter(slice(first, first + 1))
-
-    def known(self, inputs: tuple[Any, ...]) -> bool:
-        return self._known.known(inputs)
 
     def as_traced(self, saved: Sequence[Any]) -> Sequence[Any]:
         """The saved tensors, copied where strides are others. RuntimeError where sizes are: in eager the operators that read
@@ -64,5 +61,5 @@ class InOwnMemory:
             found = list(found) if found is saved else found
             found[place] = relaid(one, stride)  # type: ignore[index]
         if found is saved and None not in map(saved.__getitem__, self.lying):
-            self._known.learn(self.inputs(saved))
+            self.seen.learn(self.inputs(saved))
         return found

@@ -98,7 +98,7 @@ def _instance(obj: Any) -> Content:
     if cls in _BY_TYPE:
         return ["instance", cls.__module__, cls.__qualname__]
     if is_of_numpy(obj):
-        return [cls.__name__, obj.__module__, obj.__name__]
+        return [cls.__name__, home_of(obj), obj.__name__]
     for base, plain in _PLAIN_VALUES.items():
         if base in cls.__mro__:
             return ["value", cls.__module__, cls.__qualname__, spelled(plain(obj))]
@@ -113,9 +113,14 @@ _PLAIN_VALUES: dict[type, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+def home_of(function: Any) -> str:
+    """The module that a function of NumPy's is from: older releases do not say it of those that are objects in C."""
+    return getattr(function, "__module__", None) or "numpy"
+
+
 def is_of_numpy(obj: Any) -> bool:
     """Whether it is one of NumPy's own functions of arrays, which do not change and are found under their names."""
-    home = sys.modules.get(obj.__module__) if is_numpy_function(type(obj)) else None
+    home = sys.modules.get(home_of(obj)) if is_numpy_function(type(obj)) else None
     return home is not None and vars(home).get(obj.__name__) is obj
 
 

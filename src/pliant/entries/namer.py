@@ -22,7 +22,16 @@ import torch
 from pliant.entries import constants
 from pliant.entries.codes import codes_of, places_of
 from pliant.entries.constants import Json
-from pliant.entries.content import ITERATORS, PARTS, NotKept, homeless_parts, is_homeless, is_of_numpy, module_of
+from pliant.entries.content import (
+    ITERATORS,
+    PARTS,
+    NotKept,
+    home_of,
+    homeless_parts,
+    is_homeless,
+    is_of_numpy,
+    module_of,
+)
 from pliant.entries.objects import OURS, NotFound, at_path, member, space_of, version_of
 from pliant.entries.taken import Taken
 from pliant.guards.facts import CacheToken
@@ -68,7 +77,7 @@ def _said_paths(obj: Any) -> Iterable[tuple[Any, list[str]]]:
     if isinstance(obj, _IN_CLASSES):
         yield obj.__objclass__.__module__, [*obj.__objclass__.__qualname__.split("."), obj.__name__]
     if is_of_numpy(obj):
-        yield obj.__module__, [obj.__name__]
+        yield home_of(obj), [obj.__name__]
     if not isinstance(obj, _WITH_NAMES):
         return
     for known in (obj.__qualname__, obj.__name__):

@@ -24,6 +24,7 @@ from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.devices import refuse_mixed_devices
 from pliant.graph.fake_tensor import (
     AS_IT_IS,
+    NON_STRIDED,
     FakeTensor,
     base_of,
     check_supported,
@@ -38,6 +39,7 @@ from pliant.graph.kernel_warnings import tell as tell_warnings
 from pliant.graph.overlaps import refuse_overlap
 from pliant.graph.passes.purity import draws
 from pliant.graph.shape_rules import DependsOnValues, Rule, find_rule
+from pliant.graph.shape_rules.indexing import GIVES_SPARSE
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.strided import BY_STRIDES, refuse_outside
 from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Interner, TensorSpec
@@ -237,6 +239,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         rule = find_rule(func)
         if rule is None:
             return self._compute_unruled(plan, args, kwargs, key)
+        if func in GIVES_SPARSE and not self.hands_on_sparse:
+            raise UnsupportedOperator(f"`{func}` returns a {NON_STRIDED} tensor", kind="undescribed-result")
         try:
             outcome = self._outcome(plan, rule, args, kwargs)
         except DependsOnValues:

@@ -1,6 +1,7 @@
 """Which loop nests become one kernel, in which order they run, and where their buffers lie: `schedule.py` is the pass.
 
-moments (sums of squares in the pass that sums), split (of reductions), divided (loops over groups), known_values (of outer loops, which inner ones compute
-too) change programs and kernels; forms (what is said of computations but their buffers) and known_joins (what fusion answered for computations of equal forms) are
-why layers that are alike cost little; windows (which loops read much of the same).
+moments (sums of squares in the pass that sums), split (of reductions), divided (loops over groups), known_values (of outer loops,
+which inner ones compute too) change programs and kernels; fuse (which computations are one kernel, asked of align, dependencies,
+sizes and row_blocks), order and memory, with scratch (buffers on a stack), lay out what runs; kernel is what comes of it.
+windows (which loops read much of the same) says of which points a thread takes several.
 """

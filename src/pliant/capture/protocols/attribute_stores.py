@@ -28,7 +28,6 @@ from pliant.capture.value_kinds import (
     ByKind,
     class_in_numpy,
     concrete,
-    is_class,
     is_module,
     is_tensor,
     misused,
@@ -85,7 +84,7 @@ def _plain_module_store(t: Tracer, module: Any, name: str) -> Any:
 def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
     """object.__setattr__, or of `DELETED` object.__delattr__: data descriptor, else instance dict."""
     world, cls = t.world, type(obj)
-    if is_class(obj):
+    if type in cls.__mro__:
         t.native(object.__setattr__, obj, name, value)  # which complains
     if cls in weakref.ProxyTypes:  # what it stands for gets the value
         raise GraphBreak("unknown-object", f"the attributes of a {cls.__name__}")

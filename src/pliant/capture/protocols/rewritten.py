@@ -20,6 +20,7 @@ from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import is_tensor
 from pliant.errors import Unsupported
+from pliant.graph.effects import TORCH
 from pliant.torch_adapter import differentiable_step, is_composite, kept_from_the_peer
 
 
@@ -121,13 +122,17 @@ def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
 def refuse_cast(func: Any, args: Args, kwargs: Kwargs) -> None:
     """Refuse a call whose result has another dtype than `out`. Only some operators of eager cast, none to every dtype.
 
-    Functions that take no tensor make their result of the dtype of `out`.
+    Functions that take no tensor make their result of the dtype of `out`; operators of the program's own do what they do.
     """
+    packet = getattr(func, "overloadpacket", func)
+    _, is_operator, namespace = (getattr(packet, "__module__", None) or "").rpartition("_ops.")
+    if is_operator and namespace not in TORCH:
+        return
     outs = [kwargs["out"]] if is_tensor(kwargs["out"]) else kwargs["out"]
     others = {name: value for name, value in kwargs.items() if name != "out"}
     if not outs or not any(map(is_tensor, leaves(args, others))):
         return
-    made = getattr(func, "overloadpacket", func)(*args, **others)
+    made = packet(*args, **others)
     for one, out in zip([made] if is_tensor(made) else made, outs):
         if one.dtype != out.dtype:
             name = getattr(func, "__name__", func)

@@ -120,7 +120,10 @@ def embedding_backward(grad: TensorSpec, indices: TensorSpec, rows: Dim, *_: Any
     return grad.like((rows, grad.size[-1]))
 
 
-@rule(_aten._sparse_coo_tensor_with_dims_and_tensors.default)
+GIVES_SPARSE = frozenset((_aten._sparse_coo_tensor_with_dims_and_tensors.default,))  # of which fakes tell the size alone
+
+
+@rule(*GIVES_SPARSE)
 def sparse_rows(
     sparse_dim: int, dense_dim: int, size: Sequence[Dim], indices: TensorSpec, values: TensorSpec, **_: Any
 ) -> TensorSpec:
