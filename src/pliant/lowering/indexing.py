@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pliant.errors import Unsupported
-from pliant.ir.scalar import Const, IndexValue, Scalar, apply, cast, const, where
+from pliant.ir.scalar import Const, IndexValue, Scalar, apply, cast, const, walk, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.pointwise import number
 from pliant.lowering.reduction import rounded
@@ -38,6 +38,24 @@ def position(low: Lowering, value: Scalar, size: Expr, wraps: bool) -> Expr:
     return low.indirect(apply("check_index", value, limit))
 
 
+class _Table:
+    """Elements of a tensor at positions that are looked up. What is the same at all positions is put in memory, so that something
+    is read there: what is read is checked."""
+
+    def __init__(self, low: Lowering, x: Tensor) -> None:
+        self.low, self.x = low, x
+        self._dense: Tensor | None = None
+
+    def at(self, index: Index) -> Scalar:
+        value = self.x.at(index)
+        positions = {scalar for e in index for _, scalar in self.low.bindings(e)}
+        if positions <= set(walk(value)):
+            return value
+        if self._dense is None:
+            self._dense = self.low.kept(self.x.dtype, self.x.shape, self.x.at)
+        return self._dense.at(index)
+
+
 def _needs_integers(*indices: Tensor) -> None:
     for t in indices:
         if t.dtype in (torch.bool, torch.uint8):
@@ -46,10 +64,11 @@ def _needs_integers(*indices: Tensor) -> None:
 
 def _embedding(low: Lowering, out: torch.Tensor, table: Tensor, indices: Tensor, *_: Any) -> Tensor:
     _needs_integers(indices)
+    rows = _Table(low, table)
 
     def at(index: Index) -> Scalar:
         row = position(low, indices.at(index[:-1]), table.shape[0], False)
-        return table.at([row, index[-1]])
+        return rows.at([row, index[-1]])
 
     return low.pointwise(out.dtype, low.shape_of(out), at, indices.weight + table.weight + 4)
 
@@ -63,7 +82,7 @@ def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor
     adjacent = given == list(range(given[0], given[0] + len(given)))
     first = given[0] if adjacent else 0
     others = [d for d in range(len(x.shape)) if d not in given]
-    shape = low.shape_of(out)
+    shape, table = low.shape_of(out), _Table(low, x)
     index_shape = shape[first : first + rank]
 
     def at(index: Index) -> Scalar:
@@ -75,7 +94,7 @@ def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor
             source[d] = position(low, value, x.shape[d], True)
         for d in others:
             source[d] = next(rest)
-        return x.at(source)
+        return table.at(source)
 
     return low.pointwise(out.dtype, shape, at, x.weight + 4 + sum([t.weight for t in tensors]))
 
@@ -83,11 +102,11 @@ def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor
 def _index_select(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor) -> Tensor:
     if not x.shape or not indices.shape:
         raise Unsupported("0-dim tensors")
-    d = dim_of(dim, len(x.shape))
+    d, table = dim_of(dim, len(x.shape)), _Table(low, x)
 
     def at(index: Index) -> Scalar:
         row = position(low, indices.at([ZERO if indices.shape[0] is ONE else index[d]]), x.shape[d], False)
-        return x.at([*index[:d], row, *index[d + 1 :]])
+        return table.at([*index[:d], row, *index[d + 1 :]])
 
     return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 4)
 
@@ -95,11 +114,11 @@ def _index_select(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices
 def _gather(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor, *_: Any, **__: Any) -> Tensor:
     if not x.shape or not indices.shape:
         raise Unsupported("0-dim tensors")
-    d = dim_of(dim, len(x.shape))
+    d, table = dim_of(dim, len(x.shape)), _Table(low, x)
 
     def at(index: Index) -> Scalar:
         row = position(low, indices.at(index), x.shape[d], False)
-        return x.at([row if k == d else e for k, e in enumerate(index)])
+        return table.at([row if k == d else e for k, e in enumerate(index)])
 
     return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + indices.weight + 4)
 
@@ -123,6 +142,7 @@ class _Classes:
             raise Unsupported("a weight that is not one number a class")
         self.low, self.x, self.target, self.weight, self.dtype = low, x, target, weight, opmath(x.dtype)
         self.ignore = number(low, ignore, torch.int64)
+        self.table = _Table(low, x)
 
     def _given(self, point: Index) -> Scalar:
         return cast(self.target.at(point), torch.int64)
@@ -143,7 +163,7 @@ class _Classes:
     def losses(self) -> Tensor:
         def at(point: Index) -> Scalar:
             column = self.column(point)
-            picked = cast(self.x.at([point[0], column, *point[1:]]), self.dtype)
+            picked = cast(self.table.at([point[0], column, *point[1:]]), self.dtype)
             loss = self.weighted(apply("neg", picked), lambda: column)
             return where(self.wanted(point), loss, const(0, self.dtype))
 
