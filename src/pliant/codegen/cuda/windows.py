@@ -9,7 +9,7 @@ Holds:  a point that two threads compute is stored by one of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 import torch
@@ -18,10 +18,11 @@ from pliant.codegen.c_text import cast_text, register_type
 from pliant.codegen.cuda.device_writer import DeviceWriter
 from pliant.codegen.cuda.plan import SHARED_BYTES, DevicePlan
 from pliant.codegen.cuda.reducing import WARP, DeviceReducingWriter
+from pliant.codegen.cuda.rerolled import Rerolled, rerolled
 from pliant.codegen.cuda.statements import NARROW, DeviceStatements
 from pliant.codegen.cuda.tile import Tile, common_condition
 from pliant.codegen.reductions import Accumulator
-from pliant.ir.loops import Buffer, Reduction
+from pliant.ir.loops import Axis, Buffer, Reduction
 from pliant.ir.scalar import Apply, Const, Load, Scalar
 from pliant.records import dataclass
 from pliant.schedule.align import quotient
@@ -29,7 +30,18 @@ from pliant.schedule.kernel import Member
 from pliant.symbolic.expr import Expr, Symbol, lit
 from pliant.symbolic.traverse import substitute
 
+_Scope = tuple[dict[str, str], dict[tuple[Buffer, str], str], dict[tuple[Scalar, int], str]]
 _CONDITIONAL = re.compile(r"if \((.*)\) p_load(<\d+>\(.*)\);")
+
+
+@dataclass(slots=True)
+class _Part:
+    """Loads and what is computed of them. `begins`: how many turns the loop has that begins behind it; `ends`: one ends."""
+
+    before: list[str]
+    body: list[str]
+    begins: str = ""
+    ends: bool = False
 
 
 class WindowStatements(DeviceStatements):
@@ -41,8 +53,29 @@ class WindowStatements(DeviceStatements):
 
     def __init__(self, *given: object, **named: object) -> None:
         super().__init__(*given, **named)  # type: ignore[arg-type]
-        self.parts: list[tuple[list[str], list[str]]] = []
+        self.parts: list[_Part] = []
         self.guard = ""
+
+    def begin_turns(self, turn: Axis, dtype: torch.dtype, begin: list[str]) -> tuple[list[str], _Scope]:
+        """A loop begins here. Gives variables, which have these values before it, and what was known then."""
+        names, width = [f"s{self._next()}" for _ in begin], f"[{self.tile.width}]" if self.tile else ""
+        variables = [f"{name}[u]" if self.tile else name for name in names]
+        declared = [f"{register_type(dtype)} {name}{width};" for name in names]
+        (self.before if self.tile else self.body).extend(declared)
+        self.body += [f"{variable} = {value};" for variable, value in zip(variables, begin, strict=True)]
+        self.varying.update(variables)
+        self._end_part(begins=self.names.text(turn.extent))
+        return variables, (dict(self.values), dict(self.arrays), dict(self.memo))
+
+    def end_turns(self, variables: list[str], values: list[str], before: _Scope) -> None:
+        """It ends: the variables have these values from now on. What was computed in the loop is forgotten."""
+        self.body += [f"{variable} = {value};" for variable, value in zip(variables, values, strict=True)]
+        self._end_part(ends=True)
+        self.values, self.arrays, self.memo = before
+
+    def _end_part(self, begins: str = "", ends: bool = False) -> None:
+        self.parts.append(_Part(self.before, self.body, begins, ends))
+        self.before, self.body = [], []
 
     def define(self, text: str, dtype: torch.dtype, varying: bool) -> str:
         if self.tile is None or not varying:
@@ -64,7 +97,7 @@ class WindowStatements(DeviceStatements):
             self._note_aligned(self.before, e)
         if self.body and len(self.before) > known:
             loads = self.before[known:]
-            self.parts.append((self.before[:known], self.body))
+            self.parts.append(_Part(self.before[:known], self.body))
             self.before, self.body = loads, []
         return found
 
@@ -143,10 +176,14 @@ class _Copying(DeviceWriter):
     def _emit(self, s: DeviceStatements) -> None:
         assert isinstance(s, WindowStatements)
         after, s.after = s.after, []
-        *earlier, last = [*s.parts, (s.before, s.body)]
-        for part in earlier:
-            s.before, s.body = part
+        last = s.before, s.body
+        for part in s.parts:
+            s.before, s.body = part.before, part.body
             super()._emit(s)
+            if part.begins:
+                self._begin_turns("turn", part.begins)
+            elif part.ends:
+                self.end()
         (s.before, s.body), s.after = last, after
         super()._emit(s)
 
@@ -207,14 +244,41 @@ class DeviceWindowWriter(_Copying):
         """`guards`: what must hold for a point to be stored."""
         s = self._new_statements(tile)
         for k in range(len(self.kernel.members)):
-            for x in in_turn(points[0].members[k].loops.value):
-                for point in points:
-                    self._enter(point)
-                    s.value(x, point.members[k])
+            value, known = points[0].members[k].loops.value, set[Scalar]()
+            for one in rerolled(value):
+                if _is_apart(one, [point.members[k] for point in points]):
+                    self._write_turns(one, k, points, known, s)
+                    known.add(one.total)
+            self._ask(value, k, points, known, s)
             for point, s.guard in zip(points, guards, strict=True):
                 self._enter(point)
                 self._run(point.members[k], s)
         self._emit(s)
+
+    def _ask(self, x: Scalar, k: int, points: list[_Point], known: Set[Scalar], s: WindowStatements) -> list[str]:
+        """The k-th member's value at each point, each part of it at all of them in turn. `known`: parts that need not be asked."""
+        found: list[str] = []
+        for part in in_turn(x, known):
+            found = []
+            for point in points:
+                self._enter(point)
+                found.append(s.value(part, point.members[k]))
+        return found
+
+    def _write_turns(
+        self, one: Rerolled, k: int, points: list[_Point], known: Set[Scalar], s: WindowStatements
+    ) -> None:
+        """A sum as a loop, in which neighbouring points share what they read."""
+        members = [point.members[k] for point in points]
+        begin = self._ask(one.begin, k, points, known, s)
+        variables, before = s.begin_turns(one.turn, one.total.dtype, begin)
+        self.names.symbols[one.turn.symbol] = "turn"
+        s.axes[one.turn.symbol] = one.turn
+        for member, variable in zip(members, variables):
+            s.memo[one.carried, id(member)] = variable
+        s.end_turns(variables, self._ask(one.value, k, points, known, s), before)
+        for member, variable in zip(members, variables):
+            s.memo[one.total, id(member)] = variable
 
     def _begin_points(self) -> bool:
         """Where this thread's points begin; whether some may be another's too."""
@@ -370,8 +434,17 @@ def _moved(m: Member, place: dict[Symbol, Expr]) -> Member:
     return replace(m, place={s: substitute(e, place) for s, e in m.place.items()}, known={})
 
 
-def in_turn(value: Scalar) -> Iterator[Scalar]:
-    """The parts of a value, but what is computed only where it is chosen; sums before what is added to them."""
+def _is_apart(one: Rerolled, members: list[Member]) -> bool:
+    """Whether no two turns read the same at these points, which would be read again then."""
+    places = {(x.buffer, m.at(x.index)) for x in one.loads for m in members}
+    turns = one.turn.extent.as_int() or 0
+    read = {(b, substitute(e, {one.turn.symbol: lit(k)})) for b, e in places for k in range(turns)}
+    return len(read) == turns * len(places)
+
+
+def in_turn(value: Scalar, known: Set[Scalar] = frozenset()) -> Iterator[Scalar]:
+    """The parts of a value, but what is computed only where it is chosen; sums before what is added to them. Of what is known
+    no parts."""
     seen: set[Scalar] = set()
     stack: list[tuple[Scalar, bool]] = [(value, False)]
     while stack:
@@ -381,7 +454,7 @@ def in_turn(value: Scalar) -> Iterator[Scalar]:
         elif x not in seen:
             seen.add(x)
             stack.append((x, True))
-            stack += [(a, False) for a in _first_needed(x)]
+            stack += [(a, False) for a in _first_needed(x)] if x not in known else []
 
 
 def _first_needed(x: Scalar) -> tuple[Scalar, ...]:
