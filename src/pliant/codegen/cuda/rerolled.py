@@ -16,7 +16,7 @@ from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, loads, walk
 from pliant.records import dataclass
 from pliant.symbolic.expr import ZERO, Expr, Symbol, lit
 
-LEAST_PRODUCTS = 9  # of a sum that is worth a loop
+LEAST_PRODUCTS = 16  # of a sum that is worth a loop: 9 written out are built in 0.2 s and run faster
 LEAST_TURNS = 3
 
 
