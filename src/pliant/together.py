@@ -93,6 +93,11 @@ def beside(make: Callable[[], Made], undo: Callable[[], object] = lambda: None) 
     return make()
 
 
+def is_open() -> bool:
+    """Whether such a block is open here."""
+    return _open.get() is not None
+
+
 def later(build: Callable[[], object], then: Callable[[], None]) -> bool:
     """Begin to build; `then` follows before the block ends. False, and nothing done, outside such a block."""
     works = _open.get()

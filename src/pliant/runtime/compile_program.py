@@ -91,8 +91,8 @@ def write_program(program: LoopProgram, options: config.Config) -> WrittenProgra
         written = {kind: iter(code.entries) for kind, code in codes.items()}
         entries = [next(written[run[0].target.kind]) for run in runs]
         wrapper = write_wrapper(program, planned, entries, listed, takes_tensors=takes_tensors())
-    texts = [text for code in codes.values() for text in code.texts]
     if events.wants("output_code"):
+        texts = [text for code in codes.values() for text in code.texts]
         events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
     return WrittenProgram(program.name, codes, entries, wrapper, range_names(program.name, entries, runs))
 
