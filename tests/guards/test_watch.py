@@ -353,6 +353,29 @@ def test_a_change_before_the_first_check_is_seen():
 
 
 @needs_native
+@pytest.mark.parametrize("change", ["another key", "the key", "the key goes"])
+def test_other_keys_may_come_before_the_first_check(change):
+    """While a program is compiled modules are imported: the dict of all modules is larger then."""
+    table = {"a": 1, "b": 2}
+    section = HeldSection(Names())
+    item = ItemSource(held(table, "table"), "a")
+    assert section.add(Guard(item, Kind.EQUALS, 1)) and section.read(item)
+    entry = define_entry("def entry(args, kwargs):\n    return 1\n", section.values, "f", section, {})
+    state, first = HeldState(section, entry), entry.__dict__[LOAD]
+    if change == "another key":
+        table["c"] = 3
+        assert state.recheck() == (1,) and entry.__dict__[LOAD] is first
+        table["d"] = 4
+        assert entry.__globals__["unchanged"]() == (1,)
+        table["a"] = 5
+    elif change == "the key":
+        table["a"] = 5
+    else:
+        del table["a"]
+    assert entry.__globals__["unchanged"]() is None and state.recheck() is None
+
+
+@needs_native
 def test_a_guard_that_fails_where_it_is_written_fails_the_first_check():
     section = HeldSection(Names())
     assert section.add(Guard(held([1, 2], "items"), Kind.LENGTH, 3))

@@ -61,6 +61,18 @@ class DictFacts:
     whole: bool = False
     items: dict[Any, Any] = field(default_factory=dict)  # key -> ABSENT, PRESENT or [the object]
 
+    def hold_still(self) -> bool:
+        """Whether what matters of it is what it was. That other keys came, as modules do while a program is compiled, is
+        nothing from now on."""
+        version = word(self.place)  # before the keys are looked at
+        if version != self.version:
+            found = [(dict.get(self.mapping, key, self), wanted) for key, wanted in self.items.items()]
+            same = [one is wanted[0] if isinstance(wanted, list) else (one is not self) == wanted for one, wanted in found]
+            if self.whole or not all(same):
+                return False
+            self.version = version
+        return True
+
     def details(self) -> list[int]:
         """The words by which C compares the keys."""
         if self.whole:
@@ -235,7 +247,7 @@ def native_check(watched: Watched, result: Any) -> Callable[[], Any] | None:
     assert available() and _definition is not None
     dicts = list(watched.dicts.values())
     newest = _newest_version()  # before the dicts are looked at: changes behind that are seen by the check
-    if any(word(facts.place) != facts.version for facts in dicts):
+    if not all(facts.hold_still() for facts in dicts):
         return None
     forms = Forms()
     words = [value for pair in watched.words.items() for value in pair]
