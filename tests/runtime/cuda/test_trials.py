@@ -113,6 +113,60 @@ def test_recordings_of_many_sizes_keep_a_share_together():
     assert len(f._recordings) == kept and "memory" in f.refused
 
 
+def staying(times):
+    """A graph of two inputs of which nothing is said, the recorder, and the calls that were no replays."""
+    calls, recorder = [], FakeRecorder()
+    recorder.times = itertools.chain(times, itertools.repeat(FASTER))
+
+    def call(inputs):
+        x, y = inputs
+        inputs.clear()
+        calls.append(x)
+        return [x * y, x]
+
+    return Graphed(call, Roles(), recorder, "f", Trials(recorder)), recorder, calls
+
+
+def test_inputs_that_stayed_while_calls_were_timed_are_read_where_they_lie():
+    f, recorder, calls = staying([LAUNCH_BOUND] * TRIALS)
+    x, pool = torch.randn(4), [torch.randn(4) for _ in range(3)]
+    for k in range(12):
+        x.copy_(torch.randn(4))
+        y = pool[k % 3]
+        product, same = f([x, y])
+        torch.testing.assert_close(product, x * y)
+        assert same is x
+    assert recorder.recorded == 1 and [e.fields["held"] for e in events.events("cuda_graph")] == [1]
+
+
+def test_the_first_of_them_that_moves_ends_that():
+    f, recorder, calls = staying([LAUNCH_BOUND] * TRIALS)
+    x, y = torch.randn(4), torch.randn(4)
+    for k in range(30):
+        if k >= 10:
+            x, before = torch.randn(4), x
+            assert x is not before  # which lives meanwhile, so that the new one lies elsewhere
+        torch.testing.assert_close(f([x, y])[0], x * y)
+    assert recorder.recorded == 2 and [e.fields["held"] for e in events.events("cuda_graph")] == [0, 2]
+    assert f.refused is None and len(calls) == 1 + TRIALS + 2
+
+
+def test_written_inputs_are_not_expected_to_stay():
+    recorder = FakeRecorder()
+    recorder.times = itertools.chain([LAUNCH_BOUND] * TRIALS, itertools.repeat(FASTER))
+
+    def call(inputs):
+        x, y = inputs
+        inputs.clear()
+        x.add_(y)
+        return [x * 2]
+
+    f, x, y = Graphed(call, Roles(written=frozenset({0})), recorder, "f", Trials(recorder)), torch.zeros(4), torch.ones(4)
+    for k in range(10):
+        assert f([x, y])[0].tolist() == [2.0 * (k + 1)] * 4 and x.tolist() == [k + 1.0] * 4
+    assert [e.fields["held"] for e in events.events("cuda_graph")] == [1]
+
+
 def test_inputs_that_move_are_not_copied():
     calls, recorder = [], FakeRecorder()
     recorder.times = iter([LAUNCH_BOUND] * TRIALS + [FASTER] * TRIALS)

@@ -13,6 +13,9 @@ While the program itself captures a CUDA graph, calls are what they are.
 A recording reads its inputs where they lay when it was made. Those that stay (parameters) are read there; the others are
 copied to where they are held. One that was to stay and moved is held from then on, and the work recorded again. Outputs
 are copied out of the recording's memory, but for private ones: these are lent, and while one lives there is no replay.
+
+While calls are timed, inputs that lie in one place in all of them are expected to stay as well: a batch of images is not
+copied then, nor room kept for a copy. The first of them that moves ends that.
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ class Graphed:
         self.refused: str | None = None  # why nothing is recorded any more
         self._static = roles.static
         self._moves = 0
+        self._lay: dict[object, dict[int, int]] = {}  # where other inputs lay in all timed calls of a size
+        self._may_stay = True  # those that did
         self._seen: set[object] = set()
         self._plain: set[object] = set()  # sizes that a recording does not pay for
         self._recordings: dict[object, Recording] = {}
@@ -87,6 +92,7 @@ class Graphed:
     def _tried(self, key: object, inputs: list[Any]) -> list[Any]:
         """A call, timed."""
         assert self.trials is not None
+        self._note_places(key, inputs)
         found: list[Any] = self.trials.call(key, lambda: self._call(inputs))
         if self.trials.is_settled(key) and not self.trials.pays(key):
             self._pays_not(key, "its kernels take longer than launching them")
@@ -124,10 +130,22 @@ class Graphed:
             return None
         return self._record(key, inputs)
 
+    def _note_places(self, key: object, inputs: list[Any]) -> None:
+        """Where inputs lie that may stay there, though nothing says so."""
+        others = {k: t for k, t in enumerate(inputs) if isinstance(t, torch.Tensor) and k not in self._static | self.roles.written}
+        lie = {k: t.data_ptr() for k, t in others.items()}
+        before = self._lay.get(key, lie)
+        self._lay[key] = {k: at for k, at in lie.items() if before.get(k) == at}
+
+    def _staying(self, key: object, inputs: list[Any]) -> frozenset[int]:
+        """Inputs that are read where they lie."""
+        lay = self._lay.pop(key, {}) if self._may_stay else {}
+        return self._static | {k for k, at in lay.items() if inputs[k].data_ptr() == at}
+
     def _record(self, key: object, inputs: list[Any]) -> Recording | None:
         before = self.recorder.memory()
         try:
-            made = Recording(self._call, self.roles, self._static, self.recorder, inputs)
+            made = Recording(self._call, self.roles, self._staying(key, inputs), self.recorder, inputs)
         except Exception as error:
             pass_on(error)
             self._refuse(f"{type(error).__name__}: {error}")
@@ -143,6 +161,10 @@ class Graphed:
     def _again(self, key: object, recording: Recording, inputs: list[Any]) -> Recording | None:
         """Record again: inputs that moved are held. Where nobody asked for recordings, copies of what a forward that is not
         recorded saved would cost more than they gain."""
+        if self._static.isdisjoint(recording.moved(inputs)):
+            self._may_stay = False
+            del self._recordings[key]
+            return self._record(key, inputs)
         self._moves += 1
         if self.trials is not None:
             self._recordings.clear()
