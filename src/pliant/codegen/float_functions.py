@@ -12,9 +12,14 @@ Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits, w
 from __future__ import annotations
 
 from pliant.codegen.gamma_functions import GAMMA
+from pliant.codegen.inverse_trigonometry import INVERSE_TRIGONOMETRY
 from pliant.codegen.trigonometry import TRIGONOMETRY
 
 _OF_FLOATS: dict[str, str] = {
+    # 1 over x, or nearly so where that is cheaper: at least 14 bits
+    "p_inverse@": """\
+P_INLINE @F p_inverse@(@F x) { return 1.0f / x; }
+""",
     # 2^n * y in two steps, so that results overflow and become denormal as they should.
     "p_scale@": """\
 P_INLINE @F p_scale@(@F y, @F n) {
@@ -105,20 +110,24 @@ P_INLINE @F p_log@(@F x) {
   return p_log_edges@(x, P_FMA@(k, 0.693145752f, r));
 }
 """,
+    # what is added to k, or to its multiple, is twice kept with what rounding takes from it, but where k is infinite
     "p_log2@": """\
 P_INLINE @F p_log2@(@F x) {
   @F f;
   const @F k = p_log_split@(x, &f);
-  const @F r = P_FMA@(p_log_tail@(f), 1.44269502f, f * 1.92596303e-8f);
-  return p_log_edges@(x, P_FMA@(f, 1.44269502f, k) + r);
+  const @F up = f * 1.44269502f, top = k + up, left = P_FMA@(f, 1.44269502f, -up) + (up - (top - k));
+  const @F low = P_FMA@(f, 1.92596303e-8f, P_CHOOSE@(k - k == 0.0f, left, 0.0f));
+  return p_log_edges@(x, top + P_FMA@(p_log_tail@(f), 1.44269502f, low));
 }
 """,
     "p_log10@": """\
 P_INLINE @F p_log10@(@F x) {
   @F f;
   const @F k = p_log_split@(x, &f);
-  const @F r = P_FMA@(k, 4.60503907e-06f, P_FMA@(p_log_tail@(f), 0.434294492f, f * -1.010305e-08f));
-  return p_log_edges@(x, P_FMA@(f, 0.434294492f, k * 0.301025391f) + r);
+  const @F n = k * 0.301025391f, up = f * 0.434294492f, top = n + up;
+  const @F left = P_FMA@(f, 0.434294492f, -up) + (up - (top - n));
+  const @F low = P_FMA@(k, 4.60503907e-06f, P_FMA@(f, -1.010305e-08f, P_CHOOSE@(k - k == 0.0f, left, 0.0f)));
+  return p_log_edges@(x, top + P_FMA@(p_log_tail@(f), 0.434294492f, low));
 }
 """,
     # the logarithm of 1 + x, and what that sum left out as a part of it: added before the last rounding
@@ -179,6 +188,38 @@ P_INLINE @F p_erf@(@F v) {
   return P_SIGN@(P_CHOOSE@(x < 0.9f, P_FMA@(q, x, x), p), v);
 }
 """,
+    # Below 1/2 a polynomial, above it exp(-x^2) times a polynomial over x + 3, of 6 / (x + 3) - 1: the square is taken in two
+    # parts, the first of which is exact, and what rounding takes from quotient and product is added last.
+    "p_erfc@": """\
+P_INLINE @F p_erfc@(@F v) {
+  const @F a = -P_ABS@(v), x = P_TAME@(a, -10.06f), h = P_FLOAT@(P_BITS@(x) & -0x1000), s = h * h;
+  const @F n = P_FMA@(x * x, -1.44269504f, 12582912.0f) - 12582912.0f;
+  const @F r = P_FMA@(n, -1.42860677e-6f, P_FMA@(n, -0.693145752f, -s) - (x - h) * (x + h));
+  const @F d = 3.0f - x, o = p_inverse@(d), t = P_FMA@(P_FMA@(-o, d, 1.0f), o, o), u = P_FMA@(t, 6.0f, -1.0f), z = x * x;
+  const @F left = P_FMA@(-t, d, 1.0f) - ((3.0f - d) - x) * t;
+  @F p = P_FMA@(0.0003128721145913005f, u, -0.0004666444438043982f);
+  @F e = P_FMA@(0.0013948776759207249f, r, 0.008370601572096348f);
+  @F q = P_FMA@(0.004718215670436621f, z, -0.02675795368850231f);
+  p = P_FMA@(p, u, -0.003071070648729801f);
+  e = P_FMA@(e, r, 0.04166622832417488f);
+  q = P_FMA@(q, z, 0.11282848566770554f);
+  p = P_FMA@(p, u, -0.001242426922544837f);
+  e = P_FMA@(e, r, 0.16666503250598907f);
+  q = P_FMA@(q, z, -0.37612611055374146f);
+  p = P_FMA@(p, u, 0.026838064193725586f);
+  e = P_FMA@(e, r, 0.5f);
+  q = P_FMA@(q, z, 0.12837916612625122f);
+  p = P_FMA@(p, u, 0.11953383684158325f);
+  e = P_FMA@(e * r, r, r);
+  p = P_FMA@(p, u, 0.31046611070632935f);
+  p = P_FMA@(p, u, 0.5902278423309326f);
+  p = P_FMA@(p, u, 0.8833944797515869f);
+  p = P_FMA@(p, u, 1.0740069150924683f);
+  const @F g = p * t, y = p_scale_above@(g + P_FMA@(g, P_FMA@(left, P_FMA@(u, 0.7f, 1.7f), e), P_FMA@(p, t, -g)), n, a, -10.06f);
+  const @F near = P_FMA@(-v, q, 1.0f - v);
+  return P_CHOOSE@(a > -0.5f, near, P_CHOOSE@(v < 0.0f, 2.0f - y, y));
+}
+""",
     "p_normal_cdf@": """\
 P_INLINE @F p_normal_cdf@(@F v) { return P_FMA@(p_erf@(v * 0.707106781f), 0.5f, 0.5f); }
 """,
@@ -208,4 +249,5 @@ def of_floats(suffix: str, real: str, integer: str) -> dict[str, str]:
     def spelled(text: str) -> str:
         return text.replace("@F", real).replace("@I", integer).replace("@", suffix)
 
-    return {spelled(name): spelled(text) for name, text in (_OF_FLOATS | TRIGONOMETRY | GAMMA).items()}
+    texts = _OF_FLOATS | TRIGONOMETRY | INVERSE_TRIGONOMETRY | GAMMA
+    return {spelled(name): spelled(text) for name, text in texts.items()}

@@ -4,9 +4,9 @@ In:     the names a kernel's text mentions.
 Out:    `text_for(names)`: the snippets and what they need, in order; no header is included, which keeps builds short.
 Holds:  float functions are branch-free so that compilers vectorize them; errors against float64, measured by
         tests/codegen/test_prelude.py over the whole range with denormals, infinities and NaN, with fused multiply-adds:
-        exp, exp2, log: 1 ulp; tanh: 1.1; expm1, log1p: 1.5; lgamma, erf: 1.6; log2, log10, sigmoid: 2; sin, cos:
-        0.91; what comes from the C library (pow, tan...; its vector variants where it has them): 4. Doubles come from the
-        C library.
+        exp, exp2, log: 1 ulp; tanh: 1.1; asin, acos, atan: 1.2; tan, log2, log10: 1.3; expm1, log1p: 1.5; lgamma,
+        erf: 1.6; atan2: 1.9; sigmoid: 2; erfc: 3; sin, cos: 0.91; what comes from the C library (pow, sinh...; its vector
+        variants where it has them): 4. Doubles come from the C library.
 Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits; reductions are the textbook ones.
 """
 
@@ -111,8 +111,9 @@ P_INLINE uint16_t p_to_bf16(float x) {
 
 
 # Operators whose name in the table is ours but whose work the C library does: name -> function.
+_OURS = "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 tanh erf erfc lgamma nextafter pow"
 RENAMED = {
-    **{f"p_{n}_d": n for n in "exp exp2 expm1 log log2 log10 log1p sin cos tanh erf lgamma nextafter pow".split()},
+    **{f"p_{n}_d": n for n in _OURS.split()},
     **{f"p_{n}f": f"{n}f" for n in ("pow",)},
 }
 

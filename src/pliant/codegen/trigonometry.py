@@ -32,6 +32,9 @@ P_INLINE @F p_quarter@(@F x, @I* q, @F* low) {
   P_REDUCE@
   return r;
 }
+"""
+
+_WAVE = """\
 // the sine of r + low, or the cosine where `q` is odd; with the other sign where its next bit is set
 P_INLINE @F p_wave@(@F r, @F low, @I q) {
   const @F z = r * r;
@@ -57,10 +60,14 @@ TRIGONOMETRY: dict[str, str] = {
     "p_far_sin": """\
 static __attribute__((noinline)) float p_far_sin(float x) { return sinf(x); }
 """,
+    "p_far_tan": """\
+static __attribute__((noinline)) float p_far_tan(float x) { return tanf(x); }
+""",
     "p_far_cos": """\
 static __attribute__((noinline)) float p_far_cos(float x) { return cosf(x); }
 """,
-    "p_wave@": _REDUCTION,
+    "p_quarter@": _REDUCTION,
+    "p_wave@": _WAVE,
     "p_sin@": """\
 P_INLINE @F p_sin@(@F v) {
   @I q;
@@ -78,6 +85,25 @@ P_INLINE @F p_cos@(@F v) {
   const @F r = p_quarter@(P_ABS@(v), &q, &low);
   @F y = p_wave@(r, low, q + 1);
   p_far_ones@(y, v, p_far_cos)
+  return y;
+}
+""",
+    # the tangent of r + low, or -1 over it where q is odd: what rounding takes from the sum `t` counts in the quotient
+    "p_tan@": """\
+P_INLINE @F p_tan@(@F v) {
+  @I q;
+  @F low;
+  const @F r = p_quarter@(P_ABS@(v), &q, &low), z = r * r;
+  @F p = P_FMA@(0.004441829398274422f, z, -4.6186854888219386e-05f);
+  p = P_FMA@(p, z, 0.010945543646812439f);
+  p = P_FMA@(p, z, 0.02123861014842987f);
+  p = P_FMA@(p, z, 0.05406865105032921f);
+  p = P_FMA@(p, z, 0.13332583010196686f);
+  p = P_FMA@(p, z, 0.3333335220813751f);
+  const @F c = P_FMA@(p * z, r, low * P_FMA@(z, 1.5f, 1.0f)), t = r + c, u = -p_inverse@(t);
+  const @F odd = P_FMA@(P_FMA@(t, u, 1.0f) + (c - (t - r)) * u, u, u);
+  @F y = P_FLOAT@(P_BITS@(P_CHOOSE@(q << 31 != 0, odd, t)) ^ (P_BITS@(v) & (-0x7fffffff - 1)));
+  p_far_ones@(y, v, p_far_tan)
   return y;
 }
 """,

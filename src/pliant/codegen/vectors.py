@@ -232,6 +232,7 @@ P_TRANSPOSES
 #define P_MOREv(a, b) p_morev(P_B(a), P_B(b))
 #define P_CHOOSEv(c, a, b) p_choosev(c, P_B(a), P_B(b))
 #define P_ABSv(x) ((p_vf)((p_vi)(x) & 0x7fffffff))
+#define P_ROOTv(x) p_sqrtv(x)
 #define P_SIGNv(x, s) ((p_vf)(((p_vi)(x) & 0x7fffffff) | ((p_vi)(s) & (int32_t)0x80000000)))
 #define P_INTv(x) p_intv(x)
 #define P_NUMBERv(k) __builtin_convertvector(k, p_vf)
@@ -356,6 +357,9 @@ P_INLINE p_vf p_scale_abovev(p_vf y, p_vf n, p_vf v, float least) {
   return __builtin_ia32_scalefps512_mask(y, n, (p_vf){}, __builtin_ia32_cmpps512_mask(v, P_B(least), 5, P_ALL, 4), 4);
 }
 """,
+    "p_inversev": """\
+P_INLINE p_vf p_inversev(p_vf x) { return __builtin_ia32_rcp14ps512_mask(x, x, P_ALL); }
+""",
     # mantissas in [0.75, 1.5), NaN of what is negative; the exponent of 0 is -inf, that of inf is inf
     "p_log_splitv": """\
 P_INLINE p_vf p_log_edgesv(p_vf x, p_vf r) { return r; }
@@ -384,7 +388,8 @@ _INFIX = {
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
 }  # fmt: skip
 _BITS = {"bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}"}
-_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf normal_cdf gelu_slope lgamma sin cos sqrt floor ceil trunc"
+_CALLED = "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf normal_cdf gelu_slope lgamma sin cos tan asin acos atan erfc sqrt "
+_CALLED += "floor ceil trunc"
 
 # (operator, kind of its arguments: f float32, i int32, b truth values) -> C text on vectors; arguments are locals.
 VECTOR_OPS: dict[tuple[str, str], str] = {
@@ -392,7 +397,7 @@ VECTOR_OPS: dict[tuple[str, str], str] = {
     **{(op, "f"): f"p_{op}v({{0}})" for op in _CALLED.split()},
     ("fma", "f"): "P_FMAv({0}, {1}, {2})",
     ("div", "f"): "{0} / {1}", ("abs", "f"): "P_ABSv({0})", ("copysign", "f"): "P_SIGNv({0}, {1})",
-    **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv", "nextafter")},
+    **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv", "nextafter", "atan2")},
     ("truncdiv", "f"): "p_truncv({0} / {1})", ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",
     ("minimum", "f"): "P_NAN_LESSv({0}, {1})", ("maximum", "f"): "P_NAN_MOREv({0}, {1})",
     ("fmin", "f"): "p_choosev({1} != {1}, {0}, p_lessv({0}, {1}))",

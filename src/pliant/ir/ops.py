@@ -148,11 +148,11 @@ _ROWS: tuple[ScalarOp, ...] = (
     # trigonometric, hyperbolic
     _libm("sin", "p_sin", torch.sin),
     _libm("cos", "p_cos", torch.cos),
-    _libm("tan", "tan", torch.tan),
-    _libm("asin", "asin", torch.asin),
-    _libm("acos", "acos", torch.acos),
-    _libm("atan", "atan", torch.atan),
-    _libm("atan2", "atan2", torch.atan2, 2),
+    _libm("tan", "p_tan", torch.tan),
+    _libm("asin", "p_asin", torch.asin),
+    _libm("acos", "p_acos", torch.acos),
+    _libm("atan", "p_atan", torch.atan),
+    _libm("atan2", "p_atan2", torch.atan2, 2),
     _libm("sinh", "sinh", torch.sinh),
     _libm("cosh", "cosh", torch.cosh),
     _libm("tanh", "p_tanh", torch.tanh, cost=16),
@@ -166,7 +166,7 @@ _ROWS: tuple[ScalarOp, ...] = (
     # errors as what is large
     ScalarOp("normal_cdf", 1, "same", torch.special.ndtr, "p_normal_cdff({0})", cost=14),
     ScalarOp("gelu_slope", 1, "same", _gelu_slope, "p_gelu_slopef({0})", cost=16),
-    _libm("erfc", "erfc", torch.erfc, cost=30),
+    _libm("erfc", "p_erfc", torch.erfc, cost=30),
     _libm("lgamma", "p_lgamma", torch.lgamma, cost=50),
     # comparisons: false if one is NaN, except `ne`
     _compare("eq", "==", torch.eq),

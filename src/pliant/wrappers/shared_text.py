@@ -25,6 +25,7 @@ typedef unsigned long long uint64_t;
 #define P_MOREf(a, b) ((a) > (b) ? (a) : (b))
 #define P_CHOOSEf(c, a, b) ((c) ? (a) : (b))
 #define P_ABSf(x) __builtin_fabsf(x)
+#define P_ROOTf(x) __builtin_sqrtf(x)
 #define P_SIGNf(x, s) __builtin_copysignf(x, s)
 #define P_INTf(x) ((int32_t)(x))
 #define P_NUMBERf(k) ((float)(k))

@@ -25,11 +25,11 @@ typedef unsigned long long uint64_t;
 #define NAN __int_as_float(0x7fffffff)
 """
 
-_FLOAT_FUNCTIONS = "exp exp2 expm1 log log2 log10 log1p pow sin cos tanh erf lgamma nextafter"
+_FLOAT_FUNCTIONS = "exp exp2 expm1 log log2 log10 log1p pow sin cos tan asin acos atan atan2 tanh erf erfc lgamma nextafter"
 
 
 def _renamed(name: str) -> str:
-    args = ("float x, float y", "x, y") if name in ("pow", "nextafter") else ("float x", "x")
+    args = ("float x, float y", "x, y") if name in ("pow", "nextafter", "atan2") else ("float x", "x")
     return f"P_INLINE float p_{name}f({args[0]}) {{ return {name}f({args[1]}); }}\n"
 
 
