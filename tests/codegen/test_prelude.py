@@ -181,6 +181,42 @@ def test_remainders_are_the_same_on_vectors(name, flags, lanes_stay_together):
     assert ((vectors == scalars) | (vectors.view(torch.float32).isnan() & scalars.view(torch.float32).isnan())).all()
 
 
+def powers() -> tuple[torch.Tensor, torch.Tensor]:
+    """Bases and exponents: of all sizes, with results of all sizes, whole ones, and edges."""
+    a, b = pairs()
+    rng = np.random.default_rng(1)
+    base = rng.integers(0, 2**31, 50_000, dtype=np.int32).view(np.float32)
+    near = 1 + rng.normal(0, 1e-3, 50_000)
+    with np.errstate(all="ignore"):
+        fitting = np.nan_to_num(rng.uniform(-152, 130, 50_000) / np.log2(base.astype(np.float64)))
+    whole = np.floor(rng.uniform(-20, 20, (2, 50_000)))
+    more = [(base, fitting), (near, rng.normal(0, 3e4, 50_000)), (whole[0], whole[1])]
+    exponents = [np.concatenate([one[k].astype(np.float32) for one in more]) for k in (0, 1)]
+    a, b = torch.cat([a, torch.from_numpy(exponents[0])]), torch.cat([b, torch.from_numpy(exponents[1])])
+    return a.nan_to_num(np.nan, np.inf, -np.inf), b  # the C library tells NaN that signal from others
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+def test_powers(flags, step, lanes_stay_together):
+    x, y = powers()
+    p = Program()
+    a, b = p.tensor(len(x), strides=(step,)), p.tensor(len(x))
+    loops = p.pointwise((len(x),), lambda i: apply("pow", get(a, i), get(b, i)))
+    run = compile_program(p.done(loops), options_with(flags))
+    assert ("p_powv(" in run.source) == (step == 1)
+    found = run([x.repeat_interleave(step)[::step], y])[0].numpy()
+    with np.errstate(all="ignore"):
+        exact = np.power(x.double().numpy(), y.double().numpy())
+        expected = exact.astype(np.float32)
+        fits = np.isfinite(expected)
+        same = (found == expected) & (np.signbit(found) == np.signbit(expected)) | np.isnan(found) & np.isnan(expected)
+        ours = step == 1 and flags[0] != "-march=x86-64"
+        assert same[~fits | ours & (exact == expected)].all()  # what is a float is that
+        ulp = np.spacing(np.maximum(np.abs(expected), np.float32(1.2e-38))).astype(np.float64)
+        assert np.where(fits, np.abs(found - exact) / ulp, 0.0).max() <= (1.0 if ours else 4.0)
+
+
 def test_only_what_is_used_is_written():
     p = Program()
     a = p.tensor(8)

@@ -4,8 +4,8 @@ In:     the names a kernel's text mentions.
 Out:    `text_for(names)`: the snippets and what they need, in order; no header is included, which keeps builds short.
 Holds:  float functions are branch-free so that compilers vectorize them; errors against float64, measured by
         tests/codegen/test_prelude.py over the whole range with denormals, infinities and NaN, with fused multiply-adds:
-        exp, exp2, log: 1 ulp; tanh: 1.1; asin, acos, atan: 1.2; tan, log2, log10: 1.3; expm1, log1p: 1.5; lgamma,
-        erf: 1.6; atan2: 1.9; sigmoid: 2; erfc: 3; sin, cos: 0.91; what comes from the C library (pow, sinh...; its vector
+        exp, exp2, log, pow: 1 ulp; tanh: 1.1; asin, acos, atan: 1.2; tan, log2, log10: 1.3; expm1, log1p: 1.5; lgamma,
+        erf: 1.6; atan2: 1.9; sigmoid: 2; erfc: 3; sin, cos: 0.91; what comes from the C library (sinh...; its vector
         variants where it has them): 4. Doubles come from the C library.
 Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits; reductions are the textbook ones.
 """

@@ -17,6 +17,7 @@ import re
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.float_tables import TABLE_FUNCTIONS
 from pliant.codegen.spaced_vectors import SPACED
+from pliant.codegen.vector_powers import POWERS
 from pliant.codegen.vector_remainders import REMAINDERS
 
 _VECTORS = """\
@@ -375,7 +376,7 @@ P_INLINE p_vf p_log_splitv(p_vf x, p_vf* f) {
 def _of_vectors() -> dict[str, str]:
     found = of_floats("v", "p_vf", "p_vi")
     del found["p_scalev"]  # above
-    found |= REMAINDERS
+    found |= REMAINDERS | POWERS
     for name, text in _WIDE_FUNCTIONS.items():
         found[name] = f"#if !P_PLAIN && P_L == 16\n{text}#else\n{found[name]}#endif\n"
     return found
@@ -397,7 +398,7 @@ VECTOR_OPS: dict[tuple[str, str], str] = {
     **{(op, "f"): f"p_{op}v({{0}})" for op in _CALLED.split()},
     ("fma", "f"): "P_FMAv({0}, {1}, {2})",
     ("div", "f"): "{0} / {1}", ("abs", "f"): "P_ABSv({0})", ("copysign", "f"): "P_SIGNv({0}, {1})",
-    **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv", "nextafter", "atan2")},
+    **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv", "nextafter", "atan2", "pow")},
     ("truncdiv", "f"): "p_truncv({0} / {1})", ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",
     ("minimum", "f"): "P_NAN_LESSv({0}, {1})", ("maximum", "f"): "P_NAN_MOREv({0}, {1})",
     ("fmin", "f"): "p_choosev({1} != {1}, {0}, p_lessv({0}, {1}))",
