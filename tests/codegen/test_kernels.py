@@ -348,3 +348,12 @@ def test_rows_that_are_put_together_have_a_loop_for_each_part(shape):
 
     source = compile_program(p.done(p.pointwise((4, 300), rolled))).source
     assert "int64_t ji1 = 3;" in source and "= p_choosev(" not in source
+
+
+@pytest.mark.parametrize("count", [9001, 40_000])
+def test_neighbours_are_stored_block_by_block(count):
+    """What lies between two elements of a block is stored before the next block: its memory is in the cache then."""
+    p = Program()
+    x = p.tensor(count)
+    compiled = check(p.done(p.pointwise((count, 3), lambda i, j: get(x, i))), torch.randn(count))
+    assert "t % (3);" in compiled.source  # the last of what an item's number says

@@ -35,6 +35,7 @@ from pliant.targets.target import Target
 FAR = 64  # elements from one load to the next, from which on each brings a line of memory of its own, and more
 LONG_RUN = 1024  # neighbouring elements from which on it is worth to ask for those that follow
 SHORT_ROW = 256  # columns up to which what follows are the rows that come next
+SHORT_AXIS = 15  # points of an axis that is no good for vectors
 SCANNED_ROWS = 16  # that are folded side by side as lanes: those of the longest vectors, with which transposing them pays
 _IRREGULAR = 1 << 30  # in place of a step that is no number
 _SHORT, _SHORT_ROW = 8, 4  # what a short axis costs; less where sums go on from row to row
@@ -179,7 +180,10 @@ def _points(kernel: Kernel, axes: list[Axis], vector: Axis, weighted: list[tuple
         return LoopPlan("points", kernel, vector, [*outer, (vector, side)], [tiled, vector])
     plain: list[tuple[Axis, int | None]] = [(a, None) for a in rest]
     if not rest or extent is None or extent > target.point_block:
-        plain.append((vector, None if not rest else target.point_block))
+        # what is stored between neighbours of a block follows while their memory is in the cache
+        between = [a for a in axes[axes.index(vector) + 1 :] if _at_most([a], SHORT_AXIS)]
+        plain = [(a, None) for a in rest if a not in between]
+        plain += [(vector, None if not rest else target.point_block), *((a, None) for a in between)]
     return LoopPlan("points", kernel, vector, plain, [vector])
 
 
@@ -353,6 +357,6 @@ def _score(weighted: list[tuple[Expr, int]], axis: Axis, short: int) -> int:
         step = step_along(e, axis)
         points += weight * (4 if step == 1 else 0 if step == 0 else -3)
     extent = axis.extent.as_int()
-    if extent is not None and extent < 16:
+    if extent is not None and extent <= SHORT_AXIS:
         points -= 100 if extent < 4 else short
     return points
