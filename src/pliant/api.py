@@ -35,6 +35,7 @@ from pliant.dispatch.dispatcher import Compilation, Dispatcher, Keeper, is_captu
 from pliant.dispatch.dynamic_policy import MARKS, DimMark
 from pliant.dispatch.markers import original_of
 from pliant.errors import ConfigError, UserError
+from pliant.gc_pause import GcPause
 from pliant.guards import kept_casts
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def _compilation(
 
 @functools.cache
 def _keeper() -> Keeper:
-    from pliant.entries.keeper import Keeper as OnDisk
+    with GcPause():
+        from pliant.entries.keeper import Keeper as OnDisk
 
     return OnDisk()
 

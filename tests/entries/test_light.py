@@ -163,3 +163,33 @@ def test_what_runs_programs_is_where_the_tables_say():
     for name, module in programs.RECORDS.items():
         cls = getattr(importlib.import_module(f"pliant.{module}"), name)
         assert dataclasses.is_dataclass(cls) and cls.__module__ == f"pliant.{module}"
+
+
+TWICE = """
+import contextlib, json, torch
+import pliant
+from pliant.runtime import tensor_address
+
+def doubled(x):
+    return x * 2 + 1
+
+compiled, x = pliant.compile(doubled), torch.linspace(-1, 1, 12)
+known = []
+for profiled in (False, True, False, False):
+    with torch.profiler.profile() if profiled else contextlib.nullcontext():
+        torch.testing.assert_close(compiled(x), x * 2 + 1)
+    known.append(tensor_address.layout.cache_info().currsize)
+pliant.background.finish()
+print(json.dumps([pliant.stats()["entries"], known]))
+"""
+
+
+def test_where_tensors_have_their_data_is_found_out_at_a_second_call(tmp_path):
+    """And not while a profiler records, which would see it."""
+    program = tmp_path / "twice.py"
+    program.write_text(TWICE)
+    environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path / "cache")}
+    for _ in range(2):
+        done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == [{"found": 1}, [0, 0, 1, 1]]

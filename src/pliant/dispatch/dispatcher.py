@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pliant import background, config
 from pliant.debug import events
-from pliant.dispatch import stance
+from pliant.dispatch import second_calls, stance
 from pliant.dispatch.dynamic_policy import DynamicPolicy, Served, served
 from pliant.dispatch.entry import Entry, GraphCompiler
 from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
@@ -238,7 +238,22 @@ class Dispatcher:
     def refresh(self) -> None:
         """Take the fast path to the first entry, or none while eager is forced."""
         first = self.entries[:1]
-        self.hot = first[0].fast if first and stance.own() != "force_eager" else _always_miss
+        if not first or stance.own() == "force_eager":
+            self.hot = _always_miss
+        else:
+            self.hot = self._second_call(first[0]) if second_calls.left() else first[0].fast
+
+    def _second_call(self, entry: Entry) -> EntryFunction:
+        """In place of the entry's function until second calls have prepared what later ones are faster with."""
+        dispatcher = weakref.ref(self)  # which holds the function
+
+        def second_call(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            found = dispatcher()
+            if second_calls.prepared() and found is not None:
+                found.refresh()
+            return entry.fast(args, kwargs)
+
+        return second_call
 
     def reset(self) -> None:
         """Forget all entries and what was learnt about sizes."""

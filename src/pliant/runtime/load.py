@@ -23,9 +23,10 @@ import torch
 
 from pliant import background, config
 from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, definition_of, method
+from pliant.dispatch import second_calls
 from pliant.runtime import openmp, tensor_address
 from pliant.runtime.build import build, quick
-from pliant.torch_adapter import dlpack_exchange_capsule
+from pliant.torch_adapter import dlpack_exchange_capsule, profiler
 from pliant.wrappers.shared_text import runtime_text
 
 NativeEntry = Callable[..., None]
@@ -124,14 +125,41 @@ def prepare() -> ctypes.CDLL:
 @functools.cache
 def _shared() -> ctypes.CDLL:
     library = ctypes.CDLL(str(build([runtime_text()], quick(config.get().build))))
-    found = openmp.runtime()
-    omp = (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
-    reader = tensor_reader()
-    layout = tensor_address.layout() if reader else None
-    where = ctypes.addressof(layout) if layout is not None else 0
-    table = (ctypes.c_void_p * 7)(reader, *omp, where, LIST_ITEMS // WORD)
-    library.pliant_runtime(table)
+    _tell(library, tensor_reader(), *_parallel())
     return library
+
+
+def _parallel() -> tuple[int, int, int, int]:
+    found = openmp.runtime()
+    return (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
+
+
+def _tell(library: ctypes.CDLL, reader: int, *parallel: int) -> None:
+    """Of torch's functions and runtime; where tensors have theirs, once that is known."""
+    where = ctypes.addressof(_layout) if reader and _layout is not None else 0
+    table = (ctypes.c_void_p * 7)(reader, *parallel, where, LIST_ITEMS // WORD)
+    # Under the interpreter's lock, as what reads it.
+    ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(address_of(library.pliant_runtime))(ctypes.addressof(table))
+
+
+_layout: tensor_address.Layout | None = None
+
+
+def read_memory() -> bool:
+    """Have entries read tensors' addresses in memory from now on: finding out where they are takes as long as torch does to tell
+    ten thousand. Not while a profiler records, which is to see the program's operators alone."""
+    global _layout
+    if profiler._is_profiler_enabled:
+        return False
+    with _prepared:
+        if _layout is None and (found := tensor_address.layout()) is not None:
+            _layout = found
+            if _shared.cache_info().currsize:
+                _tell(_shared(), tensor_reader(), *_parallel())
+    return True
+
+
+second_calls.use(read_memory)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import ctypes
 import functools
 import os
 
-from pliant.interruptions import pass_on
+from pliant.interruptions import pass_on, suppressed
 from pliant.records import dataclass
 from pliant.torch_adapter import torch_library_folders
 
@@ -31,6 +31,19 @@ class Runtime:
 _NAMES = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_max_threads")
 
 
+_FILES = ("libgomp", "libomp", "libiomp")
+
+
+def _of_torch() -> list[Runtime]:
+    """Those of the files that torch's wheel brings which are loaded: a list of all that is mapped takes far longer."""
+    found: list[Runtime] = []
+    for folder in torch_library_folders():
+        with suppressed(OSError), os.scandir(folder) as files:
+            paths = [file.path for file in files if file.name.startswith(_FILES)]
+            found += [one for path in paths if (one := _addresses(path)) is not None]
+    return found
+
+
 def _candidates() -> list[str]:
     """OpenMP runtimes mapped into this process, torch's own first."""
     found: list[str] = []
@@ -41,7 +54,7 @@ def _candidates() -> list[str]:
                     continue
                 path = line.rstrip("\n").partition("/")[2]
                 name = os.path.basename(path)
-                if name.startswith(("libgomp", "libomp", "libiomp")) and f"/{path}" not in found:
+                if name.startswith(_FILES) and f"/{path}" not in found:
                     found.append(f"/{path}")
     except OSError as error:
         pass_on(error)
@@ -64,6 +77,8 @@ def _addresses(path: str) -> Runtime | None:
 @functools.cache
 def runtime() -> Runtime | None:
     """torch's OpenMP runtime, or None where it has none that we can call."""
+    if len(own := _of_torch()) == 1:
+        return own[0]
     for path in _candidates():
         found = _addresses(path)
         if found is not None:
