@@ -2,7 +2,7 @@
 
 In:     the store, what is called and with what.
 Out:    `claimed(...)`: the claim, which is this process' until it is released; None where there is nothing to wait for, or
-        waiting took too long.
+        waiting took too long. `is_here`: whether this process has it, which may be about to write the entry.
 Holds:  a claim is an advisory lock on a file, which the system frees where its owner dies. It is a matter of time alone: no
         claim, or two, cost a compilation, and nothing depends on which.
 """
@@ -76,7 +76,7 @@ def claimed(store: Store, root: Root, args: Sequence[Any], kwargs: Mapping[str, 
         return None
     if not store.writable:
         return None
-    path = str(store.root / FORMAT / _FOLDER / _digest(root, args, kwargs))
+    path = _path(store, root, args, kwargs)
     with _lock:
         if path in _own:
             return None
@@ -92,6 +92,15 @@ def claimed(store: Store, root: Root, args: Sequence[Any], kwargs: Mapping[str, 
         if claim is None:
             _own.discard(path)
     return claim
+
+
+def is_here(store: Store, root: Root, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the claim is this process' already."""
+    return bool(_own) and _path(store, root, args, kwargs) in _own
+
+
+def _path(store: Store, root: Root, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    return str(store.root / FORMAT / _FOLDER / _digest(root, args, kwargs))
 
 
 def _waited(path: str) -> Claim | None:

@@ -74,13 +74,17 @@ class Keeper:
         if not _wanted():
             return
         yield from self._known(dispatcher, args, kwargs)
-        from pliant.entries.claims import claimed  # by who may have to compile
+        from pliant.entries.claims import claimed, is_here  # by who may have to compile
 
-        dispatcher.claim = claim = claimed(open_store(_STORE), dispatcher.root, args, kwargs)
-        if claim is None or not claim.was_anothers:
-            return
+        claim, call = None, (open_store(_STORE), dispatcher.root, args, kwargs)
+        if is_here(*call):  # another object of this class was compiled: its entry, if that has begun, is written now
+            background.finish(WRITING)
+        else:
+            dispatcher.claim = claim = claimed(*call)
+            if claim is None or not claim.was_anothers:
+                return
         new = list(self._known(dispatcher, args, kwargs, but=set(dispatcher.seen)))
-        if new:
+        if new and claim is not None:
             claim.release()
         yield from new
 
