@@ -5,20 +5,24 @@ one in which eager makes its first call; a cold one; a warm one that finds built
 with `--peer`, a cold and a warm one of torch.compile, with a cache folder of their own. Seconds are those of the first call
 (with its gradients, in training). `load` is what `import pliant` and `pliant.compile` took before it. `added` is what the
 first call takes above eager's where the entry is found. `of peer` is that call over torch.compile's warm one; `load too`
-is the same with what both load before it.
+is the same with what both load before it. `start` is all that a process pays that finds nothing, loading the stages too.
 
     python -m benchmarks.second_start [--peer] [--device cuda] [--models bert gpt2...] [--modes inference training]
-                                      [--repeat 3] [--public 1/20]
+                                      [--repeat 3] [--processor] [--keeping] [--public 1/20]
 
-CUDA graphs are off. `--repeat n`: all of it n times, medians are printed. `--public k/n`: in place of these a part of the
+CUDA graphs are off. `--repeat n`: all of it n times, medians are printed. `--processor`: seconds of the processors, those of the
+compilers that a process starts included, in place of a clock's: on a machine that others use too. `--keeping`: instead, the
+first call of a process that keeps its entry beside one that keeps none. `--public k/n`: in place of these a part of the
 public models that `benchmarks.zoo` lists (`--library hf timm...`), and which were kept and found, or why not.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
+import resource
 import select
 import signal
 import statistics
@@ -46,6 +50,14 @@ _STAGES = ("capture", "symbolic", "lowering", "codegen")
 
 # ------------------------------------------------------------------------------------------------- in a process
 
+
+def of_processors() -> float:
+    """Seconds that this process, and the ones that it waited for, have used."""
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + others.ru_utime + others.ru_stime
+
+
+now = time.perf_counter
 
 def prepared(name: str, training: bool, device: str) -> tuple[Any, dict[str, Any]]:
     """The model and its inputs on their device, which is ready."""
@@ -75,9 +87,9 @@ def eager_call(name: str, training: bool, device: str) -> Row:
 def peer_call(name: str, training: bool, device: str) -> Row:
     """What the first call costs a process with torch.compile."""
     target, inputs = prepared(name, training, device)
-    start = time.perf_counter()
+    start = now()
     compiled = torch.compile(target)
-    loaded = time.perf_counter()
+    loaded = now()
     call, result = timed(compiled, inputs, training, device)
     right = _alike(result, called(target, inputs, training))
     return {"load": loaded - start, "call": call, "right": right}
@@ -86,13 +98,15 @@ def peer_call(name: str, training: bool, device: str) -> Row:
 def first_call(name: str, training: bool, device: str) -> Row:
     """What the first call costs a process with Pliant, and whether it computes what eager does."""
     target, inputs = prepared(name, training, device)
-    start = time.perf_counter()
+    start = now()
     import pliant
     from pliant import background
 
     compiled = pliant.compile(target)
-    loaded = time.perf_counter()
+    loaded = now()
+    thread = time.thread_time()
     call, result = timed(compiled, inputs, training, device)
+    thread = time.thread_time() - thread
     background.finish()
     with torch.set_grad_enabled(training):
         stats = pliant.stats()
@@ -103,6 +117,7 @@ def first_call(name: str, training: bool, device: str) -> Row:
     return {
         "load": loaded - start,
         "call": call,
+        "thread": thread,
         "right": right,
         "captures": stats["calls"].get("capture", 0),  # type: ignore[attr-defined]
         "later": again["calls"].get("capture", 0),  # type: ignore[attr-defined]
@@ -116,11 +131,11 @@ def first_call(name: str, training: bool, device: str) -> Row:
 
 def timed(call: Any, inputs: dict[str, Any], training: bool, device: str) -> tuple[float, list[torch.Tensor]]:
     """Seconds of a call, and its results."""
-    start = time.perf_counter()
+    start = now()
     with torch.set_grad_enabled(training):
         result = called(call, inputs, training)
     finish(device)
-    return time.perf_counter() - start, result
+    return now() - start, result
 
 
 def called(call: Any, inputs: dict[str, Any], training: bool) -> list[torch.Tensor]:
@@ -196,7 +211,7 @@ def medians(runs: list[dict[str, Row]]) -> dict[str, Row]:
         rows = [run[kind] for run in runs]
         made[kind] = next((row for row in rows if "failed" in row), dict(rows[-1]))
         if "failed" not in made[kind]:
-            made[kind] |= {k: statistics.median(row[k] for row in rows) for k in ("call", "load") if k in rows[0]}
+            made[kind] |= {k: statistics.median(row[k] for row in rows) for k in ("call", "load", "thread") if k in rows[0]}
             made[kind] |= {"right": all(row.get("right", True) for row in rows)}
             made[kind] |= {"captures": max(row.get("captures", 0) for row in rows)}
     return made
@@ -204,9 +219,15 @@ def medians(runs: list[dict[str, Row]]) -> dict[str, Row]:
 
 # ------------------------------------------------------------------------------------------------- the table
 
-_COLUMNS = ("model", "mode", "eager", "cold", "warm", "load", "entries", "added", "of cold", "of warm", "captures")
+_COLUMNS = ("model", "mode", "eager", "start", "cold", "warm", "load", "entries", "added", "of cold", "of warm", "captures")
 _OF_PEER = ("peer cold", "peer", "of peer", "load too")
 _ASKED = {"of cold": 0.15, "of peer": 1 / 15}
+# Seconds: of model and mode, the columns that they are the sum of, and what is asked.
+_ASKED_SECONDS = {
+    ("function", "inference"): ((("load", "entries"), 0.03), (("start",), 0.2)),
+    ("bert-base", "inference"): ((("entries",), 0.15),),
+    ("bert-base", "training"): ((("entries",), 0.3),),
+}
 _SHARES = ("of cold", "of warm", "of peer", "load too")
 
 
@@ -215,7 +236,7 @@ def cells_of(rows: dict[str, Row]) -> dict[str, Any]:
     times = {kind: row["call"] for kind, row in rows.items() if "failed" not in row}
     found, last = times["entries"], rows["entries"]
     right = all(rows[kind]["right"] for kind in ("cold", "warm", "entries"))
-    cells = {**times, "load": last["load"], "added": found - times["eager"], "of cold": found / times["cold"]}
+    cells = {**times, "start": rows["cold"]["load"] + times["cold"], "load": last["load"], "added": found - times["eager"], "of cold": found / times["cold"]}
     cells |= {"of warm": found / times["warm"], "captures": f"{last['captures']}{'' if right else ' WRONG'}"}
     if "peer" in times:
         cells["of peer"] = found / times["peer"]
@@ -263,9 +284,35 @@ def print_means(shown: dict[tuple[str, str], dict[str, Any]], last: Row) -> None
         above = [f"{name} {mode} {c[share]:.3f}" for (name, mode), c in shown.items() if c.get(share, 0.0) > most]
         if above:
             print(f"  {share} above {most:.3f}: {', '.join(above)}")
+    for (name, mode), rows in _ASKED_SECONDS.items():
+        for columns, most in rows if (name, mode) in shown else ():
+            cells = shown[name, mode]
+            found = sum(cells[column] for column in columns)
+            print(f"  {name} {mode}, {' + '.join(columns)}: {found:.3f} s (eager {cells['eager']:.3f}, asked at most {most:.3f})")
     if shown:
         print(f"loading Pliant where the entry is found: {statistics.median(c['load'] for c in shown.values()):.3f} s in the median")
     print(f"modules of each stage in the last process: {last['imported']}", flush=True)
+
+
+def print_keeping(models: list[str], modes: list[str], device: str, repeat: int) -> None:
+    """What keeping an entry adds to the first call: as seconds, and as those of the thread that calls, which wait for nothing."""
+    widths = (max(14, *(len(name) + 2 for name in models)), 10, 10, 10, 10, 10)
+    print_row(("model", "mode", "kept", "not kept", "of call", "of thread"), widths)
+    shares = []
+    for name, mode in ((name, mode) for mode in modes for name in models if without_case(name) is None):
+        kinds: dict[str, list[Row]] = {"1": [], "0": []}
+        for keep in [*kinds] * repeat:
+            with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
+                options = {"PLIANT_CACHE_DIR": folder, "PLIANT_CUDA_GRAPHS": "never", "PLIANT_KEEP_ENTRIES": keep}
+                kinds[keep].append(in_a_fork(functools.partial(first_call, name, mode == "training", device), options))
+        kept, none = (medians([{"run": row} for row in rows])["run"] for rows in kinds.values())
+        if failed := next((row["failed"] for row in (kept, none) if "failed" in row), ""):
+            print_row((name, mode, failed), widths)
+            continue
+        shares.append((kept["call"] / none["call"], kept["thread"] / none["thread"]))
+        print_row((name, mode, kept["call"], none["call"], *shares[-1]), widths)
+    of_call, of_thread = (geometric_mean(column) for column in zip(*shares, strict=True))
+    print(f"in the geometric mean: of call {of_call:.3f}, of thread {of_thread:.3f}; asked at most 1.050")
 
 
 def import_models(names: list[str], libraries: list[str]) -> None:
@@ -288,9 +335,13 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="torch.compile beside it")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--processor", action="store_true", help="seconds of the processors")
+    parser.add_argument("--keeping", action="store_true", help="what keeping an entry adds to the first call")
     parser.add_argument("--public", default="")
     parser.add_argument("--library", nargs="*", default=["hf", "timm"], choices=list(zoo_models.LIBRARIES))
     given = parser.parse_args()
+    global now
+    now = of_processors if given.processor else time.perf_counter
     # A process that has asked the driver for its devices cannot be forked; libraries ask when they are imported.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -302,7 +353,10 @@ def main() -> None:
         # Modules are loaded from bytecode, as where Pliant is installed, whatever this environment says of writing it.
         sys.dont_write_bytecode, sys.pycache_prefix = False, folder
         measured("function", training=True, device=given.device, peer=given.peer)  # which writes it
-        print_rows(given.models, given.modes, given.device, given.peer, max(1, given.repeat))
+        if given.keeping:
+            print_keeping(given.models, given.modes, given.device, max(1, given.repeat))
+        else:
+            print_rows(given.models, given.modes, given.device, given.peer, max(1, given.repeat))
 
 
 if __name__ == "__main__":

@@ -69,16 +69,16 @@ def _own_fields(cls: Any, kw_only: bool) -> _Fields:
     """Those that the class annotates; what their values said is no attribute of it."""
     found: _Fields = {}
     for name, annotation in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063  # of the class itself alone
-        if str(annotation).removeprefix("typing.").startswith("ClassVar"):
+        if (text := _text(annotation)).startswith(_OF_CLASSES):
             continue
-        if str(annotation).removeprefix("dataclasses.").startswith(("InitVar", "KW_ONLY")):
+        if text.startswith(_STANDARD):
             raise TypeError(f"{cls.__name__}.{name}: {annotation} is for the standard decorator")
         value = cls.__dict__.get(name, MISSING)
         one: Any = value if isinstance(value, Field) else dataclasses.field(default=value)
         one.name, one.type, one._field_type = name, annotation, _FIELD
         if one.kw_only is MISSING:
             one.kw_only = kw_only
-        if one.default is not MISSING and _has_no_hash(type(one.default)):
+        if one.default is not MISSING and type(one.default) not in _HASHED and _has_no_hash(type(one.default)):
             raise ValueError(f"{cls.__name__}.{name}: all objects would share this default; use default_factory")
         if one.default is not MISSING:
             setattr(cls, name, one.default)
@@ -86,6 +86,18 @@ def _own_fields(cls: Any, kw_only: bool) -> _Fields:
             delattr(cls, name)
         found[name] = one
     return found
+
+
+_OF_CLASSES = ("ClassVar", "typing.ClassVar")
+_STANDARD = ("InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
+_HASHED = frozenset({bool, int, float, str, tuple, type(None)})
+
+
+def _text(annotation: Any) -> str:
+    """As it is written; that of a type with arguments, whose text takes long, says only what it is a form of."""
+    if isinstance(annotation, str):
+        return annotation
+    return str(getattr(annotation, "__origin__", annotation))
 
 
 def _has_no_hash(cls: Any) -> bool:

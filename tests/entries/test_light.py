@@ -129,7 +129,7 @@ def test_what_states_something_of_numbers_in_data_loads_nothing_of_sizes(tmp_pat
 # What writes entries, watches memory, explains, or follows a graph break.
 LATER = ("entries.draft", "entries.namer", "entries.fact_writer", "entries.program_writer", "entries.taken", "entries.breaks",
          "entries.claims", "guards.codegen", "guards.explain", "guards.watch", "guards.native_watch", "guards.tensor_words",
-         "graph.contracts", "debug.explain")  # fmt: skip
+         "graph.contracts", "debug.explain", "autograd.outputs")  # fmt: skip
 
 
 def test_what_finds_its_entry_loads_nothing_that_only_others_need(tmp_path):

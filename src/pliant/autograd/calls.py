@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pliant.autograd.around import Call, bump_versions, with_gradients, without_casts
-from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.places import MadeOutputs
 from pliant.torch_adapter import any_autocast, is_view, set_grad_enabled, without_base
 from pliant.wrappers.remade import remade
 from pliant.wrappers.wrapper import WROTE
@@ -31,7 +31,6 @@ def inference(
 ) -> Call:
     """The callable of a program without a backward. `needs_guard`: gradients are recorded around it. `tensors`: nothing
     else is returned. `bump`: the inputs that the graph writes."""
-    maker = OutputMaker(made, wrote=bool(bump))
     uncast = without_casts(run)
 
     def without_grad(inputs: list[Any]) -> list[Any]:
@@ -49,8 +48,11 @@ def inference(
     compute = without_grad if needs_guard else run
     if ends is not None:
         compute = ends.around(compute) if needs_guard else with_gradients(ends.around(without_grad))
-    if maker.is_plain and not bump:
+    if made.is_plain and not bump:
         return plain
+    from pliant.autograd.outputs import OutputMaker  # which most programs do not need
+
+    maker = OutputMaker(made, wrote=bool(bump))
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         kept = list(inputs)

@@ -8,44 +8,21 @@ Holds:  views are made of the caller's own tensors by the calls that eager makes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import torch
 
-from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf, changed_in_place
+from pliant.autograd.places import FromInput, FromResult, Literal, MadeOutputs, Output, SameAs, ViewOf, changed_in_place
 from pliant.autograd.views import ViewStep
-from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled, without_base
 from pliant.wrappers.wrapper import WROTE
-
-if TYPE_CHECKING:
-    from pliant.autograd.aliasing import OutputPlan
 
 # inputs, results, outputs made so far -> an output
 _Get = Callable[[Sequence[Any], Any, list[Any]], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class MadeOutputs:
-    """What of a plan says how outputs are made: of how many results, which inputs are written by which results and how
-    often more than once, which results are to be inference tensors, which outputs are made before inputs are written, and
-    which before the program runs."""
-
-    outputs: list[Output]
-    results: int
-    copies: list[tuple[int, int, int]]
-    inference: list[int]
-    early: list[int]
-    first: list[int]
-
-    @classmethod
-    def of(cls, plan: OutputPlan) -> MadeOutputs:
-        copies = [(w.input, w.position, w.counted - 1) for w in plan.writes if not w.in_graph]
-        return cls(plan.outputs, len(plan.results), copies, plan.inference, plan.early, plan.first)
-
-
 class OutputMaker:
-    """`is_plain`: the results are the outputs. `wrote`: the graph writes inputs before outputs are made."""
+    """`wrote`: the graph writes inputs before outputs are made."""
 
     def __init__(self, made: MadeOutputs, wrote: bool) -> None:
         self.copies, self.inference = made.copies, made.inference
@@ -55,8 +32,6 @@ class OutputMaker:
         self.first = [place for place in order if place in made.first]
         self.early = [place for place in order if place in made.early]
         self.order = [place for place in order if place not in made.early and place not in made.first]
-        in_order = [FromResult(i) for i in range(made.results)]
-        self.is_plain = not self.copies and not self.inference and made.outputs == in_order
 
     def start(self, inputs: list[Any]) -> list[Any]:
         """The outputs that are made before the program runs, at their places."""

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant.autograd.views import ViewStep
 from pliant.records import dataclass
+
+if TYPE_CHECKING:
+    from pliant.autograd.aliasing import OutputPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,30 @@ class Saved:
 
     is_input: bool
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOutputs:
+    """What of a plan says how outputs are made: of how many results, which inputs are written by which results and how
+    often more than once, which results are to be inference tensors, which outputs are made before inputs are written, and
+    which before the program runs."""
+
+    outputs: list[Output]
+    results: int
+    copies: list[tuple[int, int, int]]
+    inference: list[int]
+    early: list[int]
+    first: list[int]
+
+    @classmethod
+    def of(cls, plan: OutputPlan) -> MadeOutputs:
+        copies = [(w.input, w.position, w.counted - 1) for w in plan.writes if not w.in_graph]
+        return cls(plan.outputs, len(plan.results), copies, plan.inference, plan.early, plan.first)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the results are the outputs."""
+        return not self.copies and not self.inference and self.outputs == [FromResult(i) for i in range(self.results)]
 
 
 def result_of(output: Output) -> int | None:

@@ -23,8 +23,8 @@ from pliant.autograd.calls import as_it_is, chain, inference, with_constants
 from pliant.autograd.endings import Ending
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
-from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.split import Partition, partition
+from pliant.autograd.places import MadeOutputs
 from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.tails import with_tails
 from pliant.autograd.training import runnable, training, with_versions, written_in_graph

@@ -21,8 +21,8 @@ from pliant.autograd.around import Call, bump_versions, with_gradients
 from pliant.autograd.function import Halves, HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.node import Compiled
-from pliant.autograd.outputs import MadeOutputs, OutputMaker
-from pliant.autograd.places import FromInput
+from pliant.autograd.outputs import OutputMaker
+from pliant.autograd.places import FromInput, MadeOutputs
 from pliant.autograd.result_hooks import spare_hooks
 from pliant.autograd.views import version
 from pliant.graph.contracts import Runnable
@@ -103,7 +103,7 @@ def trained(
             spare_hooks(results[place])
         return results
 
-    if maker.is_plain and not bump and not around.bump_last and not watched:
+    if made.is_plain and not bump and not around.bump_last and not watched:
         return plain
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:

@@ -20,10 +20,9 @@ from pliant.autograd.around import Call, counting_writes, outside_autocast, unco
 from pliant.autograd.function import HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
-from pliant.autograd.outputs import MadeOutputs
 from pliant.autograd.partition.partial import reads, without
 from pliant.autograd.partition.split import Partition
-from pliant.autograd.places import changed_in_place, result_of
+from pliant.autograd.places import MadeOutputs, changed_in_place, result_of
 from pliant.autograd.saved import results_of
 from pliant.autograd.trained import Around, Watched, of_given, trained
 from pliant.autograd.views import version

@@ -38,7 +38,7 @@ RECORDS = {
     "Around": "autograd.trained", "Backward": "graph.custom_function", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.endings",
     "FromInput": "autograd.places",
     "FromResult": "autograd.places", "FunctionPlan": "graph.custom_function", "HalvesFacts": "autograd.function", "KeptInputs": "autograd.kept_inputs",
-    "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.outputs",
+    "Launches": "wrappers.launches", "Library": "runtime.program", "Literal": "autograd.places", "MadeOutputs": "autograd.places",
     "Refused": "autograd.refused", "Roles": "runtime.cuda.roles", "Root": "autograd.history", "SameAs": "autograd.places",
     "Saved": "autograd.places",
     "ViewOf": "autograd.places", "ViewStep": "autograd.views", "Watched": "autograd.trained",

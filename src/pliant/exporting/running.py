@@ -15,7 +15,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pliant import config
-from pliant.autograd.outputs import MadeOutputs, OutputMaker
+from pliant.autograd.outputs import OutputMaker
+from pliant.autograd.places import MadeOutputs
 from pliant.errors import ConstraintError
 from pliant.exporting.bodies import bodies_in, own_bodies, prepared, run_by
 from pliant.exporting.checking import Checks
