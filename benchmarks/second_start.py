@@ -311,7 +311,7 @@ def print_keeping(models: list[str], modes: list[str], device: str, repeat: int)
             continue
         shares.append((kept["call"] / none["call"], kept["thread"] / none["thread"]))
         print_row((name, mode, kept["call"], none["call"], *shares[-1]), widths)
-    of_call, of_thread = (geometric_mean(column) for column in zip(*shares, strict=True))
+    of_call, of_thread = (geometric_mean([row[k] for row in shares]) for k in range(2))
     print(f"in the geometric mean: of call {of_call:.3f}, of thread {of_thread:.3f}; asked at most 1.050")
 
 

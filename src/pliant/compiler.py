@@ -268,11 +268,10 @@ def _build_watch(text: str) -> ctypes.PyDLL | None:
 
 def _prepare_loading() -> None:
     """Compile what the code of all graphs shares."""
-    from pliant.runtime.load import prepare, read_memory
+    from pliant.runtime.load import prepare
 
     with suppressed(CompileError, OSError):
         prepare()
-        read_memory()
 
 
 native_builder.use(_build_watch)

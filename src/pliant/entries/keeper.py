@@ -29,6 +29,7 @@ from pliant.entries.objects import NotFound
 from pliant.entries.programs import ProgramReader
 from pliant.errors import PliantError
 from pliant.interruptions import pass_on
+from pliant.runtime.load import reads_memory_later
 
 if TYPE_CHECKING:
     from pliant.entries.claims import Claim
@@ -116,7 +117,7 @@ class Keeper:
     ) -> form.Found | None:
         programs = ProgramReader()
         try:
-            with events.stage("find"):
+            with events.stage("find"), reads_memory_later():
                 found = form.made(Lines(text), programs, dispatcher, args, kwargs)
             for backwards in programs.backwards:
                 backwards.lost = functools.partial(self._lost, weakref.ref(dispatcher), digest, weakref.ref(found.entry))

@@ -13,10 +13,12 @@ Holds:  an entry reads a tensor's address in memory (`tensor_address`) or throug
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -125,41 +127,48 @@ def prepare() -> ctypes.CDLL:
 @functools.cache
 def _shared() -> ctypes.CDLL:
     library = ctypes.CDLL(str(build([runtime_text()], quick(config.get().build))))
-    _tell(library, tensor_reader(), *_parallel())
+    if _here.defers:
+        second_calls.use(_read_memory)
+        _tell(library, None)
+    else:
+        _tell(library, tensor_address.layout())
     return library
 
 
-def _parallel() -> tuple[int, int, int, int]:
-    found = openmp.runtime()
-    return (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
-
-
-def _tell(library: ctypes.CDLL, reader: int, *parallel: int) -> None:
-    """Of torch's functions and runtime; where tensors have theirs, once that is known."""
-    where = ctypes.addressof(_layout) if reader and _layout is not None else 0
-    table = (ctypes.c_void_p * 7)(reader, *parallel, where, LIST_ITEMS // WORD)
+def _tell(library: ctypes.CDLL, layout: tensor_address.Layout | None) -> None:
+    """Of torch's functions and runtime, and where tensors have their addresses."""
+    found, reader = openmp.runtime(), tensor_reader()
+    omp = (found.parallel, found.thread, found.threads, found.maximum) if found else (0, 0, 0, 0)
+    where = ctypes.addressof(layout) if layout is not None and reader else 0
+    table = (ctypes.c_void_p * 7)(reader, *omp, where, LIST_ITEMS // WORD)
     # Under the interpreter's lock, as what reads it.
     ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(address_of(library.pliant_runtime))(ctypes.addressof(table))
 
 
-_layout: tensor_address.Layout | None = None
+class _Here(threading.local):
+    defers = False
 
 
-def read_memory() -> bool:
-    """Have entries read tensors' addresses in memory from now on: finding out where they are takes as long as torch does to tell
-    ten thousand. Not while a profiler records, which is to see the program's operators alone."""
-    global _layout
+_here = _Here()
+
+
+@contextlib.contextmanager
+def reads_memory_later() -> Iterator[None]:
+    """A block that loads code for one call, which may be the only one: finding out where tensors have their addresses takes as long
+    as torch does to tell ten thousand, and waits for a second call."""
+    before, _here.defers = _here.defers, True
+    try:
+        yield
+    finally:
+        _here.defers = before
+
+
+def _read_memory() -> bool:
+    """Not while a profiler records, which is to see the program's operators alone."""
     if profiler._is_profiler_enabled:
         return False
-    with _prepared:
-        if _layout is None and (found := tensor_address.layout()) is not None:
-            _layout = found
-            if _shared.cache_info().currsize:
-                _tell(_shared(), tensor_reader(), *_parallel())
+    _tell(prepare(), tensor_address.layout())
     return True
-
-
-second_calls.use(read_memory)
 
 
 @functools.cache
