@@ -26,6 +26,7 @@ import resource
 import select
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -224,7 +225,6 @@ _OF_PEER = ("peer cold", "peer", "of peer", "load too")
 _ASKED = {"of cold": 0.15, "of peer": 1 / 15}
 # Seconds: of model and mode, the columns that they are the sum of, and what is asked.
 _ASKED_SECONDS = {
-    ("function", "inference"): ((("load", "entries"), 0.03), (("start",), 0.2)),
     ("bert-base", "inference"): ((("entries",), 0.15),),
     ("bert-base", "training"): ((("entries",), 0.3),),
 }
@@ -281,7 +281,12 @@ def print_means(shown: dict[tuple[str, str], dict[str, Any]], last: Row) -> None
             asked = f", asked at most {_ASKED[share]:.3f}" if share in _ASKED else ""
             print(f"  {share}: {geometric_mean(values):.3f} (largest {max(values):.3f}{asked})")
     for share, most in _ASKED.items():
-        above = [f"{name} {mode} {c[share]:.3f}" for (name, mode), c in shown.items() if c.get(share, 0.0) > most]
+        whole = {"of cold": "cold", "of peer": "peer"}[share]
+        above = [
+            f"{name} {mode} {c[share]:.3f} (eager's own call {c['eager'] / c[whole]:.3f})"
+            for (name, mode), c in shown.items()
+            if c.get(share, 0.0) > most
+        ]
         if above:
             print(f"  {share} above {most:.3f}: {', '.join(above)}")
     for (name, mode), rows in _ASKED_SECONDS.items():
@@ -313,6 +318,48 @@ def print_keeping(models: list[str], modes: list[str], device: str, repeat: int)
         print_row((name, mode, kept["call"], none["call"], *shares[-1]), widths)
     of_call, of_thread = (geometric_mean([row[k] for row in shares]) for k in range(2))
     print(f"in the geometric mean: of call {of_call:.3f}, of thread {of_thread:.3f}; asked at most 1.050")
+
+
+SMALL = """
+import resource, time
+import torch
+
+def of_processors():
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + others.ru_utime + others.ru_stime
+
+def small(x):
+    return (x * 2 + 1).relu()
+
+x = torch.randn(100)
+clock, mine, all_ = time.perf_counter(), time.process_time(), of_processors()
+import pliant
+with torch.no_grad():
+    pliant.compile(small)(x)
+print(time.perf_counter() - clock, time.process_time() - mine, of_processors() - all_)
+pliant.background.finish()
+"""
+
+
+def print_small(repeat: int) -> None:
+    """What one small function costs a new process, importing Pliant too: one that finds nothing, and one that finds its entry.
+    A fork, as the processes of the table are, pays for each page of its parent's that it writes to as well."""
+    with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
+        program = Path(folder, "small.py")
+        program.write_text(SMALL)
+
+        def ran(cache: str) -> list[float]:
+            environment = {**os.environ, "PLIANT_CACHE_DIR": f"{folder}/{cache}", "PYTHONPYCACHEPREFIX": str(sys.pycache_prefix)}
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)
+            done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True)
+            return [float(word) for word in done.stdout.split()]
+
+        for kind, asked in (("cold", 0.2), ("found", 0.03)):
+            runs = [ran(f"cold{k}" if kind == "cold" else "cold0") for k in range(-1, repeat)][1:]
+            least, middle = ([choose(column) for column in zip(*runs, strict=True)] for choose in (min, statistics.median))
+            told = (f"{a:.3f} {b:.3f}" for a, b in zip(least, middle, strict=True))
+            words = ("s by the clock", "of its processor time", "with compilers'")
+            print(f"a small function, {kind}, least and median: {', '.join(f'{t} {w}' for t, w in zip(told, words, strict=True))}; asked {asked:.3f}")
 
 
 def import_models(names: list[str], libraries: list[str]) -> None:
@@ -357,6 +404,7 @@ def main() -> None:
             print_keeping(given.models, given.modes, given.device, max(1, given.repeat))
         else:
             print_rows(given.models, given.modes, given.device, given.peer, max(1, given.repeat))
+            print_small(max(3, given.repeat))
 
 
 if __name__ == "__main__":
