@@ -153,7 +153,11 @@ def load_stages() -> None:
     with GcPause():
         import pliant.autograd.repeated
         import pliant.dispatch.new_entry
-        import pliant.runtime.compile_graph  # noqa: F401
+        import pliant.runtime.compile_graph
+
+        if config.get().cache.keep_entries:
+            import pliant.entries.claims
+            import pliant.entries.draft  # noqa: F401
 
 
 def aot_eager(captured: CapturedGraph) -> GraphCallable:

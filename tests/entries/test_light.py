@@ -193,3 +193,27 @@ def test_where_tensors_have_their_data_is_found_out_at_a_second_call(tmp_path):
         done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout) == [{"found": 1}, [0, 0, 1, 1]]
+
+
+COLD = """
+import json, sys, torch
+import pliant
+
+def doubled(x):
+    return x * 2 + 1
+
+compiled, x = pliant.compile(doubled), torch.linspace(-1, 1, 12)
+before = {*sys.modules}
+compiled(x)
+print(json.dumps([name for name in {*sys.modules} - before if name.startswith("pliant.entries.")]))
+"""
+
+
+def test_what_writes_entries_is_loaded_before_the_first_call(tmp_path):
+    """Loading it takes a tenth of the first call of a small function."""
+    program = tmp_path / "cold.py"
+    program.write_text(COLD)
+    environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == []
