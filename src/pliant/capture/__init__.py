@@ -1,6 +1,6 @@
 """Python bytecode to a torch-level graph: interpretation, what it changes outside, breaks, and the entry that replays it.
 
-The engine:           attempt (one capture, its restarts), whole (one without breaks), tracer, frame, opcodes/, bytecode/ (decoded, normalised,
+The engine:           attempt (one capture, its restarts), tracer, frame, opcodes/, bytecode/ (decoded, normalised,
                       assembled), iterators/ (generators, loops), tracebacks, program_stack (the frames that the program
                       would have). It knows no library.
 What things mean:     protocols/ (Python's, by kind of value), callables (the table: handlers/, and autodiff/), numbers/ (that vary,

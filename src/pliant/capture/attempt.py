@@ -1,7 +1,8 @@
 """One capture: attempts at interpreting a call, until one ends or shows where the frames are cut.
 
 In:     a root (a call, or a frame to resume), the real arguments, the policy for dynamic sizes.
-Out:    a `Trace` (`capture.trace`), or `CannotCapture`.
+Out:    a `Trace` (`capture.trace`), or `CannotCapture`; of `whole` a `Trace` that ends with a return, or what
+        `compile(fullgraph=True)` raises at the line that would break the graph.
 Holds:  nothing outside changes during an attempt. A graph break that is met in the middle of an operation restarts the trace,
         which then stops before that operation.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from pliant.capture.bytecode.steps import step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import (
+    KINDS,
     BreakBefore,
     CannotCapture,
     CastsKept,
@@ -47,7 +49,7 @@ from pliant.capture.tracer import Tracer
 from pliant.capture.value_kinds import is_method
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sources
-from pliant.errors import Unsupported
+from pliant.errors import GraphBreakError, Unsupported
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.late_module import LateModule
 from pliant.guards.kinds import MISSING, Kind
@@ -58,6 +60,22 @@ from pliant.source import SourceLocation, user_location
 from pliant.torch_adapter import pop_function_mode
 
 _MAX_RESTARTS = 16
+
+
+def whole(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], policy: DynamicPolicy) -> Trace:
+    """The trace of `fn(*args, **kwargs)`."""
+    try:
+        traced = trace(CallableRoot(fn), args, dict(kwargs), policy)
+    except CannotCapture as stop:
+        raise break_error(stop.reason) from None
+    if traced.end.reason is not None:
+        raise break_error(traced.end.reason)
+    return traced
+
+
+def break_error(reason: BreakReason) -> GraphBreakError:
+    kind = KINDS[reason.kind]
+    return GraphBreakError(reason.detail, kind=kind.id, where=reason.location, why=kind.why, do=reason.do or kind.do)
 
 
 def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy) -> Trace:

@@ -15,19 +15,16 @@ import logging
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.nn.modules.module as nn_module
 
 from pliant.capture.bytecode.assemble import encode_locations
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.tracebacks import line_at, live_frame, module_calls
 from pliant.dispatch.own_frames import program_frames
 from pliant.records import dataclass
-
-if TYPE_CHECKING:
-    from pliant.capture.frame import Frame
-    from pliant.capture.tracer import Tracer
 
 LOOKS = "looks-at-frames"
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pliant.capture.frame import Frame as Frame
     from pliant.capture.outside.world import World as World
+    from pliant.capture.reconstruct.statements import Statements as Statements
     from pliant.capture.tracer import Tracer as Tracer
 else:
-    Frame = World = Tracer = Any
+    Frame = World = Statements = Tracer = Any
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]

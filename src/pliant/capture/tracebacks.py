@@ -13,16 +13,14 @@ import functools
 import inspect
 import os
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.nn.modules.module as nn_module
 
+from pliant.capture.signatures import Tracer
 from pliant.capture.trace import CallEffect
 from pliant.guards.kinds import MISSING
 from pliant.torch_adapter import module_call, wrapped_module_call
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What the frame of an entry does not have as the program's had it.

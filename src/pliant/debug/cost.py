@@ -19,7 +19,7 @@ from pliant import config
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.partition.split import partition
 from pliant.autograd.runtime import build
-from pliant.capture.whole import whole
+from pliant.capture.attempt import whole
 from pliant.debug.flops import flops
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import ConfigError

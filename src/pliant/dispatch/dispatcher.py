@@ -194,8 +194,8 @@ class Dispatcher:
         if capturing.active:
             return
         if self.compilation.fullgraph and not tracing():
+            from pliant.capture.attempt import break_error
             from pliant.capture.trace import BreakReason
-            from pliant.capture.whole import break_error
 
             raise break_error(BreakReason(_OBSERVED, observer, self.location))
         self.tell(observer, _OBSERVED)

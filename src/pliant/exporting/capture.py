@@ -18,8 +18,8 @@ import torch
 
 from pliant import config
 from pliant.autograd.joint import JointGraph, trace_joint
+from pliant.capture.attempt import whole
 from pliant.capture.trace import SetItem, Trace
-from pliant.capture.whole import whole
 from pliant.debug import events
 from pliant.errors import ConstraintError, ExportError, GraphBreakError, Unsupported
 from pliant.exporting.assemble import changes, program_of

@@ -15,19 +15,19 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.containers import call_container_method
 from pliant.capture.handlers.effects import initial_seed, is_output, seed_generator, write_output
-from pliant.capture.handlers.formatting import TEXT_METHODS
+from pliant.capture.handlers.formatting import by_percent, format_text
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import OBJECTS, VALUES, computed_method, fold, note_time_zone, referent
-from pliant.capture.handlers.table import ALL
+from pliant.capture.handlers.table import ALL, refusal, spread
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_context_variable, call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
@@ -65,6 +65,8 @@ from pliant.guards.sources import question
 from pliant.guards.standard import LRU_CACHE
 from pliant.torch_adapter import TensorBase
 from pliant.unpatched import BUILTINS
+
+Method = Callable[..., Any]  # of a receiver: rule(tracer, receiver, name, bound, args, kwargs)
 
 # ---- C functions and methods
 _PURE_MODULES = frozenset(
@@ -155,50 +157,37 @@ def _owner(receiver: Any, name: str, bound: Any) -> type:
 def _fake_method(t: Tracer, fake: FakeTensor, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name in ("numpy", "__array__") and t.recorder.elements.constants.of(fake) is None and not args:
         return to_array(t, fake)
-    own = None if name == "as_subclass" else ALL.callables.get(getattr(torch.Tensor, name, None))
-    return _tensor_method(t, fake, name, bound, args, kwargs) if own is None else own(t, (fake, *args), kwargs)
+    own = ALL.callables.get(getattr(torch.Tensor, name, None))
+    return call_torch(t, bound, args, kwargs) if own is None else own(t, (fake, *args), kwargs)
 
 
-def _tensor_method(t: Tracer, tensor: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    is_view = name == "as_subclass"
-    return t.recorder.as_class(tensor, *args, **kwargs) if is_view else call_torch(t, bound, args, kwargs)
-
-
-def _text_method(t: Tracer, text: str, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    special = TEXT_METHODS.get(name)
-    return _pure_method(t, text, name, bound, args, kwargs) if special is None else special(t, text, args, kwargs)
-
-
-def _device_method(t: Tracer, device: torch.device, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    if name in ("__enter__", "__exit__"):
-        return enter_device(t, name, bound, args)
-    return _pure_method(t, device, name, bound, args, kwargs)
-
-
-def _pure_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    if name == "join" and len(args) == 1:
-        if not is_iterable(args[0]):
-            raise Raised(TypeError("can only join an iterable"))
-        args = (t.sequence(args[0]),)
-        if is_str(receiver) and set(map(type, args[0])) <= {Text, str}:
-            return join(receiver, args[0])
-    args = tuple(t.plain(a) if type(a) not in OURS else a for a in args)
-    t.refuse_opaque(*args)
-    return t.native(bound, *args, **kwargs)
+def _join(t: Tracer, text: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if not is_iterable(args[0]):
+        raise Raised(TypeError("can only join an iterable"))
+    items = t.sequence(args[0])
+    if is_str(text) and set(map(type, items)) <= {Text, str}:
+        return join(text, items)
+    return computed_method(t, text, name, bound, (items,), kwargs)
 
 
 def _frozenset_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     t.refuse_opaque(receiver)
-    return _pure_method(t, receiver, name, bound, args, kwargs)
+    return computed_method(t, receiver, name, bound, args, kwargs)
 
 
-def _size_method(t: Tracer, size: torch.Size, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    if name == "numel" and not args and not kwargs:
-        return TailCall(polyfills.multiplied, (size,))
-    return _pure_method(t, size, name, bound, args, kwargs)
+def _tensor_method(t: Tracer, tensor: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    return call_torch(t, bound, args, kwargs)
 
 
-def _by_name(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _at_block(t: Tracer, device: torch.device, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    return enter_device(t, name, bound, args)
+
+
+def _refuse_generator(t: Tracer, generator: torch.Generator, name: str, *given: Any) -> NoReturn:
+    raise GraphBreak("random-state", f"the method {name} of a generator")
+
+
+def _by_name(rule: Callable[..., Any]) -> Method:
     """A rule that knows the method by its name alone."""
     return lambda t, receiver, name, bound, args, kwargs: rule(t, receiver, name, args, kwargs)
 
@@ -227,20 +216,6 @@ def _cache_method(t: Tracer, cached: Any, name: str, bound: Any, args: Args, kwa
     if id(cached) in t.caches and (name == "cache_parameters" or not t.world.is_foreign(cached)):
         return t.native(getattr(t.caches[id(cached)][1], name))
     return _object_method(t, cached, name, bound, args, kwargs)
-
-
-def _generator_method(t: Tracer, generator: torch.Generator, name: str, args: Args, kwargs: Kwargs) -> Any:
-    if name == "initial_seed" and not args and not kwargs:
-        return initial_seed(t, generator)
-    if name != "manual_seed":
-        raise GraphBreak("random-state", f"the method {name} of a generator")
-    return seed_generator(t, generator, *args, **kwargs)
-
-
-def _reference_method(t: Tracer, reference: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    if name == "__call__":
-        return referent(t, reference)
-    return None if name == "__init__" else _object_method(t, reference, name, bound, args, kwargs)
 
 
 def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -276,13 +251,14 @@ _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send"
 _PLAIN_MODULES = frozenset(("string", TensorBase.__module__))
 
 
-def _only(names: tuple[str, ...], rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule for methods of these names; the others are those of any object."""
+def _named(rules: Mapping[str, Method], others: Method = _object_method) -> Method:
+    """Methods of these names by rules of their own, all others by one."""
+    return lambda t, receiver, name, *given: rules.get(name, others)(t, receiver, name, *given)
 
-    def method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-        return (rule if name in names else _object_method)(t, receiver, name, bound, args, kwargs)
 
-    return method
+def _takes(rule: Callable[..., Any]) -> Method:
+    """A rule that has the method's own parameters, behind the tracer and the object."""
+    return lambda t, receiver, name, bound, args, kwargs: spread(rule, receiver)(t, args, kwargs)
 
 
 # Their `__init__` stores more than the arguments.
@@ -310,39 +286,40 @@ def _descriptor_method(t: Tracer, descriptor: Any, name: str, bound: Any, args: 
     return t.native(bound, *args, **kwargs)
 
 
-_METHODS: ByKind[Callable[..., Any]] = ByKind(
+_METHODS: ByKind[Method] = ByKind(
     _object_method,
     {
         **dict.fromkeys(SYMBOLIC_TYPES, _tensor_method),
         **dict.fromkeys(LOCKS, _lock_method),
-        LRU_CACHE: _only(("cache_info", "cache_clear", "cache_parameters"), _cache_method),
-        types.FunctionType: _only(
-            ("__get__",),
-            lambda t, function, name, bound, args, kwargs: (
-                t.native(bound, *args) if args[0] is None else types.MethodType(function, args[0])
-            ),
+        LRU_CACHE: _named(dict.fromkeys(("cache_info", "cache_clear", "cache_parameters"), _cache_method)),
+        types.FunctionType: _named(
+            {
+                "__get__": lambda t, function, name, bound, args, kwargs: (
+                    t.native(bound, *args) if args[0] is None else types.MethodType(function, args[0])
+                )
+            }
         ),
         random.Random: _random_method,
     },
     {
-        **dict.fromkeys(VALUES, computed_method),
+        **dict.fromkeys((*VALUES, *_PURE_SELF_TYPES), computed_method),
         **dict.fromkeys(OBJECTS, _made_method),
-        **dict.fromkeys(_PURE_SELF_TYPES, _pure_method),
         **dict.fromkeys((*_OWN_SELF_TYPES, list, dict, set), _by_name(call_container_method)),
         FakeTensor: _fake_method,
         torch.Tensor: _tensor_method,
-        str: _text_method,
+        str: _named({"format": _by_name(format_text), "__mod__": _takes(by_percent), "join": _join}, computed_method),
+        bytes: _named({"join": _join}, computed_method),
         frozenset: _frozenset_method,
-        torch.Size: _size_method,
-        torch.device: _device_method,
+        torch.Size: _named({"numel": _takes(lambda t, size: TailCall(polyfills.multiplied, (size,)))}, computed_method),
+        torch.device: _named(dict.fromkeys(("__enter__", "__exit__"), _at_block), computed_method),
         random.Random: _made_method,
-        torch.Generator: _by_name(_generator_method),
+        torch.Generator: _named({"initial_seed": _takes(initial_seed), "manual_seed": _takes(seed_generator)}, _refuse_generator),
         contextvars.ContextVar: _by_name(call_context_variable),
-        weakref.ref: _reference_method,
-        BaseException: _only(("__init__", "with_traceback", "add_note"), _change_error),
+        weakref.ref: _named({"__call__": _takes(referent), "__init__": lambda *given: None}),
+        BaseException: _named(dict.fromkeys(("__init__", "with_traceback", "add_note"), _change_error)),
         **dict.fromkeys(
             (property, classmethod, staticmethod),
-            _only(("setter", "getter", "deleter", "__get__", "__init__"), _descriptor_method),
+            _named(dict.fromkeys(("setter", "getter", "deleter", "__get__", "__init__"), _descriptor_method)),
         ),
     },
 )
@@ -407,23 +384,15 @@ def _of_class(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) ->
     return t.native(function, *map(concrete, args), **kwargs)
 
 
-def _instantiate(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    return steps_of(type(t).instantiate)(t, cls, args, kwargs)
-
-
 def _from_keys(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if cls not in DICT_TYPES:
         return _of_class(t, cls, function, args, kwargs)
     return t.native(function, [t.hashable(k) for k in t.sequence(args[0])], *args[1:])
 
 
-def _clock(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("side-effect-call", "the time is asked for")
-
-
 _PURE_CLASSES = frozenset((int, float, str, bytes, itertools.chain, object, decimal.Decimal))
 _CLASS_METHODS: dict[str, Callable[..., Any]] = {
-    "__call__": _instantiate,
+    "__call__": lambda t, cls, function, args, kwargs: steps_of(type(t).instantiate)(t, cls, args, kwargs),
     "__new__": lambda t, cls, function, args, kwargs: (
         t.new_object(args[0], function, args[1:], kwargs) if args and derives(args[0], cls) else t.native(function, *args, **kwargs)
     ),
@@ -436,7 +405,7 @@ _CLASS_METHODS: dict[str, Callable[..., Any]] = {
     ],
     "fromkeys": _from_keys,
     "from_iterable": lambda t, cls, function, args, kwargs: t.native(function, [*map(t.iterable, t.sequence(args[0]))]),
-    **dict.fromkeys(("now", "today", "utcnow"), _clock),
+    **dict.fromkeys(("now", "today", "utcnow"), refusal("side-effect-call", "the time is asked for")),
 }
 
 

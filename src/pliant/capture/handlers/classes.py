@@ -25,7 +25,7 @@ from pliant.capture.iterators import carried, loops
 from pliant.capture.numbers import progressions
 from pliant.capture.numbers.numpy_scalars import scalar_of
 from pliant.capture.outside.whole_containers import base_in_c
-from pliant.capture.protocols import iteration, operators, subscripts
+from pliant.capture.protocols import attributes, iteration, operators, subscripts
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import (
@@ -113,24 +113,18 @@ def _as_c_reads_it(t: Tracer, value: Any) -> Any:
     return value
 
 
-def _construct_accumulate(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    return _accumulate(t, *args, **kwargs)
-
-
 def _accumulate(t: Tracer, iterable: Any, func: Any = None, **initial: Any) -> Any:
     return t.native(itertools.accumulate, t.iterable(iterable), t.reentrant(operator.add if func is None else func), **initial)
 
 
-def _item_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    keys = getter.__reduce__()[1]
-    found = tuple(t.subscript(args[0], k) for k in keys)
-    return found[0] if len(keys) == 1 else found
+def _accessor(read: Callable[[Tracer, Any, Any], Any]) -> Callable[..., Any]:
+    """What an `itemgetter` or `attrgetter` gives: what each of its keys reads, or the tuple of several."""
 
+    def accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+        found = tuple(read(t, args[0], key) for key in getter.__reduce__()[1])
+        return found[0] if len(found) == 1 else found
 
-def _attribute_accessor(t: Tracer, getter: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    names = getter.__reduce__()[1]
-    found = tuple(functools.reduce(t.get_attr, name.split("."), args[0]) for name in names)
-    return found[0] if len(names) == 1 else found
+    return accessor
 
 
 def _method_accessor(t: Tracer, caller: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
@@ -142,8 +136,8 @@ def _method_accessor(t: Tracer, caller: Any, args: Args, kwargs: Kwargs, linked:
 
 # How objects of the operator module's classes are called.
 ACCESSORS: dict[Any, Callable[..., Any]] = {
-    operator.itemgetter: _item_accessor,
-    operator.attrgetter: _attribute_accessor,
+    operator.itemgetter: _accessor(subscripts.subscript),
+    operator.attrgetter: _accessor(lambda t, obj, path: functools.reduce(functools.partial(attributes.get_attr, t), path.split("."), obj)),
     operator.methodcaller: _method_accessor,
 }
 
@@ -273,7 +267,7 @@ CLASSES |= {
     itertools.count: _made_of(rest=given.fixed),
     itertools.repeat: _made_of(given.as_it_is, object=given.as_it_is),
     itertools.groupby: _made_of(given.items, given.called, iterable=given.items, key=given.called),
-    itertools.accumulate: _construct_accumulate,
+    itertools.accumulate: lambda t, cls, args, kwargs: _accumulate(t, *args, **kwargs),
     **dict.fromkeys((map, itertools.starmap), _made_of(given.called, rest=given.items)),
     **dict.fromkeys(
         (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(given.asked, given.items)
@@ -321,14 +315,11 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     values = [concrete(a) for a in args]
     missing = t.world.type_lookup(cls, "_missing_")
     own = isinstance(missing, classmethod) and missing.__func__.__module__ != "enum"
-    if own and len(values) == 1 and not kwargs and not _has_member(cls, *values):
+    known = [member.value for member in cls.__members__.values()]
+    if own and len(values) == 1 and not kwargs and not isinstance(values[0], cls) and values[0] not in known:
         member = t.call(missing.__func__, (cls, *values), kwargs)
         if not isinstance(member, cls):
             raise GraphBreak("bad-call", f"{values} is no {cls.__name__}")
     else:
         member = t.native(cls, *values, **kwargs)
     return t.world.hold(member, str(member))
-
-
-def _has_member(cls: Any, value: Any) -> bool:
-    return isinstance(value, cls) or any(member.value == value for member in cls.__members__.values())

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from pliant import torch_adapter
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.handlers.table import Rows
+from pliant.capture.handlers.table import Rows, refusal
 from pliant.capture.recording.regions import tensors_in
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -145,13 +145,9 @@ _RUN_AS_THEY_ARE = tuple(
 )
 
 
-def _runs_as_it_is(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("side-effect-call", f"{function.__module__}.{function.__qualname__}")
-
-
 def _find(function: types.FunctionType) -> Any:
     if str(function.__globals__.get("__name__")).startswith(_RUN_AS_THEY_ARE):
-        return _runs_as_it_is
+        return refusal("side-effect-call", f"{function.__module__}.{function.__qualname__}")
     return _SPECIAL.get(function.__name__)
 
 

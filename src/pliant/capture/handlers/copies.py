@@ -152,25 +152,16 @@ def _immutable(t: Tracer, value: Any, *memo: Any) -> Any:
     return t.native(copy.deepcopy if memo else copy.copy, value)
 
 
-def _refused(t: Tracer, value: Any, *memo: Any) -> Any:
-    """Of what cannot be copied."""
-    return t.native(copy.copy, value)
-
-
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, Text)
-_NOT_COPIED = (types.MappingProxyType, torch.finfo, torch.iinfo)
-_IMMUTABLE: dict[type, Any] = dict.fromkeys((*identity_types(), *VALUES), _immutable)
+_IMMUTABLE: dict[type, Any] = dict.fromkeys((*identity_types(), *VALUES, torch.finfo, torch.iinfo), _immutable)
 _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
     _object,
     {
         **dict.fromkeys((*_ATOMIC, tuple, frozenset, slice), _itself),
         **dict.fromkeys((list, set, collections.deque, *DICT_TYPES), lambda t, value: value.copy()),
-        **dict.fromkeys(
-            _ITERATORS, lambda t, value: _object(t, value) if t.world.is_foreign(value) else copy.copy(value)
-        ),
+        **dict.fromkeys(_ITERATORS, lambda t, value: _object(t, value) if t.world.is_foreign(value) else copy.copy(value)),
         functools.partial: _partial,
-        **dict.fromkeys(_NOT_COPIED, _refused),
         FakeTensor: _shallow_tensor,
     },
     _IMMUTABLE,
@@ -188,7 +179,6 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
         tuple: functools.partial(_deep_fixed, True),
         frozenset: functools.partial(_deep_fixed, False),
         functools.partial: _partial,
-        **dict.fromkeys(_NOT_COPIED, _refused),
         types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),
         FakeTensor: _deep_tensor,
     },

@@ -20,13 +20,7 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of
 from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.signatures import Frame, Tracer
-from pliant.capture.value_kinds import (
-    concrete,
-    is_int,
-    is_str,
-    is_symbolic,
-    varying,
-)
+from pliant.capture.value_kinds import concrete, is_int, is_str, is_symbolic, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
 from pliant.symbolic.sym_node import wrap_node

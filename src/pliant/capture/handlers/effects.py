@@ -142,8 +142,8 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if file is not None and is_output(t, file):
         kwargs["file"] = file
         file = None
-    if file is None and _output_is_changed(t):
-        file = t.get_attr(sys, "stdout")
+    if file is None and t.world.has_changes(sys.__dict__) and t.get_attr(sys, "stdout") is not sys.stdout:
+        file = t.get_attr(sys, "stdout")  # which the program has set
         if file is None:  # nothing is printed
             return
     kept = [is_text(a) or is_fake(a) or is_symbolic(a) for a in args]
@@ -156,11 +156,6 @@ def _print(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("side-effect-call", "print to a file")
     text = join(" " if between is None else between, texts) + ("\n" if end is None else end)
     t.call(t.get_attr(file, "write"), (text,), {})
-
-
-def _output_is_changed(t: Tracer) -> bool:
-    """Whether the program has set another standard output."""
-    return t.world.has_changes(sys.__dict__) and t.get_attr(sys, "stdout") is not sys.stdout
 
 
 _LOG_OUTPUT = frozenset(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -91,13 +90,7 @@ def _field(t: Tracer, found: re.Match[str], value: Any) -> Any:
 
 
 # ---- pattern.format(...)
-def _str_format(t: Tracer, receiver: str, args: Args, kwargs: Kwargs) -> Any:
+def format_text(t: Tracer, receiver: str, name: str, args: Args, kwargs: Kwargs) -> Any:
     if LITERALS.issuperset(map(type, (*args, *kwargs.values()))):
         return t.native(receiver.format, *args, **kwargs)
     return TailCall(polyfills.formatted, (receiver, args, kwargs))
-
-
-TEXT_METHODS: dict[str, Callable[[Tracer, Any, Args, Kwargs], Any]] = {
-    "format": _str_format,
-    "__mod__": lambda t, pattern, args, kwargs: by_percent(t, pattern, *args),
-}

@@ -13,7 +13,7 @@ import functools
 import inspect
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
@@ -30,11 +30,8 @@ from pliant.capture.protocols.frames import (
     stack,
 )
 from pliant.capture.protocols.tail_calls import TailCall
-from pliant.capture.signatures import Args, Kwargs
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import concrete
-
-if TYPE_CHECKING:
-    from pliant.capture.tracer import Tracer
 
 ROWS = Rows()
 handles = ROWS.handles

@@ -15,38 +15,35 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.data_dependent import take_for_granted
 from pliant.capture.handlers.table import Rows
-from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import concrete, is_int, varying
 from pliant.graph.fake_tensor import is_fake
 
 ROWS = Rows()
-_NAMES = ("input", "n_fft", "hop_length", "win_length", "window", "center", "normalized", "onesided", "length", "return_complex")
 _put_together = torch.ops.aten.unfold_backward.default
 _REFUSED = ("data-dependent", "whether the windows of istft leave a gap")
 _TINY = 1e-11  # an overlap that PyTorch refuses to divide by
 
 
-@ROWS.handles(torch.istft, torch.Tensor.istft)
-def _istft(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    given = {**dict.fromkeys(_NAMES), "center": True, **dict(zip(_NAMES, args)), **kwargs}
-    if "self" in given:
-        given["input"] = given.pop("self")
-    spectra, window = t.internalize(given["input"]), t.internalize(given["window"])
-    size, hop, width = given["n_fft"], given["hop_length"], given["win_length"]
-    hop = size // 4 if hop is None and is_int(size) else hop
-    width = size if width is None else width
+@ROWS.takes(torch.istft, torch.Tensor.istft)
+def _istft(
+    t: Tracer, input: Any, n_fft: Any, hop_length: Any = None, win_length: Any = None, window: Any = None, center: Any = True,
+    normalized: Any = False, onesided: Any = None, length: Any = None, return_complex: Any = False,
+) -> Any:  # fmt: skip
+    spectra, window = t.internalize(input), t.internalize(window)
+    size, width = n_fft, n_fft if win_length is None else win_length
+    hop = size // 4 if hop_length is None and is_int(size) else hop_length
     changed = t.recorder.overrides.modes or t.recorder.overrides.has_subclasses
-    told = given["length"] is None or is_int(given["length"]) or varying(given["length"]) is int
-    if changed or not told or len(args) > len(_NAMES) or not given.keys() <= set(_NAMES) or given["return_complex"]:
+    if changed or return_complex or not (length is None or is_int(length) or varying(length) is int):
         raise GraphBreak(*_REFUSED)
-    if not _is_usual(t, spectra, window, (size, hop, width), given["onesided"]):
+    if not _is_usual(t, spectra, window, (size, hop, width), onesided):
         raise GraphBreak(*_REFUSED)
     total = size + hop * (spectra.size_[-1] - 1)
-    start = size // 2 if given["center"] else 0
-    end = total - start if given["length"] is None else start + given["length"]
+    start = size // 2 if center else 0
+    end = total - start if length is None else start + length
     if not concrete(end <= total) or not concrete(end > start):  # the first has a warning
         raise GraphBreak(*_REFUSED)
-    norm = "ortho" if given["normalized"] else "backward"
+    norm = "ortho" if normalized else "backward"
     signals, overlaps, is_dense = t.call(_overlapped, (spectra, window, size, hop, width, total, start, end, norm), {})
     take_for_granted(t, is_dense, *_REFUSED)
     return t.call(torch.div, (signals, overlaps), {})

@@ -49,10 +49,8 @@ ROWS.each((BUILTINS.all,), _looping, polyfills.all_true, 0)
 ROWS.each((math.prod,), _looping, polyfills.multiplied, 0)
 
 
-@handles(functools.reduce)
-def _reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """What has no items is for the polyfill to complain about."""
-    return TailCall(polyfills.reduced, args)
+# What has no items is for the polyfill to complain about.
+TABLE[functools.reduce] = lambda t, args, kwargs: TailCall(polyfills.reduced, args)
 
 
 @takes(BUILTINS.sum)

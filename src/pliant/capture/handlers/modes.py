@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -21,7 +21,7 @@ from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.recording.overrides import default_override, note_disabled, pop_mode, push_mode, with_class
 from pliant.capture.recording.stand_ins import memory_of
-from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.signatures import Args, Kwargs, Statements, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
@@ -39,9 +39,6 @@ from pliant.torch_adapter import (
     push_mode_object,
     set_grad_enabled,
 )
-
-if TYPE_CHECKING:
-    from pliant.capture.reconstruct.statements import Statements
 
 ROWS = Rows()
 handles, CLASSES = ROWS.handles, ROWS.classes

@@ -432,15 +432,11 @@ TABLE |= {
 }
 
 
-def _of_the_machine(function: Callable[..., Any], t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """What a GPU can do, and how many there are, does not change while a process runs."""
-    return t.native(function, *(t.internalize(a) for a in args), **kwargs)
-
-
+# What a GPU can do, and how many there are, does not change while a process runs.
 _CUDA = (
     "is_available is_bf16_supported is_tf32_supported device_count get_device_capability get_device_name get_arch_list"
 )
 ROWS.each(
     (*(getattr(torch.cuda, name) for name in _CUDA.split()), torch.cuda.amp.common.amp_definitely_not_available),
-    _of_the_machine,
+    lambda function, t, args, kwargs: t.native(function, *map(t.internalize, args), **kwargs),
 )

@@ -276,9 +276,7 @@ def _given(t: Tracer, value: Any) -> Any:
 _GLOBAL: random.Random = random._inst  # whose methods the functions of the module are
 _UNBOUNDED = "gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate".split()
 for _name in (*_STATES, *_UNBOUNDED, *(name for owner, name in _NUMBERS if owner == "Random")):
-    TABLE[getattr(_GLOBAL, _name)] = functools.partial(
-        lambda name, t, args, kwargs: draw(t, _GLOBAL, name, args, kwargs), _name
-    )
+    TABLE[getattr(_GLOBAL, _name)] = functools.partial(lambda name, t, *given: draw(t, _GLOBAL, name, *given), _name)
 
 
 # ---- NumPy's

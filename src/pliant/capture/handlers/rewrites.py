@@ -8,6 +8,8 @@ Holds:  values, dtypes and changes are those of the function.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,12 +17,23 @@ import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.data_dependent import to_int
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple, is_several, several
-from pliant.capture.value_kinds import SIZES, concrete, is_int, is_size, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import (
+    NUMBERS,
+    SIZES,
+    SYMBOLIC_TYPES,
+    concrete,
+    is_int,
+    is_size,
+    is_symbolic,
+    plain_class,
+    varying,
+)
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.shape_rules.views import is_split
 from pliant.graph.tensor_spec import same_dim
@@ -29,7 +42,7 @@ from pliant.targets.registry import known_target
 from pliant.torch_adapter import SAVED_TENSOR_HOOKS, dlpack_of_tensor
 
 ROWS = Rows()
-handles, instead, CLASSES = ROWS.handles, ROWS.instead, ROWS.classes
+handles, instead, takes, CLASSES = ROWS.handles, ROWS.instead, ROWS.takes, ROWS.classes
 
 
 # ---- the classes of tensors, called
@@ -54,6 +67,95 @@ def _new(t: Tracer, tensor: Any, *data: Any) -> Any:
     """`tensor.new(size)`: to a graph a `torch.Size` is a tuple, and `new` takes the items of a tuple for data."""
     size = t.internalize(data[0]) if len(data) == 1 else None
     return (torch.Tensor.new_empty, (tensor, size)) if is_size(size) else None
+
+
+# ---- tensors made of numbers that vary: of one dimension each, filled and put together. The C functions would ask for the
+# numbers' values. They get them where a number may not fit into the data type, which is then an error, and where they
+# are told more than type and device.
+def _of_numbers(function: Callable[..., Any], t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """`function(data, dtype=, device=)`, which may give a tensor back as it is."""
+    data = t.internalize(args[0]) if len(args) == 1 else None
+    is_copied = function is torch.tensor or not is_fake(data)
+    made = _made_of_numbers(t, data, kwargs) if is_copied and kwargs.keys() <= {"dtype", "device"} else None
+    return call_torch(t, function, args, kwargs) if made is None else made
+
+
+ROWS.each((torch.tensor, torch.as_tensor, torch.asarray), _of_numbers)
+
+
+@handles(torch.Tensor.new_tensor)
+def _like_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """`like.new_tensor(data, dtype=, device=)`"""
+    made = None
+    if len(args) == 2 and is_fake(args[0]) and not is_fake(args[1]) and kwargs.keys() <= {"dtype", "device"}:
+        own = {"dtype": args[0].dtype_, "device": args[0].device}
+        given = {name: value for name, value in kwargs.items() if value is not None}
+        made = _made_of_numbers(t, t.internalize(args[1]), {**own, **given})
+    return call_torch(t, torch.Tensor.new_tensor, args, kwargs) if made is None else made
+
+
+def _made_of_numbers(t: Tracer, data: Any, kwargs: Kwargs) -> Any:
+    """The tensor of numbers some of which vary, or are read from tensors; None of others."""
+    numbers = _numbers_in(t, data)
+    if _UNKNOWN.isdisjoint(map(type, numbers)) or any(is_fake(one) and one.size_ for one in numbers):
+        return None
+    if not all(_fits(one, kwargs.get("dtype")) for one in numbers):
+        return None
+    if is_symbolic(data):
+        return _scalar(t, data, kwargs)
+    return _stacked(t, data, {**kwargs, "dtype": kwargs.get("dtype") or _common_dtype(numbers)})
+
+
+def _fits(number: Any, dtype: Any) -> bool:
+    """Whether a number is one that the type has, as a guard says if need be."""
+    if varying(number) is not int or is_unbacked(number) or dtype not in _INTEGERS:
+        return True
+    limits = torch.iinfo(dtype)
+    return bool(concrete(number >= limits.min) and concrete(number <= limits.max))
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32)
+
+
+def _numbers_in(t: Tracer, data: Any) -> list[Any]:
+    """All items of lists of lists."""
+    data = _items(t, data)
+    return [one for part in data for one in _numbers_in(t, part)] if is_list_or_tuple(data) else [data]
+
+
+def _items(t: Tracer, data: Any) -> Any:
+    data = t.world.resolve(data)
+    return tuple(data) if is_size(data) else data
+
+
+def _stacked(t: Tracer, data: Any, kwargs: Kwargs) -> Any:
+    data = _items(t, data)
+    if not is_list_or_tuple(data):
+        return _scalar(t, data, kwargs)
+    parts = [_stacked(t, part, kwargs) for part in data]
+    return call_torch(t, torch.stack, (parts,), {}) if parts else call_torch(t, torch.empty, ((0,),), kwargs)
+
+
+def _scalar(t: Tracer, number: Any, kwargs: Kwargs) -> Any:
+    if is_fake(number):
+        return call_torch(t, torch.Tensor.to, (call_torch(t, torch.Tensor.detach, (number,), {}),), kwargs)
+    dtype = kwargs.get("dtype") or _common_dtype([number])
+    value = to_int(t, number) if varying(number) is bool else number
+    return call_torch(t, torch.full, ((), value), {**kwargs, "dtype": dtype})
+
+
+def _common_dtype(numbers: list[Any]) -> torch.dtype:
+    of_tensors = [number.dtype_ for number in numbers if is_fake(number)]
+    if of_tensors:
+        rest = [number for number in numbers if not is_fake(number)]
+        return functools.reduce(torch.promote_types, of_tensors + ([_common_dtype(rest)] if rest else []))
+    kinds = set(map(plain_class, numbers))
+    if not kinds <= NUMBERS:
+        raise GraphBreak("data-dependent", "a tensor made of symbolic numbers and other things")
+    return torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
+
+
+_UNKNOWN = SYMBOLIC_TYPES | {FakeTensor}
 
 
 # ---- views that C++ would only see by asking whether memory has gaps
@@ -154,20 +256,17 @@ def _weighted(x: Any, weights: Any, importance: Any, correction: Any) -> Any:
     return torch.true_divide(x @ (x * both).t().conj(), degrees).squeeze()
 
 
-@handles(torch.cov, torch.Tensor.cov)
-def _cov(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+@takes(torch.cov, torch.Tensor.cov)
+def _cov(t: Tracer, input: Any, *, correction: Any = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """With weights: branches on their values that only warn or raise, which are not recorded."""
-    given: dict[str, Any] = {"correction": 1, "fweights": None, "aweights": None} | kwargs
-    x: Any = args[0] if args else given.pop("input", None)
-    weights, importance, correction = given.pop("fweights"), given.pop("aweights"), given.pop("correction")
-    if args[1:] or given or not t.mode.allow_unbacked or not _can_be_weighted(x, weights, importance):
-        return call_torch(t, torch.cov, args, kwargs)
-    try:
-        return t.call(_weighted, (x if x.dim() == 2 else x.reshape(1, -1), weights, importance, correction), {})
-    except Raised as raised:
-        if type(raised.error) is not _Left:
-            raise
-        return call_torch(t, torch.cov, args, kwargs)
+    if t.mode.allow_unbacked and _can_be_weighted(input, fweights, aweights):
+        x = input if input.dim() == 2 else input.reshape(1, -1)
+        try:
+            return t.call(_weighted, (x, fweights, aweights, correction), {})
+        except Raised as raised:
+            if type(raised.error) is not _Left:
+                raise
+    return call_torch(t, torch.cov, (input,), {"correction": correction, "fweights": fweights, "aweights": aweights})
 
 
 def _can_be_weighted(x: Any, weights: Any, importance: Any) -> bool:
@@ -230,11 +329,6 @@ def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None,
     return _evenly, (start, end, steps, dtype, device)
 
 
-@handles(torch.range)
-def _range(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    raise GraphBreak("unsupported-operator", "torch.range, which C++ makes of plain numbers", "use torch.arange")
-
-
 def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:
     """Coordinates from -1 to 1, `spread` apart from the ends, of each point of the output, times the matrices."""
     options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}
@@ -265,6 +359,7 @@ def _is_grid(theta: Any, size: Any) -> bool:
 
 
 # ---- what leads out of the graph
+ROWS.refuses((torch.range,), "unsupported-operator", "torch.range, which C++ makes of plain numbers", "use torch.arange")
 ROWS.refuses(
     (torch.utils.dlpack.from_dlpack, vars(torch.utils.dlpack)["to_dlpack"], dlpack_of_tensor),
     "unknown-call",

@@ -28,7 +28,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,14 +36,14 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.random_numbers import call_numpy_random
 from pliant.capture.handlers.table import Rows, spread
-from pliant.capture.iterators.generators import TracedCallback
+from pliant.capture.iterators.generators import OURS, TracedCallback
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import computed_by_numpy, makes_array
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
 from pliant.capture.outside.bringing import note_decimals
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import leaves
+from pliant.capture.structures import is_container, leaves, parts_of
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import (
     LITERALS,
@@ -215,7 +215,7 @@ def note_time_zone(t: Tracer, method: str) -> None:
 
 
 def computed_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A method of an immutable object, or of one that the trace made."""
+    """A method of an immutable object, or of one that the trace made, whose arguments C code may have as they are now."""
     note_time_zone(t, name)
     values = [_PASSED.of(a)(t, a) for a in args]
     return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})
@@ -234,7 +234,11 @@ def _giving_plain(t: Tracer, function: Any) -> Callable[..., Any]:
 
 
 _PASSED: ByKind[Callable[..., Any]] = ByKind(
-    _passed_plain, dict.fromkeys((types.FunctionType, types.MethodType), _giving_plain)
+    _passed_plain,
+    {
+        **dict.fromkeys(OURS, lambda t, value: value),
+        **dict.fromkeys((types.FunctionType, types.MethodType), _giving_plain),
+    },
 )
 
 
@@ -259,22 +263,13 @@ def _pickled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     values = [_plain(t, one) for one in (*args, *kwargs.values())]
     parts = [*leaves(values)] + [key for one in values if is_plain_dict(one) for key in one]
     texts = [one for one in parts if is_text_or_bytes(one)]
-    # In nested containers one may stand twice, or two that are equal.
-    is_flat = _CONTAINERS.isdisjoint(map(type, _PICKLED_PARTS.of(values[0])(values[0])))
-    plain = len(args) == 1 and LITERALS.issuperset(map(type, parts)) and is_flat
+    # In nested containers one may stand twice, or two that are equal; sets have no order of their own.
+    is_set = isinstance(values[0], (set, frozenset))
+    inside = [*parts_of(values[0])] if is_container(values[0]) else []
+    plain = not is_set and len(args) == 1 and LITERALS.issuperset(map(type, parts)) and _CONTAINERS.isdisjoint(map(type, inside))
     if not plain or len({*texts}) < len(texts):
         raise GraphBreak("unknown-call", "pickle.dumps of more than a few plain values")
     return t.native(pickle.dumps, values[0], **dict(zip(kwargs, values[1:])))
-
-
-_PICKLED_PARTS: ByKind[Callable[[Any], Iterable[Any]]] = ByKind(
-    lambda value: (),
-    {
-        dict: dict.values,
-        **dict.fromkeys((list, tuple), lambda value: value),
-        **dict.fromkeys((set, frozenset), lambda value: (value,)),
-    },
-)
 
 
 @handles(functools.total_ordering)
@@ -320,12 +315,11 @@ def _get_logger(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.world.hold(t.native(logging.getLogger, *args, **kwargs), "logger")
 
 
-def _lines_of_source(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """Text of code that runs, which capture itself adds to."""
-    return t.native(function, *map(concrete, args))
-
-
-ROWS.each((linecache.getline, linecache.getlines, linecache.checkcache, linecache.lazycache), _lines_of_source)
+# Text of code that runs, which capture itself adds to.
+ROWS.each(
+    (linecache.getline, linecache.getlines, linecache.checkcache, linecache.lazycache),
+    lambda function, t, args, kwargs: t.native(function, *map(concrete, args)),
+)
 
 
 @handles(importlib.util.find_spec)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from pliant import arity
 from pliant.capture.graph_breaks import GraphBreak
@@ -37,9 +37,9 @@ def spread(rule: Rule, *first: Any) -> Handler:
 
 
 def refusal(kind: str, detail: str, do: str = "") -> Handler:
-    """The handler of what leads out of every graph."""
+    """The handler, or another rule, of what leads out of every graph."""
 
-    def handler(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    def handler(*given: Any) -> NoReturn:
         raise GraphBreak(kind, detail, do)
 
     return handler

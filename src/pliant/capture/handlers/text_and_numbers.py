@@ -367,17 +367,17 @@ ROWS.each((math.degrees,), _times, 180.0 / math.pi)
 ROWS.each((math.radians,), _times, math.pi / 180.0)
 
 
-@handles(BUILTINS.round)
-def _round(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    value, *digits = (*args, *(kwargs[name] for name in ("number", "ndigits") if name in kwargs))
+@takes(BUILTINS.round)
+def _round(t: Tracer, number: Any, ndigits: Any = None) -> Any:
+    value, digits = number, () if ndigits is None else (ndigits,)
     if not hasattr(class_in_numpy(value) or float, "__round__"):
         raise misused(value, "type {} doesn't define __round__ method")
     method = operators.python_method(t, value, "__round__")
     if method is not None:
         return t.call(method, (value, *digits), {})
-    if digits in ([], [None]) and (whole := rounded_number(value)) is not None:
+    if not digits and (whole := rounded_number(value)) is not None:
         value = whole
-    if is_symbolic(value) and digits in ([], [None]):
+    if is_symbolic(value) and not digits:
         return t.native(BUILTINS.round, *within_domain(t, "round", value))
     if varying(value) is float and is_int(digits[0]):
         return t.native(BUILTINS.round, value, digits[0])

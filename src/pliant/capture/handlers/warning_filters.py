@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -21,7 +21,7 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.varying_text import text_of
 from pliant.capture.program_stack import RunningPlace, held_as, held_place
-from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.signatures import Args, Kwargs, Statements, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.capture.tracebacks import line_at
 from pliant.capture.value_kinds import concrete, is_str
@@ -31,9 +31,6 @@ from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 from pliant.records import dataclass
 from pliant.symbolic.sym_node import wrap_node
-
-if TYPE_CHECKING:
-    from pliant.capture.reconstruct.statements import Statements
 
 ROWS = Rows()
 handles, takes, CLASSES = ROWS.handles, ROWS.takes, ROWS.classes
@@ -64,24 +61,25 @@ def show_once(find: Any, given: Any, message: Any, category: Any, filters: Any) 
         show(find, given, message, category, filters)
 
 
-@handles(warnings.warn)
-def _warn(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    given = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False)) | kwargs
-    message, level = given["message"], given.get("stacklevel", 1)
-    category = given.get("category") or UserWarning
+@takes(warnings.warn)
+def _warn(
+    t: Tracer, message: Any, category: Any = None, stacklevel: Any = 1, source: Any = None, *, skip_file_prefixes: Any = ()
+) -> None:
+    category = category or UserWarning
     if isinstance(message, Warning):
         category = type(message)
-    elif type(message) not in (str, Text) or given.get("skip_file_prefixes") or given.get("source") is not None:
+    elif type(message) not in (str, Text) or skip_file_prefixes or source is not None:
         raise GraphBreak("side-effect-call", "warnings.warn with a message that is no text")
-    _give(t, message, category, lambda: held_place(t, max(level, 1) - 1))
+    _give(t, message, category, lambda: held_place(t, max(stacklevel, 1) - 1))
 
 
 def of_pytorch(t: Tracer, told: Iterable[GivenWarning]) -> None:
     """Warnings of functions of PyTorch that were called on fakes, not interpreted."""
     with paused():  # the program's filters are asked
         for one in told:
-            shown = show_once if one.may_be_once else show
-            _give(t, _worded(one), one.category, functools.partial(_place_of, t, one), shown)
+            find, given = (held_place, (one.level,)) if one.place is None else (held_as, one.place)
+            place: Callable[..., tuple[Any, ...]] = functools.partial(find, t, *given)
+            _give(t, _worded(one), one.category, place, show_once if one.may_be_once else show)
 
 
 def _worded(one: GivenWarning) -> Any:
@@ -94,10 +92,6 @@ def _worded(one: GivenWarning) -> Any:
     return join("", [text_of(wrap_node(nodes[piece]), "") if at % 2 else piece for at, piece in enumerate(pieces)])
 
 
-def _place_of(t: Tracer, one: GivenWarning) -> tuple[Any, ...]:
-    return held_place(t, one.level) if one.place is None else held_as(t, *one.place)
-
-
 def _give(
     t: Tracer, message: Any, category: type[Warning], place: Callable[[], tuple[Any, ...]], shown: Callable[..., None] = show
 ) -> None:
@@ -107,8 +101,9 @@ def _give(
         raise GraphBreak("side-effect-call", "a warning that a filter turns into an exception")
     if current and current[0][0] == "ignore" and current[0][1] is None and issubclass(category, current[0][2]):
         return
-    inner = None if current is None else tuple(current)
-    t.world.effects_in_order.append(_shows(t, shown, message, category, place(), inner))
+    inner = None if current is None else t.world.hold(tuple(current), "filters")
+    called = t.world.hold(shown, shown.__name__)
+    t.world.effects_in_order.append(CallEffect(called, (*place(), message, category, inner), {}, tells=True))
 
 
 def _is_error(t: Tracer, current: Sequence[Any] | None, category: type[Warning], message: Any) -> bool:
@@ -148,12 +143,6 @@ def _may_raise(filters: Sequence[Any], category: type[Warning], text: str | None
         if module is None and not line:
             return False
     return False
-
-
-def _shows(t: Tracer, shown: Any, message: Any, category: Any, place: tuple[Any, ...], filters: Any) -> CallEffect:
-    if filters is not None:
-        t.world.hold(filters, "filters")
-    return CallEffect(t.world.hold(shown, shown.__name__), (*place, message, category, filters), {}, tells=True)
 
 
 # ---- blocks
