@@ -232,7 +232,6 @@ without_setup: Any = torch.autograd.function._SingleLevelFunction.__dict__["setu
 value_of_optimizer: Any = _optimizer._get_value
 differentiable_step: Any = _optimizer._use_grad_for_differentiable
 kept_from_the_peer: Any = torch._compile._disable_dynamo
-devices_of_foreach: Callable[[], list[str]] = _foreach_utils._get_foreach_kernels_supported_devices
 # Documented under these names, underscore and all.
 check, check_with, check_is_size = torch._check, torch._check_with, torch._check_is_size
 CHECK = "torch._check"  # as messages write it

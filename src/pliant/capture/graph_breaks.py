@@ -26,99 +26,78 @@ class BreakKind:
 
 
 KINDS: dict[str, BreakKind] = {
-    kind.id: kind
-    for kind in (
-        BreakKind(
-            "data-dependent",
+    kind: BreakKind(kind, why, do)
+    for kind, (why, do) in {
+        "data-dependent": (
             "the value is computed by the graph being recorded and is not known yet",
             "branch with torch.where or torch.cond, or move the decision out of the compiled function",
         ),
-        BreakKind(
-            "side-effect-call",
+        "side-effect-call": (
             "it acts on the world outside while the graph is being recorded",
             "move the call after the compiled function",
         ),
-        BreakKind(
-            "read-later",
+        "read-later": (
             "it reads from outside, when a gradient is asked for, what may be another by then",
             "keep it on the context in the forward (`ctx.scale = scale`), or give a hook its own (`scale=scale`)",
         ),
-        BreakKind(
-            "unknown-call",
+        "unknown-call": (
             "the function is implemented outside Python and is not known to be free of side effects",
             "declare it with pliant.allow_in_graph or pliant.assume_constant_result, or move it out",
         ),
-        BreakKind(
-            "unknown-object",
+        "unknown-object": (
             "the object's type is implemented outside Python and cannot be followed",
             "keep such objects out of the compiled function",
         ),
-        BreakKind(
-            "user-request", "graph_break() or a disabled function was called", "remove the marker to capture across it"
-        ),
-        BreakKind(
-            "tensor-error",
+        "user-request": ("graph_break() or a disabled function was called", "remove the marker to capture across it"),
+        "tensor-error": (
             "the operation fails on the shapes and types seen; eager raises the error",
             "correct the operation",
         ),
-        BreakKind(
-            "unsupported-operator",
+        "unsupported-operator": (
             "no rule says what the operator's result looks like",
             "register a fake implementation (torch.library.register_fake)",
         ),
-        BreakKind(
-            "unsupported-tensor", "tensors of this kind are not followed", "keep them out of the compiled function"
-        ),
-        BreakKind(
-            "lasting-write",
+        "unsupported-tensor": ("tensors of this kind are not followed", "keep them out of the compiled function"),
+        "lasting-write": (
             "autograd records the write, so eager could not run the call anew where a later operator fails",
             "write a tensor of the function's own: x = x + y for x += y",
         ),
-        BreakKind(
-            "observed-call",
+        "observed-call": (
             "what is around the call is to see each operator, which compiled code does not show",
             "put it inside the compiled function, or call the original function there",
         ),
-        BreakKind(
-            "looks-at-frames",
+        "looks-at-frames": (
             "the frames of the program's callers are there only when it runs",
             "move the call out of the compiled function, or look at the function's own frame alone",
         ),
-        BreakKind("unsupported-opcode", "this statement is not captured", "rewrite the statement"),
-        BreakKind("coroutine", "asynchronous code runs between other code", "compile the synchronous part"),
-        BreakKind(
-            "runs-later",
+        "unsupported-opcode": ("this statement is not captured", "rewrite the statement"),
+        "coroutine": ("asynchronous code runs between other code", "compile the synchronous part"),
+        "runs-later": (
             "its code runs when it is asked for items, after the compiled call",
             "take its items in the compiled function and return these; of a generator function, compile what it calls",
         ),
-        BreakKind("exception", "the function raises", "none: exceptions are raised by the original code"),
-        BreakKind("bad-call", "the arguments do not fit the function; eager raises the error", "correct the call"),
-        BreakKind("recursion", "the function calls itself too deeply", "bound the recursion"),
-        BreakKind("random-state", "the random generator's state is read or set", "seed outside the compiled function"),
-        BreakKind(
-            "cannot-rebuild",
+        "exception": ("the function raises", "none: exceptions are raised by the original code"),
+        "bad-call": ("the arguments do not fit the function; eager raises the error", "correct the call"),
+        "recursion": ("the function calls itself too deeply", "bound the recursion"),
+        "random-state": ("the random generator's state is read or set", "seed outside the compiled function"),
+        "cannot-rebuild": (
             "a value alive here cannot be made again by generated code",
             "do not keep it across this point",
         ),
-        BreakKind(
-            "mutated-global-state", "a global setting is changed in a way that is not recorded", "change it outside"
-        ),
-        BreakKind(
-            "varying-length",
+        "mutated-global-state": ("a global setting is changed in a way that is not recorded", "change it outside"),
+        "varying-length": (
             "code for one length would not serve the next",
             "pass one tensor, stacked or padded; or compile with fullgraph=True, once for each length",
         ),
-        BreakKind(
-            "varying-number",
+        "varying-number": (
             "the function takes numbers only as they are, and code for one would not serve the next",
             "compute it before the compiled function and pass the result, or with torch; or compile with fullgraph=True, once for each number",
         ),
-        BreakKind(
-            "backward-hook",
+        "backward-hook": (
             "the hook runs while autograd's engine goes backward, with the tensors and at the time that the engine gives it",
             "register it outside, on a parameter or an output; a tensor hook that only computes is captured",
         ),
-    )
+    }.items()
 }
 
 
