@@ -23,7 +23,6 @@ from torch._ops import HigherOrderOperator as HigherOrderOperator  # types witho
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
 from torch.optim import optimizer as _optimizer
-from torch.utils import _foreach_utils
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 from pliant import interruptions
@@ -237,7 +236,7 @@ check, check_with, check_is_size = torch._check, torch._check_with, torch._check
 CHECK = "torch._check"  # as messages write it
 # What tensors and modules do for Python's own protocols: programs may put others there.
 store_in_module, member_of_module = torch.nn.Module.__setattr__, torch.nn.Module.__getattr__
-hash_of_tensor, array_of_tensor = torch.Tensor.__hash__, torch.Tensor.__array__
+hash_of_tensor = torch.Tensor.__hash__
 copy_of_tensor, dlpack_of_tensor = torch.Tensor.__deepcopy__, torch.Tensor.__dlpack__
 override_of_tensor: Any = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 dispatch_of_tensor: Any = torch.Tensor.__torch_dispatch__

@@ -34,7 +34,6 @@ from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.given_numbers import refuse_many
-from pliant.capture.outside.bringing import note_decimals
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import identical, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
@@ -374,13 +373,9 @@ def _call_c_function(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
 
 def _of_class(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """int.from_bytes, itertools.chain.from_iterable, datetime.fromisoformat..."""
-    if derives(cls, TensorBase):
-        return call_torch(t, function, args, kwargs)
     if cls not in _PURE_CLASSES and cls.__module__ != "datetime":
         raise GraphBreak("unknown-call", f"the class method {cls.__name__}.{function.__name__}")
     note_time_zone(t, function.__name__)
-    if cls is decimal.Decimal:
-        note_decimals(t.world)
     return t.native(function, *map(concrete, args), **kwargs)
 
 

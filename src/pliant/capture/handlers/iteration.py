@@ -76,8 +76,6 @@ def _extreme(function: Any, symbolic: Any, t: Tracer, args: Args, kwargs: Kwargs
             if plain_class(best) is plain_class(other) and not _SYMBOLS.isdisjoint(map(type, values)):
                 return t.native(symbolic, best, other)  # one of both
             return TailCall(polyfills.better_of, (_BETTER[function], best, other)) if len(values) > 1 else best
-    elif not fits:
-        return t.native(function, (), **kwargs)  # which complains
     if len(args) == 1:
         values = watched(t, args[0], values)
     otherwise = {name: value for name, value in kwargs.items() if name == "default"}

@@ -18,7 +18,6 @@ from torch import fx
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.parameters import new_leaf
 from pliant.capture.handlers.table import Rows, spread
-from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.recording.overrides import default_override, note_disabled, pop_mode, push_mode, with_class
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Args, Kwargs, Statements, Tracer
@@ -30,7 +29,6 @@ from pliant.torch_adapter import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     InferenceModeGuard,
-    array_of_tensor,
     asks_no_modes,
     asks_overrides,
     make_subclass,
@@ -149,13 +147,6 @@ ROWS.callables |= {
     push_mode_object: spread(push_mode),
     pop_mode_object: spread(pop_mode),
 }
-
-
-@handles(array_of_tensor)
-def _array(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) > 1 or kwargs:
-        raise GraphBreak("unknown-call", "an array of another dtype made of a tensor")
-    return to_array(t, args[0])
 
 
 @ROWS.takes(make_subclass)

@@ -45,8 +45,6 @@ def new_leaf(t: Tracer, data: Any, requires_grad: bool, is_parameter: bool) -> A
 def _construct_parameter(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data = given.get("data")
-    if data is None:
-        data = t.call(torch.empty, (0,), {})
     if not is_fake(data) or data.subclass_ is not None:
         raise GraphBreak("unsupported-tensor", f"a parameter made of a {data.__class__.__name__}")
     return new_leaf(t, data, bool(t.truth(given.get("requires_grad", True))), True)

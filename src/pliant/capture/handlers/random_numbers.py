@@ -60,12 +60,9 @@ class _Between:
         return {int, self.kind}.issuperset(map(plain_class, (self.low, self.high)))
 
 
-def _below(start: Any, stop: Any = None, step: int = 1) -> _Between:
+def _below(start: Any, stop: Any = None) -> _Between:
     low, high = (0, start) if stop is None else (start, stop)
-    if step == 1:
-        return _Between(int, low, high, False)
-    values = range(low, high, step)
-    return _Between(int, min(values), max(values))
+    return _Between(int, low, high, False)
 
 
 def _one_of(seq: Any) -> _Between:

@@ -167,13 +167,6 @@ def make_reference(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(weakref.ref.__new__, cls, args[0], *callbacks)
 
 
-@ROWS.takes(weakref.getweakrefcount)
-def _count_references(t: Tracer, obj: Any) -> Any:
-    if t.world.is_foreign(obj):
-        raise GraphBreak("unknown-call", "the number of weak references to an object from outside")
-    return t.native(weakref.getweakrefcount, obj)
-
-
 @handles(_weakref._remove_dead_weakref)  # type: ignore[attr-defined]
 def _remove_dead(t: Tracer, args: Args, kwargs: Kwargs) -> None:
     """An item of a dict of weak references, whose referent is gone."""
