@@ -85,6 +85,14 @@ def longest_prefix(x, lengths):
     return x[:n].sum(0)
 
 
+@case(lambda g: (floats(g, 10, 3), ints(g, 1, 10, 4)), gradients=True)
+def prefix_of_a_size(x, lengths):
+    n = lengths.max().item()
+    torch._check_is_size(n, max=10)
+    torch.sym_constrain_range(n, min=0, max=10)
+    return x.new_ones(n, 3).cumsum(0) + x.sum(0)
+
+
 @case(lambda g: (floats(g, 3, 6, 4), ints(g, 1, 7, 3)), gradients=True)
 def pack_ragged(x, lengths):
     """[batch, time, features] -> [sum of lengths, features]"""

@@ -669,6 +669,28 @@ def warnings_caught(x, y):
 
 
 @area
+def warnings_caught_by_pattern(x, y):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="un.*", category=UserWarning)
+        warnings.warn("unseen", stacklevel=1)
+        z = x + 1
+    return z - 1
+
+
+class Backwards:
+    def __init__(self, items):
+        self.items = items
+
+    def __reversed__(self):
+        return iter([item * 2 for item in self.items[::-1]])
+
+
+@area
+def reversed_by_its_own_method(x, y):
+    return [item + 1 for item in reversed(Backwards([x, y]))]
+
+
+@area
 def logged(x, y):
     LOG.debug("value %d", 3)
     LOG.info("shape %s", x.shape)
