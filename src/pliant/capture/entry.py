@@ -95,7 +95,8 @@ def make_entry(
     guards = [*extra_guards, *trace.guards, *_shape_guards(trace)]
     section, place = _write_guards(writer, guards)
     before, behind = writer.steps[:place], writer.steps[place:]  # code behind the guards adds to them
-    values = Rebuilder(trace, writer, _outputs(trace, writer))
+    outputs = [writer.names.fresh(f"out{i}") for i in range(max(trace.outputs.values(), default=-1) + 1)]
+    values = Rebuilder(trace, writer, outputs)
     end = _Body(trace, values, resume, is_behind and trace.lock is None)
     body = _body(trace, end, section, graph, eager)
     passed = end.passed
@@ -128,11 +129,6 @@ def _compiled(captured: CapturedGraph | None, compile_graph: GraphCompiler) -> G
     if captured is None or all(node.op in ("placeholder", "output") for node in captured.module.graph.nodes):
         return None
     return compile_graph(captured)
-
-
-def _outputs(trace: Trace, writer: GuardWriter) -> list[str]:
-    """Variables for what the graph returns."""
-    return [writer.names.fresh(f"out{i}") for i in range(max(trace.outputs.values(), default=-1) + 1)]
 
 
 def _body(

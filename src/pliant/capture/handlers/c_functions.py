@@ -178,7 +178,7 @@ def _tensor_method(t: Tracer, tensor: Any, name: str, bound: Any, args: Args, kw
     return call_torch(t, bound, args, kwargs)
 
 
-def _at_block(t: Tracer, device: torch.device, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+def _enter_device(t: Tracer, device: torch.device, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     return enter_device(t, name, bound, args)
 
 
@@ -310,7 +310,7 @@ _METHODS: ByKind[Method] = ByKind(
         bytes: _named({"join": _join}, computed_method),
         frozenset: _frozenset_method,
         torch.Size: _named({"numel": _takes(lambda t, size: TailCall(polyfills.multiplied, (size,)))}, computed_method),
-        torch.device: _named(dict.fromkeys(("__enter__", "__exit__"), _at_block), computed_method),
+        torch.device: _named(dict.fromkeys(("__enter__", "__exit__"), _enter_device), computed_method),
         random.Random: _made_method,
         torch.Generator: _named({"initial_seed": _takes(initial_seed), "manual_seed": _takes(seed_generator)}, _refuse_generator),
         contextvars.ContextVar: _by_name(call_context_variable),
@@ -386,6 +386,7 @@ def _from_keys(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -
 
 
 _PURE_CLASSES = frozenset((int, float, str, bytes, itertools.chain, object, decimal.Decimal))
+# dict.fromkeys, object.__new__, int.from_bytes...
 _CLASS_METHODS: dict[str, Callable[..., Any]] = {
     "__call__": lambda t, cls, function, args, kwargs: steps_of(type(t).instantiate)(t, cls, args, kwargs),
     "__new__": lambda t, cls, function, args, kwargs: (
@@ -404,14 +405,11 @@ _CLASS_METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _call_c_classmethod(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """dict.fromkeys, object.__new__, int.from_bytes..."""
-    rule: Callable[..., Any] = _CLASS_METHODS.get(function.__name__, _of_class)
-    return rule(t, function.__self__, function, args, kwargs)
-
-
 _BOUND_TO: ByKind[Callable[..., Any]] = ByKind(
     _call_bound,
     {type(None): _call_c_function, types.GetSetDescriptorType: call_torch},  # `Tensor.shape.__get__`
-    {types.ModuleType: _call_c_function, type: _call_c_classmethod},
+    {
+        types.ModuleType: _call_c_function,
+        type: lambda t, function, *given: _CLASS_METHODS.get(function.__name__, _of_class)(t, function.__self__, function, *given),
+    },
 )

@@ -420,10 +420,6 @@ for _name in ("isnan", "isinf", "isfinite"):
     ROWS.each((getattr(math, _name),), _class_of_floats, getattr(torch, _name))
 
 
-def _is_any_number(value: Any) -> bool:
-    return is_number(value) or is_numpy_scalar(value) or is_array(value)
-
-
 @handles(BUILTINS.divmod)
 def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     left, right = args
@@ -436,7 +432,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if (quotient := floor_quotient(*args)) is not None:
         return quotient, operators.binary(t, "%", *args)
     args = within_domain(t, "//", *args)
-    if has_symbols(args) and all(map(_is_any_number, args)):
+    if has_symbols(args) and all(is_number(one) or is_numpy_scalar(one) or is_array(one) for one in args):
         return operators.binary(t, "//", *args), operators.binary(t, "%", *args)
     t.refuse_opaque(*args)
     return t.native(BUILTINS.divmod, *args)
