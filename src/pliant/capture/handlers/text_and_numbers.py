@@ -369,19 +369,19 @@ ROWS.each((math.radians,), _times, math.pi / 180.0)
 
 @takes(BUILTINS.round)
 def _round(t: Tracer, number: Any, ndigits: Any = None) -> Any:
-    value, digits = number, () if ndigits is None else (ndigits,)
-    if not hasattr(class_in_numpy(value) or float, "__round__"):
-        raise misused(value, "type {} doesn't define __round__ method")
-    method = operators.python_method(t, value, "__round__")
+    digits: Args = () if ndigits is None else (ndigits,)
+    if not hasattr(class_in_numpy(number) or float, "__round__"):
+        raise misused(number, "type {} doesn't define __round__ method")
+    method = operators.python_method(t, number, "__round__")
     if method is not None:
-        return t.call(method, (value, *digits), {})
-    if not digits and (whole := rounded_number(value)) is not None:
-        value = whole
-    if is_symbolic(value) and not digits:
-        return t.native(BUILTINS.round, *within_domain(t, "round", value))
-    if varying(value) is float and is_int(digits[0]):
-        return t.native(BUILTINS.round, value, digits[0])
-    return t.native(BUILTINS.round, concrete(value), *(concrete(subscripts.as_index(t, one)) for one in digits))
+        return t.call(method, (number, *digits), {})
+    if not digits and (whole := rounded_number(number)) is not None:
+        number = whole
+    if is_symbolic(number) and not digits:
+        return t.native(BUILTINS.round, *within_domain(t, "round", number))
+    if varying(number) is float and is_int(ndigits):
+        return t.native(BUILTINS.round, number, ndigits)
+    return t.native(BUILTINS.round, concrete(number), *(concrete(subscripts.as_index(t, one)) for one in digits))
 
 
 @takes(BUILTINS.pow)
