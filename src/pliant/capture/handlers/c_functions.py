@@ -386,7 +386,6 @@ def _from_keys(t: Tracer, cls: Any, function: Any, args: Args, kwargs: Kwargs) -
 
 
 _PURE_CLASSES = frozenset((int, float, str, bytes, itertools.chain, object, decimal.Decimal))
-# dict.fromkeys, object.__new__, int.from_bytes...
 _CLASS_METHODS: dict[str, Callable[..., Any]] = {
     "__call__": lambda t, cls, function, args, kwargs: steps_of(type(t).instantiate)(t, cls, args, kwargs),
     "__new__": lambda t, cls, function, args, kwargs: (
@@ -405,11 +404,14 @@ _CLASS_METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _call_c_classmethod(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """dict.fromkeys, object.__new__, int.from_bytes..."""
+    rule: Method = _CLASS_METHODS.get(function.__name__, _of_class)
+    return rule(t, function.__self__, function, args, kwargs)
+
+
 _BOUND_TO: ByKind[Callable[..., Any]] = ByKind(
     _call_bound,
     {type(None): _call_c_function, types.GetSetDescriptorType: call_torch},  # `Tensor.shape.__get__`
-    {
-        types.ModuleType: _call_c_function,
-        type: lambda t, function, *given: _CLASS_METHODS.get(function.__name__, _of_class)(t, function.__self__, function, *given),
-    },
+    {types.ModuleType: _call_c_function, type: _call_c_classmethod},
 )
