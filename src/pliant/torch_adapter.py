@@ -23,6 +23,7 @@ from torch._ops import HigherOrderOperator as HigherOrderOperator  # types witho
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
 from torch.optim import optimizer as _optimizer
+from torch.utils import _foreach_utils
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 from pliant import interruptions
@@ -231,6 +232,7 @@ without_setup: Any = torch.autograd.function._SingleLevelFunction.__dict__["setu
 value_of_optimizer: Any = _optimizer._get_value
 differentiable_step: Any = _optimizer._use_grad_for_differentiable
 kept_from_the_peer: Any = torch._compile._disable_dynamo
+devices_of_foreach: Callable[[], list[str]] = _foreach_utils._get_foreach_kernels_supported_devices
 # Documented under these names, underscore and all.
 check, check_with, check_is_size = torch._check, torch._check_with, torch._check_is_size
 CHECK = "torch._check"  # as messages write it

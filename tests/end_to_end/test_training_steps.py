@@ -120,6 +120,16 @@ def test_averaged_models(name):
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
 
 
+def test_the_update_of_an_averaged_model_is_one_graph():
+    """Whether something was averaged before is chosen by an operator."""
+    net = model()
+    average = swa_utils.AveragedModel(net)
+    update = pliant.compile(average.update_parameters)
+    for _ in range(3):
+        update(net)
+    assert pliant.stats()["graphs"] == 1
+
+
 @pytest.mark.filterwarnings("ignore::pliant.errors.PliantWarning")  # of the number of compilations
 def test_search_directions_of_their_own():
     """LBFGS asks for values at every turn, and calls a closure of the program."""

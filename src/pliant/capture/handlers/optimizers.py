@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, optim
+from torch.optim import swa_utils
 from torch.optim.adadelta import adadelta
 from torch.optim.adagrad import adagrad
 from torch.optim.adam import adam
@@ -34,6 +35,7 @@ from torch.optim.radam import radam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
+from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_avg_fn
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
@@ -50,6 +52,7 @@ from pliant.torch_adapter import (
     append_node,
     below_python_dispatch,
     check_and_unscale,
+    devices_of_foreach,
     foreach_pow,
     optimizer_hooks,
     scaler_step,
@@ -199,6 +202,54 @@ def _make_state(function: Any, optimizer: torch.optim.Optimizer, group: dict[str
 
 _INIT_GROUPS = (vars(cls).get("_init_group") for cls in vars(torch.optim).values() if is_class(cls))
 ROWS.each(filter(None, _INIT_GROUPS), _with_state)
+
+
+# ---- averages of models: whether anything was averaged before, which only data answers, is chosen by an operator
+_UPDATE: Any = AveragedModel.update_parameters
+
+
+@handles(_UPDATE)
+def _update_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    averages = [t.get_attr(args[0], name) for name in ("avg_fn", "multi_avg_fn")]
+    ours = all(one is None or _is_ours(one) for one in averages)
+    function: Any = _updated if ours else _UPDATE
+    return t.inline(function, args, kwargs)
+
+
+def _is_ours(function: Any) -> bool:
+    return getattr(inspect.unwrap(function), "__module__", None) == swa_utils.__name__
+
+
+def _updated(self: Any, model: Any) -> None:
+    """Interpreted in place of the method, where the averages are PyTorch's own: others are called where eager calls them."""
+    several = [
+        list(itertools.chain(one.parameters(), one.buffers()) if self.use_buffers else one.parameters())
+        for one in (self.module if self.use_buffers else self, model)
+    ]
+    pairs = [(own.detach(), given.detach().to(own.device)) for own, given in zip(*several)]
+    is_first = self.n_averaged == 0
+    kinds: dict[Any, list[Any]] = {}
+    for own, given in pairs:
+        kinds.setdefault((own.device, own.dtype), []).append((own, given))
+    for (device, _), some in kinds.items():
+        _average(self, [own for own, _ in some], [given for _, given in some], self.n_averaged.to(device))
+    for own, given in pairs:
+        own.copy_(torch.where(is_first, given, own))
+    if not self.use_buffers:
+        for own, given in zip(self.module.buffers(), model.buffers(), strict=True):
+            own.detach().copy_(given.detach().to(own.device))
+    self.n_averaged += 1
+
+
+def _average(self: Any, own: list[Any], given: list[Any], count: Any) -> None:
+    if self.multi_avg_fn:
+        self.multi_avg_fn(own, given, count)
+    elif self.avg_fn is None and own[0].device.type in devices_of_foreach():
+        get_swa_multi_avg_fn()(own, given, count)  # type: ignore[no-untyped-call]
+    else:
+        average = self.avg_fn or get_swa_avg_fn()  # type: ignore[no-untyped-call]
+        for one, other in zip(own, given):
+            one.copy_(average(one, other, count))
 
 
 # ---- steps that may be skipped
