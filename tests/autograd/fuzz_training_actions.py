@@ -83,7 +83,7 @@ ACTS = """{t}.register_hook(lambda g: g * 2)|{t}.register_hook(lambda g: None)|{
 {v} = {t}.is_leaf|{v} = {t}.shape[0] + 1|{v} = {t}._version > 0|{v} = {t} is {s}|{v} = {t}.grad_fn is None|{v} = {t}.is_inference()
 {v} = {t}.data_ptr() == {s}.data_ptr()|c['u'] = {t}|c['w'].append({t})|c['k'] = {t}"""
 BLOCKS = """with torch.no_grad():|with torch.enable_grad():|with torch.set_grad_enabled(False):|with torch.inference_mode():|with packing():
-with torch.autocast('cpu', torch.bfloat16):|with torch.autograd.graph.save_on_cpu():|with torch.set_grad_enabled(True):|with torch.no_grad():
+with torch.autocast('cpu', torch.bfloat16):|with save_on_cpu():|with torch.set_grad_enabled(True):|with torch.no_grad():
 with torch.inference_mode(False):|with torch.autocast('cpu', enabled=False):|with torch.no_grad():"""
 # ---------------------------------------------------------------------------------------------------- the driver
 

@@ -280,5 +280,6 @@ def space() -> dict[str, Any]:
         "torch": torch, "F": torch.nn.functional, "checkpoint": checkpoint, "LOG": log, "double": double, "noting": noting, "selective": selective,
         "noting_and_scaling": noting_and_scaling, "noting_sum": noting_sum, "noting_node": noting_node, "packing": packing, "call": call, "backward": backward,
         "checkpoint_sequential": checkpoint_sequential, "grads": grads, "batched": batched, "flat": flat, "tangent": tangent,
+        "save_on_cpu": torch.autograd.graph.save_on_cpu,
     }  # fmt: skip
     return names | FUNCTIONS

@@ -22,8 +22,8 @@ HOOKS = Theme(
     body=(
         "{t}.register_hook(noting('h{n}'))",
         "{t}.register_hook(noting_and_scaling('h{n}'))",
-        "{t}.register_hook(lambda g: g.clamp(-1, 1))",
-        "{t}.register_hook(lambda g: g * {s}.detach().sum())",
+        "{t}.register_hook(lambda g: g if g is None else g.clamp(-1, 1))",
+        "{t}.register_hook(lambda g: g if g is None else g * {s}.detach().sum())",
         "{v} = {t} * 2; {v}.register_hook(noting_and_scaling('h{n}')); {w} = {v}.sin()",
         "{v} = {t}.sin(); {v}.retain_grad(); {w} = {v}.exp()",
         "{v} = {t} * {s}; {v}.register_hook(double).remove()",
