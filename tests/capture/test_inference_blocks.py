@@ -143,3 +143,17 @@ def test_views_require_grad_as_what_they_view(make):
     compiled = pliant.compile(program, backend="eager")
     with torch.inference_mode():
         assert compiled(y)[0] == program(y)[0]
+
+
+def test_a_tensor_that_requires_gradients_is_resized_in_a_block():
+    def program(x):
+        y = x * 2
+        with torch.inference_mode():
+            y.resize_(2, 2)
+        return y
+
+    x = torch.randn(4, 3, requires_grad=True)
+    compiled = pliant.compile(program, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), program(x))
+    stats = pliant.stats()
+    assert stats["break_reasons"]["unsupported-operator"] == 1 and stats["fallback_reasons"] == {}

@@ -151,6 +151,8 @@ class Recorder(Nodes, TorchFunctionMode):
         if kwargs.get("out") is not None:
             with self.inputs.mode.shape_only(), torch.no_grad():
                 refuse_cast(func, args, kwargs)
+        if func is Tensor.resize_ and self.marks.get("inference") and args[0].requires_grad:
+            raise GraphBreak("unsupported-operator", "resize_ in inference mode of a tensor that requires gradients")
         if func is Tensor.resize_ or "out" in kwargs:
             made = self._onto_new_memory(func, args, kwargs)
             if made is not None:
