@@ -39,11 +39,15 @@ def _can_be_thrown(error: Any, value: Any, traceback: Any) -> bool:
     return is_exception(error) and value is None or is_class(error) and issubclass(error, BaseException)
 
 
+NAMES = ("__name__", "__qualname__")  # those of the function
+
+
 class TracedGenerator(ItsOwnIterator):
     """A suspended frame with the generator protocol. Exceptions leave as themselves, as C code expects."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, function: types.FunctionType | None = None) -> None:
         self.frame = frame
+        self.function = function  # which has been called; None: one that was suspended before
         self.started = False
         self.finished = False
         self.running = False
@@ -51,6 +55,13 @@ class TracedGenerator(ItsOwnIterator):
         self.handled: BaseException | None = None  # what it was handling when it was suspended
         frame.tracer.open_generators += 1
         frame.tracer.generators.add(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in NAMES:
+            raise AttributeError(f"'generator' object has no attribute '{name}'")
+        if self.function is None:
+            raise GraphBreak("unknown-object", "the name of a generator that has started")
+        return self.frame.tracer.get_attr(self.function, name)
 
     @property
     def gi_running(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.iterators.generators import NAMES, TracedGenerator
 from pliant.capture.protocols.attributes import get_attr
 from pliant.capture.protocols.descriptors import c_descriptor, inside, is_data_descriptor
 from pliant.capture.protocols.module_attributes import namespace_of
@@ -66,6 +67,13 @@ def _change_number(t: Tracer, obj: Any, name: str, value: Any) -> None:
     """Of what varies: its class has no place for attributes, and says so of any value."""
     cls: Any = plain_class(obj)
     _change_in_c(t, cls, cls(), name, value)
+
+
+def _change_generator(t: Tracer, generator: TracedGenerator, name: str, value: Any) -> None:
+    """A real one says what it thinks of it."""
+    if name in NAMES and isinstance(value, str):
+        raise GraphBreak("unknown-object", "another name for a generator")
+    _change_in_c(t, types.GeneratorType, (_ for _ in ()), name, value)
 
 
 def _change_object(t: Tracer, obj: Any, name: str, value: Any) -> Any:
@@ -203,6 +211,7 @@ _CHANGES: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys((*SYMBOLIC_TYPES, Text), _change_number),
         **dict.fromkeys(UNSETTLED, lambda t, obj, name, value: _change_object(t, concrete(obj), name, value)),
         types.FunctionType: _change_function,
+        TracedGenerator: _change_generator,
         threading.local: lambda t, obj, name, value: (
             find_store(t, obj, name, value) if value is DELETED else t.world.slot_set(obj, name, value, "plain")
         ),

@@ -230,7 +230,7 @@ def inline(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, 
     flags = frame.code.co_flags
     if flags & inspect.CO_GENERATOR:
         frame.linked = False
-        return TracedGenerator(frame)
+        return TracedGenerator(frame, function)
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise GraphBreak("coroutine", f"the coroutine {function.__qualname__}")
     notice_arguments(frame)

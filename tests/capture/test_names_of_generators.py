@@ -1,0 +1,59 @@
+"""Names of generators made in the program: read, changed, refused; other attributes they do not have."""
+
+import functools
+
+import pytest
+import torch
+
+import pliant
+
+
+def numbers():
+    yield 1
+    yield 2
+
+
+@functools.wraps(torch.nn.Linear)
+def wrapped():
+    yield 3
+
+
+def outcome(program):
+    try:
+        return str(program(torch.ones(2)))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+READS = {
+    "function": lambda x: (x + next(g := numbers()), g.__name__, g.__qualname__),
+    "expression": lambda x: (x + next(g := (i for i in range(3))), g.__name__, g.__qualname__),
+    "wrapped": lambda x: (x, wrapped().__name__, wrapped().__qualname__),
+    "absent": lambda x: (x, hasattr(numbers(), "name"), getattr(numbers(), "__wrapped__", None)),
+}
+STORES = {
+    "no text": lambda x: (x, setattr(numbers(), "__name__", 3)),
+    "unknown": lambda x: (x, setattr(numbers(), "name", 3)),
+    "frame": lambda x: (x, setattr(numbers(), "gi_frame", None)),
+    "deleted": lambda x: (x, delattr(numbers(), "__qualname__")),
+}
+
+
+@pytest.mark.parametrize("program", [pytest.param(one, id=name) for name, one in READS.items()])
+def test_read(program):
+    assert outcome(pliant.compile(program, fullgraph=True)) == outcome(program)
+
+
+@pytest.mark.parametrize("program", [pytest.param(one, id=name) for name, one in STORES.items()])
+def test_refused(program):
+    assert "Error" in outcome(program)
+    assert outcome(pliant.compile(program)) == outcome(program)
+
+
+def test_changed():
+    def program(x):
+        g = numbers()
+        g.__name__ = "counted"
+        return x + next(g), g.__name__, g.__qualname__
+
+    assert outcome(pliant.compile(program)) == outcome(program)
