@@ -16,15 +16,26 @@ def _gradient(f, other):
     return p.grad
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("rows", [0, 1, 100_000])
-def test_data_of_another_size_is_an_error(rows):
+def test_data_of_another_size_is_an_error(rows, dynamic):
     with pytest.raises(RuntimeError, match=r"given data of size \[\d+, 4\]"):
-        _gradient(pliant.compile(torch.sin), torch.rand(rows, 4))
+        _gradient(pliant.compile(torch.sin, dynamic=dynamic), torch.rand(rows, 4))
 
 
-def test_data_in_another_order_is_read_as_it_lies():
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_data_in_another_order_is_read_as_it_lies(dynamic):
     other = torch.rand(4, 6).t()
-    torch.testing.assert_close(_gradient(pliant.compile(torch.sin), other), _gradient(torch.sin, other))
+    compiled = pliant.compile(torch.sin, dynamic=dynamic)
+    torch.testing.assert_close(_gradient(compiled, other), _gradient(torch.sin, other))
+
+
+def test_data_of_another_size_where_the_graph_is_kept():
+    p = torch.rand(6, 4).requires_grad_()
+    result = pliant.compile(lambda x, y: (x.sin(), y * 2), dynamic=True)(p, torch.rand(3).requires_grad_())[0]
+    p.data = torch.rand(2, 4)
+    with pytest.raises(RuntimeError, match="given data of size"):
+        torch.autograd.grad(result, p, torch.ones(6, 4), retain_graph=True)
 
 
 def test_a_result_that_was_asked_for_ends_a_way():

@@ -80,7 +80,7 @@ class HalvesFacts:
     read_results: list[int]
     refused: Refused | None
     products: Products
-    lying: dict[int, Lying]
+    lying: dict[int, Lying | None]
 
     @classmethod
     def of(cls, joint: JointGraph, parts: Partition, reads: list[int], read_results: list[int]) -> HalvesFacts:
@@ -142,7 +142,9 @@ class Halves:
         self.never_ordinary = self.nothing_left is None or self.refused is not None
         self.given_tangents = _picker(facts.tangents)
         self.laid_out, self.other_layouts = KnownTensors(), OtherLayouts()
-        self.in_own_memory = InOwnMemory(facts.lying) if facts.lying else None
+        lying = {place: one for place, one in facts.lying.items() if one is not None}
+        self.in_own_memory = InOwnMemory(lying) if lying else None
+        self.lie_as_they_come = [place for place, one in facts.lying.items() if one is None]
         self.in_order = facts.wanted == list(range(facts.inputs))
         self.ordinary = self._found()
 

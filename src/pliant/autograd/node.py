@@ -16,6 +16,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.autograd.kept_inputs import any_written
+from pliant.autograd.saved_memory import as_they_lay, lying_now
 from pliant.autograd.tangent_layouts import lies_as_traced, relaid
 from pliant.graph.generator_states import random_bytes
 from pliant.torch_adapter import PEER, DisableTorchFunction, is_view, seen_written, without_base
@@ -60,6 +61,8 @@ class Compiled(torch.autograd.Function):
                 others = list(seen_written(others))
                 break
         ctx.to_save = saved = halves.saved((*own, *halves.constants, *results, *others))
+        if halves.lie_as_they_come:
+            ctx.lying = lying_now(saved, halves.lie_as_they_come)
         if halves.layouts_vary:
             ctx.layouts = halves.layouts_of(results)
         ctx.inputs = inputs if before is None else before
@@ -107,6 +110,8 @@ def _backward(ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     kept = halves.in_own_memory
     if ctx.strides is not None or kept is not None and not kept.seen.known(kept.inputs(saved)):
         saved = as_saved(ctx, saved, kept)
+    elif ctx.lying:
+        saved = as_they_lay(saved, ctx.lying)
     arguments = [*ctx.numbers, *saved, *tangents]
     del saved  # nobody has it after this
     ctx.used, ctx.rest = halves.all, halves.nothing_left
@@ -119,7 +124,7 @@ def _backward(ctx: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 # What the record of a call says unless its forward, or what came since, says otherwise. Most calls store none of it.
 torch_adapter.give_to_records(
-    Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None, strides=None
+    Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None, strides=None, lying=()
 )
 torch_adapter.call_backward_directly(Compiled)
 
@@ -129,4 +134,6 @@ def as_saved(ctx: Any, saved: Sequence[Any], kept: InOwnMemory | None) -> Sequen
     other data."""
     if ctx.strides is not None:
         return list(map(relaid, saved, ctx.strides))
+    if ctx.lying:
+        saved = as_they_lay(saved, ctx.lying)
     return saved if kept is None else kept.as_traced(saved)

@@ -1,8 +1,9 @@
 """Saved inputs that are given other data before the backward: `tensor.data = other`, which no version tells.
 
 In:     a program's inputs, which of them are saved.
-Out:    `InOwnMemory`: whether saved tensors lie as the backward was compiled for.
-Holds:  the backward reads no memory but the tensors' own. Of inputs whose sizes vary nothing is known here.
+Out:    `InOwnMemory`: whether saved tensors lie as the backward was compiled for; `as_they_lay`: those whose sizes vary, as the
+        call has noted (`lying_now`).
+Holds:  the backward reads no memory but the tensors' own.
 """
 
 from __future__ import annotations
@@ -23,15 +24,37 @@ if TYPE_CHECKING:
 Lying = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
 
 
-def lying_inputs(inputs: Sequence[GraphInput], saved: Sequence[Saved]) -> dict[int, Lying]:
-    """Of the saved tensors that are inputs, by place, how they lie, where that does not vary."""
-    found = {}
+def lying_inputs(inputs: Sequence[GraphInput], saved: Sequence[Saved]) -> dict[int, Lying | None]:
+    """Of the saved tensors that are inputs, by place, how they lie; None where that varies."""
+    found: dict[int, Lying | None] = {}
     for place, one in enumerate(saved):
         fake = inputs[one.position].fake if one.is_input and one.position < len(inputs) else None
         if isinstance(fake, torch.Tensor):
             lying = tuple(fake.shape), tuple(fake.stride())
-            if all(type(n) is int for part in lying for n in part):
-                found[place] = lying
+            found[place] = lying if all(type(n) is int for part in lying for n in part) else None
+    return found
+
+
+def lying_now(saved: Sequence[torch.Tensor], places: Sequence[int]) -> list[tuple[int, Any, Any]]:
+    """Place, sizes and strides of these."""
+    return [(place, saved[place].shape, saved[place].stride()) for place in places]
+
+
+def as_they_lay(saved: Sequence[Any], noted: Sequence[tuple[int, Any, Any]]) -> Sequence[Any]:
+    """The saved tensors, copied where strides are others than noted. RuntimeError where sizes are: in eager the operators that
+    read such a tensor fail, or give what has another size."""
+    found = saved
+    for place, size, stride in noted:
+        one = saved[place]
+        if one is None or one.shape == size and one.stride() == stride:
+            continue
+        if one.shape != size:
+            raise RuntimeError(
+                f"an input of a compiled function was given data of size {list(one.shape)} after the call (`.data =`): its "
+                f"gradient needs that of size {list(size)}"
+            )
+        found = list(found) if found is saved else found
+        found[place] = relaid(one, stride)  # type: ignore[index]
     return found
 
 
@@ -46,20 +69,8 @@ class InOwnMemory:
         self.inputs = operator.itemgetter(*places) if len(places) > 1 else operator.itemgetter(slice(first, first + 1))
 
     def as_traced(self, saved: Sequence[Any]) -> Sequence[Any]:
-        """The saved tensors, copied where strides are others. RuntimeError where sizes are: in eager the operators that read
-        such a tensor fail, or give what has another size."""
-        found = saved
-        for place, (size, stride) in self.lying.items():
-            one = saved[place]
-            if one is None or one.shape == size and one.stride() == stride:
-                continue
-            if one.shape != size:
-                raise RuntimeError(
-                    f"an input of a compiled function was given data of size {list(one.shape)} after the call (`.data =`): its "
-                    f"gradient needs that of size {list(size)}"
-                )
-            found = list(found) if found is saved else found
-            found[place] = relaid(one, stride)  # type: ignore[index]
+        """`as_they_lay`."""
+        found = as_they_lay(saved, [(place, *lying) for place, lying in self.lying.items()])
         if found is saved and None not in map(saved.__getitem__, self.lying):
             self.seen.learn(self.inputs(saved))
         return found
