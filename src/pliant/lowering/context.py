@@ -319,9 +319,14 @@ class Lowering:
         if op in ("any", "all"):
             return Tensor(self, dtype, shape, lambda i: cast(x.at(index_of(i, single)), torch.bool), weight=x.weight)
         final = opmath(dtype)
-        return Tensor(
-            self, dtype, shape, lambda i: cast(cast(x.math_at(index_of(i, single)), acc), final), weight=x.weight
-        )
+
+        def at(index: Index) -> Scalar:
+            alone = cast(x.math_at(index_of(index, single)), acc)
+            if op == "sum" and acc.is_floating_point:
+                alone = apply("add", alone, const(0.0, acc))  # a sum of negative zeros is zero
+            return cast(alone, final)
+
+        return Tensor(self, dtype, shape, at, weight=x.weight)
 
     def _emit_reduction(
         self,

@@ -340,7 +340,9 @@ def _norm(
 ) -> Tensor:
     dims = dims_of(dim, len(x.shape))
     math = opmath(out.dtype)
-    if p == 2:
+    if p in (1, 2) and all(x.shape[d] is ONE for d in dims):
+        result = low.reduce(mapped(low, x, math, lambda a: apply("abs", a)), dims, "max", math, math)  # squares may overflow
+    elif p == 2:
         squares = low.reduce(mapped(low, x, math, square), dims, "sum", math, math)
         result = mapped(low, squares, math, lambda s: apply("sqrt", s), 5)
     elif p == 1:
