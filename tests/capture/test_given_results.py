@@ -73,3 +73,66 @@ def test_parts_beside_each_other_are_one_graph() -> None:
     compiled = pliant.compile(program, fullgraph=True)
     given = torch.arange(5.0), torch.arange(3)
     assert _outcome(compiled, *given) == _outcome(program, *given)
+
+
+OVERWRITES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "mv": lambda a, x: torch.mv(a, x, out=x),
+    "mm": lambda a, x: torch.mm(a, a, out=a),
+    "matmul": lambda a, x: torch.matmul(a, x, out=x),
+    "addmv": lambda a, x: torch.addmv(x, a, x, out=x),
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITES)
+def test_products_into_what_they_read_are_left_to_eager(name: str) -> None:
+    pliant.reset()
+    compiled = pliant.compile(OVERWRITES[name], backend="aot_eager")
+    given = torch.arange(1.0, 10).reshape(3, 3), torch.arange(1.0, 4)
+    assert _outcome(compiled, *given) == _outcome(OVERWRITES[name], *given)
+    assert pliant.stats()["graph_breaks"] == 1
+
+
+WHOLE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "in place": lambda x: torch.cumsum(x, 0, out=x),
+    "pointwise": lambda x: torch.add(x, x, out=x),
+    "zeros": lambda x: torch.zeros(3, out=x) + 1,
+    "ones": lambda x: torch.ones((3,), out=x) + 1,
+    "full": lambda x: torch.full((3,), 2, out=x) + 1,
+    "arange": lambda x: torch.arange(1, 4, out=x) + 1,
+    "linspace": lambda x: torch.linspace(0, 1, 3, out=x) + 1,
+    "eye": lambda x: torch.eye(1, 3, out=x.view(1, 3)) + x,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+@pytest.mark.parametrize("name", WHOLE)
+def test_given_results_are_part_of_the_graph(name: str, dtype: torch.dtype) -> None:
+    compiled = pliant.compile(WHOLE[name], backend="aot_eager", fullgraph=True)
+    given = torch.tensor([3, 1, 2], dtype=dtype)
+    if name in ("linspace", "in place") and dtype is torch.int32:
+        given = given.double()
+    assert _outcome(compiled, given) == _outcome(WHOLE[name], given)
+
+
+@pytest.mark.parametrize("write", [lambda x: x.cumsum_(0), lambda x: x.cumprod_(0), lambda x: x.logical_not().cumsum_(0)])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.float32])
+def test_running_sums_in_place_keep_their_dtype(write: Callable[[torch.Tensor], Any], dtype: torch.dtype) -> None:
+    compiled = pliant.compile(write, backend="aot_eager", fullgraph=True)
+    given = torch.tensor([1, 0, 1, 1]).to(dtype)
+    assert _outcome(compiled, given) == _outcome(write, given)
+
+
+@pytest.mark.fallbacks_expected
+@pytest.mark.parametrize("write", [
+    lambda x: x.as_strided((3, 2), (1, 1)).add_(1), lambda x: x.as_strided((3, 2), (1, 1))[0].add_(1),
+    lambda x: (x * 1).as_strided((2, 3), (2, 1)).mul_(2),
+])  # fmt: skip
+def test_views_that_reach_elements_twice(write: Callable[[torch.Tensor], Any]) -> None:
+    given = torch.arange(6.0)
+    assert _outcome(pliant.compile(write, backend="aot_eager"), given) == _outcome(write, given)
+
+
+def test_parts_of_numbers_that_are_not_complex_are_no_failure_of_the_compiler() -> None:
+    compiled = pliant.compile(lambda x: torch.view_as_real(x)[..., 0])
+    with pytest.raises(RuntimeError, match="only supported for complex tensors"):
+        compiled(torch.ones(3))

@@ -132,6 +132,8 @@ def _arguments(
         if position >= len(args) and name not in kwargs:
             kwargs = {**kwargs, name: default}
     if call.keeps_written:
+        if call.computes_in_dtype and kwargs.get("dtype") is None:
+            kwargs = {**kwargs, "dtype": args[0].dtype}
         return tuple(args), kwargs
     positions = {position for position, _ in call.plan.written}
     names = {name for _, name in call.plan.written}

@@ -47,6 +47,7 @@ class FunctionalCall:
     keeps_written: bool  # whether the counterpart takes the written arguments too (in-place, not `out=`)
     defaults: tuple[tuple[int, str, Any], ...]  # (position, name, default) of arguments that only `func` may leave out
     counted: bool = True  # whether the written tensors' versions show it
+    computes_in_dtype: bool = False  # that of what it writes, where none is given (`cumsum_`): the counterpart chooses its own
 
 
 _calls: dict[Any, FunctionalCall] = {}
@@ -72,7 +73,8 @@ def _find(func: Any) -> FunctionalCall:
         for overload in _overloads(packet, func._overloadname):
             kept = _takes_same(func, overload, plan)
             if kept is not None and len(overload._schema.returns) == fresh + len(plan.written):
-                return FunctionalCall(overload, fresh, plan, kept, _lost_defaults(func, overload))
+                own_dtype = kept and any(a.name == "dtype" and a.kwarg_only for a in overload._schema.arguments)
+                return FunctionalCall(overload, fresh, plan, kept, _lost_defaults(func, overload), computes_in_dtype=own_dtype)
     raise UnsupportedMutation(f"`{func}` writes its arguments and has no functional form", kind="mutable-operator")
 
 

@@ -15,7 +15,7 @@ from torch import fx
 
 from pliant.autograd.aliases import COMPUTED, Alias, Base, is_identity
 from pliant.autograd.functional_ops import UnsupportedMutation
-from pliant.autograd.views import ViewStep
+from pliant.autograd.views import ViewStep, steps_overlap
 
 if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeTensor
@@ -52,8 +52,11 @@ def _scatter(func: Any) -> Undo:
     """The scatter takes the viewed tensor, the value and the view's own arguments."""
 
     def undo(emit: Emitter, step: ViewStep, viewed: Alias, value: fx.Node) -> fx.Node:
-        if step.func is _aten.as_strided.default and viewed.base.input is not None:
-            _check_within(viewed.base.fake, *step.args)  # these alone are written behind the graph
+        if step.func is _aten.as_strided.default:
+            if steps_overlap(*step.args[:2]):
+                raise UnsupportedMutation("elements are reached twice by a written view", kind="write-through-view")
+            if viewed.base.input is not None:
+                _check_within(viewed.base.fake, *step.args)  # these alone are written behind the graph
         room = emit.read(viewed)
         return emit.call(func, room, value, *placed(step.func, step.args, viewed.base, room), **step.kwargs)
 

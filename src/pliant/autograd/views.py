@@ -5,6 +5,7 @@ What finds a compiled program on disk loads this, and not `aliases`, which compi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,10 +37,13 @@ def version(tensor: torch.Tensor) -> int:
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
     """Whether elements may share memory: a step that does not lead out of what smaller steps reach."""
-    if tensor.numel() == 0:
-        return False
+    return tensor.numel() != 0 and steps_overlap(tensor.shape, tensor.stride())
+
+
+def steps_overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """The same of a shape without zeros and its strides."""
     reached = 0
-    for step, size in sorted(zip(tensor.stride(), tensor.shape)):
+    for step, size in sorted(zip(strides, shape)):
         if size > 1:
             if step <= reached:
                 return True

@@ -36,6 +36,8 @@ def refuse_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) 
         _refuse_any_overlap(plan, args, kwargs)
     elif plan.func.namespace in TORCH:
         _refuse_partial_overlap(plan, args, kwargs)
+        if "out" in plan.func._overloadname and torch.Tag.pointwise not in plan.func.tags:
+            _refuse_result_that_is_read(plan, args, kwargs)
     elif plan.func.namespace not in OURS:
         _refuse_shared_memory(plan, args, kwargs)
 
@@ -73,11 +75,23 @@ def _refuse_shared_memory(plan: CallPlan, args: Sequence[Any], kwargs: dict[str,
     """
     given = _tensors((args, kwargs))
     written = _tensors([argument(one, args, kwargs) for one in plan.written])
-    if any(sum(_may_share(one, other) for other in given) > 1 for one in written):
+    if any(sum(may_share(one, other) for other in given) > 1 for one in written):
         raise UnsupportedOperator(f"`{plan.func}` writes memory that it is given twice", kind="shared-memory")
 
 
-def _may_share(one: Any, other: Any) -> bool:
+def _refuse_result_that_is_read(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse `out` that is an argument too: what eager gives depends on the order of its loops. It says so of the first
+    argument alone, where the operator has a form in place."""
+    packet = plan.func._schema.name.partition("::")[2]
+    if args and hasattr(getattr(torch.ops, plan.func.namespace), f"{packet}_"):
+        args = args[1:]
+    written = _tensors([argument(one, args, kwargs) for one in plan.written if one[1] in kwargs])
+    given = _tensors((args, {name: value for name, value in kwargs.items() if name not in {n for _, n in plan.written}}))
+    if any(may_share(one, other) for one in written for other in given):
+        raise UnsupportedOperator(f"`{plan.func}` writes memory that it reads", kind="shared-memory")
+
+
+def may_share(one: Any, other: Any) -> bool:
     """Whether the memory from the first element to the last is the same in part; tensors without elements have none."""
     if _base(one) is not _base(other):
         return False

@@ -21,6 +21,7 @@ from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import is_tensor
 from pliant.errors import Unsupported
 from pliant.graph.effects import TORCH
+from pliant.graph.overlaps import may_share
 from pliant.torch_adapter import differentiable_step, is_composite, kept_from_the_peer
 
 
@@ -103,15 +104,26 @@ FACTORS: dict[Any, tuple[str, Callable[..., Any], Callable[..., Any] | None]] = 
 
 
 # ---- results written into given tensors
+_FROM_NUMBERS = frozenset("zeros ones full eye arange linspace logspace".split())
+_DESCRIBES = frozenset("dtype device layout requires_grad pin_memory".split())
+
+
 def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
-    """What a composition writes into `out`, computed apart and copied; None for other calls.
+    """What a composition, or a call that makes a tensor of numbers, writes into `out`, computed apart and copied; None for others.
 
     Compositions in C++ write through views that they do not declare as such.
     """
-    out = kwargs["out"]
-    if not is_tensor(out) or not _is_composition(getattr(func, "__name__", "")):
+    out, name = kwargs["out"], getattr(func, "__name__", "")
+    if not is_tensor(out):
         return None
-    made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+    others: dict[str, Any] = {name: value for name, value in kwargs.items() if name != "out"}
+    if name in _FROM_NUMBERS and not out.requires_grad and not others.keys() & _DESCRIBES:
+        others |= {"dtype": out.dtype, "device": out.device}
+    elif not _is_composition(name):
+        return None
+    elif any(is_tensor(one) and may_share(out, one) for one in leaves(args, others)):
+        raise Unsupported(f"`{name}` writes memory that it reads", kind="shared-memory")
+    made = func(*args, **others)
     if not is_tensor(made) or made.shape != out.shape or not torch.can_cast(made.dtype, out.dtype):
         raise Unsupported(f"`{func.__name__}` resizes or refuses `out`", kind="resize")
     if made.device != out.device:

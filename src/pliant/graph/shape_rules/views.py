@@ -428,6 +428,7 @@ def neg_view(x: TensorSpec) -> TensorSpec:
 
 @rule(_aten.view_as_real.default)
 def view_as_real(x: TensorSpec) -> TensorSpec:
+    require(x.dtype.is_complex, "view_as_real is only supported for complex tensors")
     if x.lazy:
         raise UnsupportedOperator("the parts of numbers that are conjugated when they are read", kind="lazy-view")
     stride = (*[s * 2 for s in x.stride], 1)
