@@ -4,7 +4,9 @@ import pytest
 import torch
 from tests.capture.vmap_rows import ROWS
 from tests.capture.vmap_table import WAYS, _outcome, in_dims_of, inputs
+from torch.nn import functional
 
+import pliant
 from pliant.graph.map_rules import kernels
 from pliant.torch_adapter import python_kernels
 
@@ -46,3 +48,22 @@ def _differs(name, way):
 @pytest.mark.parametrize("way", KINDS)
 def test_rules_are_pytorchs(way):
     assert [found for name in ROWS if (found := _differs(name, way))] == []
+
+
+@pytest.mark.parametrize("norm", ["layer", "group"])
+def test_what_kernels_read_as_dense_is_dense(norm):
+    """Without `always_asked`: at sizes that vary. Statistics that are alike for all rows of a Jacobian have no memory for each."""
+
+    def program(x, w):
+        def normed(w):
+            if norm == "layer":
+                return functional.layer_norm(x * w, (4,), w[1], w[2])
+            return functional.group_norm(x * w, 2, w[1], w[2])
+
+        return torch.func.jacrev(normed)(w).sum((0, 1))
+
+    mapped = torch.func.vmap(program, in_dims=(0, None))
+    compiled, w = pliant.compile(mapped, backend="aot_eager", dynamic=True), torch.randn(4, 4)
+    for n in (5, 6, 7):
+        x = torch.randn(n, 4, 4)
+        torch.testing.assert_close(compiled(x, w), mapped(x, w), rtol=1e-4, atol=1e-4)

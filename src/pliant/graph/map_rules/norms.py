@@ -35,7 +35,8 @@ def _layer_norm_backward(
     of_x = of_weight = of_bias = None
     if wanted[0]:
         scaled = whole if weight is None else whole * weight.of_rank(x.rank)
-        given = scaled, values, shape, *stats, None, None, [True, False, False]
+        scaled, *dense = [one.contiguous() for one in (scaled, values, *stats)]  # the kernels read them as if they were
+        given = scaled, dense[0], shape, *dense[1:], None, None, [True, False, False]
         of_x = _aten.native_layer_norm_backward(*given)[0]
     outer = list(range(1, 1 + x.rank - len(shape)))
     if wanted[1]:
@@ -82,7 +83,7 @@ def _group_norm_backward(
     of_x = of_weight = of_bias = None
     if wanted[0]:
         scaled = whole if weight is None else whole * _channels(weight, x.rank)
-        given = [one.flatten(0, 1) for one in (scaled, values, *stats)]
+        given = [one.flatten(0, 1).contiguous() for one in (scaled, values, *stats)]
         sizes = count * n, channels, area, group
         of_x = _aten.native_group_norm_backward(*given, None, *sizes, [True, False, False])[0].reshape(values.shape)
     dims = [1, *range(3, values.dim())]
