@@ -8,6 +8,7 @@ Holds:  bodies have no side effects and do not write what they are given. PyTorc
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import types
@@ -154,50 +155,45 @@ def _recorded(t: Tracer, program: Any, values: list[Any], name: str, spec: Any) 
     return pytree.tree_unflatten(list(record_module(t, ControlFlow(program), values, name)), spec)
 
 
-def _slices(t: Tracer, leaves: list[FakeTensor], dim: int) -> list[Any]:
+def _scanned(
+    t: Tracer, name: str, function: Any, carried: tuple[list[Any], Any] | None, xs: Any, dim: int, program: Any, *args: Any
+) -> Any:
+    """A node for a body that gets what is carried, and one slice after the other. `carried` is None where that is a slice, too."""
+    scanned, spec = _tensors(t, xs, f"values of {name}")
+    dim = range(scanned[0].dim())[dim]
     with DisableTorchFunction(), torch.no_grad():
-        return [t.native(torch.select, one, dim, 0) for one in leaves]
+        slices = [t.native(torch.select, one, dim, 0) for one in scanned]
+    before, before_spec = (slices, spec) if carried is None else carried
+    count = len(before)
+
+    def arrange(given: list[Any]) -> tuple[Any, ...]:
+        first = (pytree.tree_unflatten(given[:count], before_spec),) if count else ()
+        return *first, pytree.tree_unflatten(given[count:], spec), *args
+
+    body = _trace(t, function, [*before, *slices], arrange)
+    after = body.leaves if carried is None else body.leaves[:count]
+    _check_alike(before, after, f"what {name} carries into and out of its body")
+    if not are_tensors(body.leaves):
+        raise GraphBreak("tensor-error", f"the body of {name} returns something other than tensors")
+    own = [] if carried is None else before
+    made = program(body.module, len(own), len(scanned), dim)
+    return _recorded(t, made, [*own, *scanned, *body.values], name, body.spec)
 
 
 def _scan(t: Tracer, combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
-    carried, carry_spec = _tensors(t, init, "carried values of scan")
-    scanned, spec = _tensors(t, xs, "scanned values")
-    count = len(carried)
-
-    def arrange(parameters: list[Any]) -> tuple[Any, ...]:
-        return pytree.tree_unflatten(parameters[:count], carry_spec), pytree.tree_unflatten(parameters[count:], spec)
-
-    dim = range(scanned[0].dim())[dim]
-    body = _trace(t, combine_fn, [*carried, *_slices(t, scanned, dim)], arrange)
-    _check_alike(carried, body.leaves[:count], "what scan carries into and out of its body")
-    if not are_tensors(body.leaves):
-        raise GraphBreak("tensor-error", "the body of scan returns something other than tensors")
-    program = Scan(body.module, count, len(scanned), dim, reverse)
-    return _recorded(t, program, [*carried, *scanned, *body.values], "scan", body.spec)
+    carried = _tensors(t, init, "carried values of scan")
+    return _scanned(t, "scan", combine_fn, carried, xs, dim, functools.partial(Scan, reverse=reverse))
 
 
 def _map(t: Tracer, f: Any, xs: Any, *args: Any) -> Any:
-    scanned, spec = _tensors(t, xs, "mapped values")
-    body = _trace(t, f, _slices(t, scanned, 0), lambda parameters: (pytree.tree_unflatten(parameters, spec), *args))
-    if not are_tensors(body.leaves):
-        raise GraphBreak("tensor-error", "the body of map returns something other than tensors")
-    return _recorded(t, Scan(body.module, 0, len(scanned)), [*scanned, *body.values], "map", body.spec)
+    return _scanned(t, "map", f, ([], None), xs, 0, Scan, *args)
 
 
 def _associative_scan(
     t: Tracer, combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:
-    scanned, spec = _tensors(t, xs, "scanned values")
-    count, dim = len(scanned), range(scanned[0].dim())[dim]
-
-    def arrange(parameters: list[Any]) -> tuple[Any, ...]:
-        return pytree.tree_unflatten(parameters[:count], spec), pytree.tree_unflatten(parameters[count:], spec)
-
-    slices = _slices(t, scanned, dim)
-    body = _trace(t, combine_fn, [*slices, *slices], arrange)
-    _check_alike(slices, body.leaves, "what associative_scan combines and its results")
-    program = AssociativeScan(body.module, 0, count, dim, reverse)
-    return _recorded(t, program, [*scanned, *body.values], "associative_scan", spec)
+    program = functools.partial(AssociativeScan, reverse=reverse)
+    return _scanned(t, "associative_scan", combine_fn, None, xs, dim, program)
 
 
 @handles(ControlFlow.forward)

@@ -135,11 +135,11 @@ def _need_own_history(t: Tracer, roots: Sequence[Any], wanted: Sequence[Any]) ->
 def _tensor_backward(
     t: Tracer, tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
-    _backward_of(t, (tensor,), (gradient,), retain_graph, create_graph, inputs)
+    _backward(t, tensor, gradient, retain_graph, create_graph, None, inputs)
 
 
 @takes(torch.autograd.backward)
-def _autograd_backward(
+def _backward(
     t: Tracer,
     tensors: Any,
     grad_tensors: Any = None,
@@ -148,16 +148,11 @@ def _autograd_backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
+    """The engine's pass, with its stores."""
+    if t.recorder.region is not None:
+        raise GraphBreak("unsupported-operator", "backward() inside a function that is differentiated or transformed")
     roots = _tensors(t, tensors)
     given = (None,) * len(roots) if grad_tensors is None else _tensors(t, grad_tensors)
-    _backward_of(t, roots, given, retain_graph, create_graph, inputs)
-
-
-def _backward_of(t: Tracer, roots: Any, given: Any, retain_graph: Any, create_graph: bool, inputs: Any) -> None:
-    """The engine's pass, with its stores."""
-    region = t.recorder.region
-    if region is not None:
-        raise GraphBreak("unsupported-operator", "backward() inside a function that is differentiated or transformed")
     if any(node.name() == _OUTSIDE for node in _history(roots)):
         raise GraphBreak("unsupported-operator", "backward() through what was computed before this function", _NOT_RECORDED)
     leaves = _leaves(roots) if inputs is None else list(_tensors(t, inputs))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -103,10 +105,6 @@ class _Traced:
     auxiliary: list[Any]
     aux_spec: Any
 
-    def place(self, leaf: int) -> int:
-        """The position of a leaf among the tensors of the leaves."""
-        return len(tensors_of(self.leaves[:leaf]))
-
 
 def _trace(
     t: Tracer,
@@ -145,83 +143,78 @@ def _with_auxiliary(result: Any) -> tuple[Any, Any]:
     return result
 
 
-def _chosen(t: Tracer, argnums: Any, args: tuple[Any, ...], traced: _Traced) -> tuple[list[list[int]], list[Any]]:
-    """For each argument that is differentiated its leaves (positions among all), and its structure."""
-    places, specs = [], []
-    starts = [0]
-    for one in args:
-        starts.append(starts[-1] + len(flat(t, one)[0]))
+def _chosen(t: Tracer, argnums: Any, args: tuple[Any, ...], traced: _Traced) -> tuple[tuple[int, ...], list[Any]]:
+    """Where the tensors of the differentiated arguments stand among all, and the structure of each such argument."""
+    places: list[int] = []
+    specs = []
+    parts = [flat(t, one) for one in args]
     for number in as_tuple(argnums):
         number = range(len(args))[number]
-        leaves = list(range(starts[number], starts[number + 1]))
-        if not are_tensors(traced.leaves[i] for i in leaves):
+        leaves, spec = parts[number]
+        if not are_tensors(leaves):
             raise GraphBreak("tensor-error", "an argument that is differentiated holds something other than tensors")
-        places.append([traced.place(i) for i in leaves])
-        specs.append(flat(t, args[number])[1])
-    return places, specs
+        start = len(tensors_of(traced.leaves[: sum(len(one) for one, _ in parts[:number])]))
+        places += range(start, start + len(leaves))
+        specs.append(spec)
+    return tuple(places), specs
 
 
-def _by_argument(argnums: Any, flat: list[Any], specs: list[Any]) -> Any:
+def _by_argument(argnums: Any, flat: Sequence[Any], specs: list[Any]) -> Any:
     """One structure for each argument that is differentiated."""
-    found, at = [], 0
-    for spec in specs:
-        found.append(pytree.tree_unflatten(flat[at : at + spec.num_leaves], spec))
-        at += spec.num_leaves
-    return in_form_of(argnums, found)
+    given = iter(flat)
+    return in_form_of(argnums, [pytree.tree_unflatten(list(islice(given, spec.num_leaves)), spec) for spec in specs])
+
+
+def _applied(t: Tracer, traced: _Traced, module: torch.nn.Module, name: str, *more: Any) -> tuple[list[Any], Any]:
+    """What the module of a transform gives, flat, and the auxiliary results that it has behind that."""
+    made = list(record_module(t, module, [*traced.values, *more], name))
+    count = len(made) - len(tensors_of(traced.auxiliary))
+    return made[:count], refilled(traced.auxiliary, made[count:], traced.aux_spec)
 
 
 # ---- derivatives
-def _gradient(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
+def _gradient(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> tuple[Any, Any]:
+    """What `grad_and_value` returns."""
     traced = _trace(t, options, args, kwargs)
     if len(traced.outputs) != 1 or traced.outputs[0].dim() != 0:
         raise GraphBreak("tensor-error", "torch.func.grad of a function whose result is not one number")
-    argnums = options["argnums"]
-    places, specs = _chosen(t, argnums, args, traced)
-    flat = tuple(place for group in places for place in group)
-    made = list(record_module(t, Gradient(traced.body, flat, 1), traced.values, "grad"))
-    gradients, value, auxiliary = made[: len(flat)], made[len(flat)], made[len(flat) + 1 :]
-    aux = refilled(traced.auxiliary, auxiliary, traced.aux_spec)
-    return _by_argument(argnums, gradients, specs), value, aux
+    places, specs = _chosen(t, options["argnums"], args, traced)
+    (*gradients, value), aux = _applied(t, traced, Gradient(traced.body, places, 1), "grad")
+    return _by_argument(options["argnums"], gradients, specs), (value, aux) if options["has_aux"] else value
 
 
 def _grad(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
-    gradients, _, aux = _gradient(t, options, args, kwargs)
-    return (gradients, aux) if options["has_aux"] else gradients
-
-
-def _grad_and_value(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
-    gradients, value, aux = _gradient(t, options, args, kwargs)
-    return (gradients, (value, aux)) if options["has_aux"] else (gradients, value)
+    gradients, value = _gradient(t, options, args, kwargs)
+    return (gradients, value[1]) if options["has_aux"] else gradients
 
 
 def _jacobian(by: str, given: tuple[str, ...]) -> Callable[..., Any]:
     def apply(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any:
         traced = _trace(t, options, args, kwargs)
-        argnums = options["argnums"]
-        places, specs = _chosen(t, argnums, args, traced)
-        flat = tuple(place for group in places for place in group)
-        count = len(traced.outputs)
+        places, specs = _chosen(t, options["argnums"], args, traced)
         more = {name: options[name] for name in given if name in options}
-        made = list(record_module(t, Jacobian(traced.body, flat, count, by=by, **more), traced.values, by))
-        rows = [_by_argument(argnums, made[i * len(flat) : (i + 1) * len(flat)], specs) for i in range(count)]
-        found = pytree.tree_unflatten(rows, traced.out_spec)
-        aux = refilled(traced.auxiliary, made[count * len(flat) :], traced.aux_spec)
+        made, aux = _applied(t, traced, Jacobian(traced.body, places, len(traced.outputs), by=by, **more), by)
+        rows = [made[i : i + len(places)] for i in range(0, len(made), len(places))]
+        found = pytree.tree_unflatten([_by_argument(options["argnums"], row, specs) for row in rows], traced.out_spec)
         return (found, aux) if options["has_aux"] else found
 
     return apply
 
 
+def _pushed(t: Tracer, traced: _Traced, values: list[Any], tangents: list[Any]) -> tuple[Any, Any, Any]:
+    """What the function gives, how that moves with its arguments, and auxiliary results."""
+    module = PushedForward(traced.body, tuple(range(len(tangents))), len(traced.outputs))
+    made, aux = _applied(t, replace(traced, values=values), module, "jvp", *tangents)
+    halves = made[: len(traced.outputs)], made[len(traced.outputs) :]
+    outputs, moved = (pytree.tree_unflatten(half, traced.out_spec) for half in halves)
+    return outputs, moved, aux
+
+
 @ROWS.takes(torch.func.jvp)
 def _push(t: Tracer, func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(t.sequence(primals)), {})
-    given = flat(t, tuple(t.sequence(tangents)))[0]
-    count = len(traced.outputs)
-    module = PushedForward(traced.body, tuple(range(len(given))), count)
-    made = list(record_module(t, module, [*traced.values, *given], "jvp"))
-    outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
-    moved = pytree.tree_unflatten(made[count : 2 * count], traced.out_spec)
-    aux = refilled(traced.auxiliary, made[2 * count :], traced.aux_spec)
-    return (outputs, moved, aux) if has_aux else (outputs, moved)
+    found = _pushed(t, traced, traced.values, flat(t, tuple(t.sequence(tangents)))[0])
+    return found if has_aux else found[:2]
 
 
 @dataclass(eq=False)
@@ -248,11 +241,9 @@ def _at(t: Tracer, apply: Callable[..., Any], func: Any, primals: Sequence[Any],
             raise GraphBreak("random-state", "the derivative of a function that draws random numbers is applied later")
     finally:
         t.mode.draws |= drew
-    made = list(record_module(t, traced.body, traced.values, "function"))
-    count = len(traced.outputs)
+    made, aux = _applied(t, traced, traced.body, "function")
     linear = _Linear(apply, traced, [flat(t, one)[1] for one in primals])
-    outputs = pytree.tree_unflatten(made[:count], traced.out_spec)
-    aux = refilled(traced.auxiliary, made[count:], traced.aux_spec)
+    outputs = pytree.tree_unflatten(made, traced.out_spec)
     return (outputs, linear, aux) if has_aux else (outputs, linear)
 
 
@@ -265,28 +256,22 @@ ROWS.callables |= {
 @handles(_Linear.__call__)
 def _apply_linear(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     linear, *given = args
-    if [flat(t, one)[1] for one in given] != (
-        linear.specs if linear.apply is _push_along else [linear.traced.out_spec]
-    ):
+    expected = linear.specs if linear.apply is _push_along else [linear.traced.out_spec]
+    if [flat(t, one)[1] for one in given] != expected:
         raise GraphBreak("tensor-error", "a derivative is applied to another structure than it was taken for")
     return linear.apply(t, linear, flat(t, tuple(given))[0])
 
 
 def _pull(t: Tracer, linear: _Linear, given: list[Any]) -> Any:
     traced = linear.traced
-    places = tuple(range(len(tensors_of(traced.leaves))))
-    module = PulledBack(traced.body, places, len(traced.outputs))
-    made = list(record_module(t, module, [*traced.values, *given], "vjp"))
-    return _by_argument((), made, linear.specs)
+    module = PulledBack(traced.body, tuple(range(len(tensors_of(traced.leaves)))), len(traced.outputs))
+    return _by_argument((), record_module(t, module, [*traced.values, *given], "vjp"), linear.specs)
 
 
 def _push_along(t: Tracer, linear: _Linear, given: list[Any]) -> Any:
-    traced, count = linear.traced, len(linear.traced.outputs)
-    module = PushedForward(traced.body, tuple(range(len(given))), count)
     # As in eager, where the linear function is a graph of its own, its coefficients are constants.
-    values = [t.call(torch.Tensor.detach, (v,), {}) if is_fake(v) else v for v in traced.values]
-    made = list(record_module(t, module, [*values, *given], "jvp"))
-    return pytree.tree_unflatten(made[count : 2 * count], traced.out_spec)
+    values = [t.call(torch.Tensor.detach, (v,), {}) if is_fake(v) else v for v in linear.traced.values]
+    return _pushed(t, linear.traced, values, given)[1]
 
 
 # ---- vmap
@@ -312,7 +297,7 @@ def _vmap(t: Tracer, options: dict[str, Any], args: Args, kwargs: Kwargs) -> Any
     if out_dims is None:
         raise GraphBreak("tensor-error", "vmap: out_dims do not fit the result")
     module = Mapped(traced.body, tuple(mapped), tuple(out_dims), **more)
-    made = list(record_module(t, module, traced.values, "vmap"))
+    made, _ = _applied(t, traced, module, "vmap")
     if mapped_region(t.recorder.region) is None:
         without_samples(module)
     return pytree.tree_unflatten(made, traced.out_spec)
@@ -333,7 +318,7 @@ def _in_dims(t: Tracer, in_dims: Any, args: Args, kwargs: Kwargs) -> list[int | 
 
 _APPLIED: dict[str, Callable[..., Any]] = {
     "grad": _grad,
-    "grad_and_value": _grad_and_value,
+    "grad_and_value": _gradient,
     "jacrev": _jacobian("jacrev", ("chunk_size",)),
     "jacfwd": _jacobian("jacfwd", ("randomness",)),
     "vmap": _vmap,
