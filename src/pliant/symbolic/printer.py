@@ -124,6 +124,12 @@ _C.update({c: (f"{c.function}({_ARGUMENTS[c.arity]})", _ATOM, (0,) * c.arity) fo
 for _class in x.PYTHON_ALONE:  # asking for it raises
     del _C[_class]
 
+# Python of values whose truth nobody can ask, as of proxies.
+_CALLS: dict[type[nodes.Expr], Template] = _PYTHON | {
+    **dict.fromkeys((x.Select, x.FloatSelect), ("select({}, {}, {})", _ATOM, (0, 0, 0))),
+    x.Not: ("sym_not({})", _ATOM, (0,)),
+}
+
 _COMPARISONS: dict[type[nodes.Expr], str] = {x.Eq: "==", x.Ne: "!=", x.Le: "<="}
 
 _PLAIN_DIVISION: dict[type[nodes.Expr], Template] = {
@@ -135,6 +141,11 @@ _PLAIN_DIVISION: dict[type[nodes.Expr], Template] = {
 def to_python(e: nodes.Expr, names: Mapping[nodes.Symbol, str] | None = None) -> str:
     """Python text of `e`; symbols without an entry in `names` print as themselves."""
     return _Writer(names or {}, _PYTHON, c=False).write(e, 0)
+
+
+def to_calls(e: nodes.Expr, names: Mapping[nodes.Symbol, str]) -> str:
+    """The same with `&` and `|` for `and` and `or`, and calls of `sym_not` and `select` for `not` and `if`."""
+    return _Writer(names, _CALLS, c=False).write(e, 0)
 
 
 def to_c(
@@ -179,12 +190,18 @@ class _Writer:
                 return self._extremum(e), _ATOM
             case x.Eq() | x.Ne() | x.Le():
                 return self._comparison(e)
-            case x.And():
-                return (" && " if self.c else " and ").join([self.write(a, _NOT) for a in e.args]), _AND
-            case x.Or():
-                return (" || " if self.c else " or ").join([self.write(a, _NOT) for a in e.args]), _OR
+            case x.And() | x.Or():
+                return self._joined(e)
             case _:
                 return self._operation(e)
+
+    def _joined(self, e: nodes.Expr) -> tuple[str, int]:
+        both = type(e) is x.And
+        if self.table is _CALLS:
+            level = _BITAND if both else _BITOR
+            return (" & " if both else " | ").join([self.write(a, level + 1) for a in e.args]), level
+        words = (" && ", " || ") if self.c else (" and ", " or ")
+        return words[not both].join([self.write(a, _NOT) for a in e.args]), _AND if both else _OR
 
     def _operation(self, e: nodes.Expr) -> tuple[str, int]:
         template = self.table.get(type(e))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import math
 import operator
@@ -17,7 +16,7 @@ from pliant.capture.value_kinds import plain_class
 from pliant.graph.unbacked import Binding, math_function, select
 from pliant.symbolic.expr import Expr, Product, Sum, Symbol
 from pliant.symbolic.nodes import Apply
-from pliant.symbolic.printer import to_python
+from pliant.symbolic.printer import to_calls
 from pliant.symbolic.rules import floats
 from pliant.symbolic.traverse import atoms, substitute
 from pliant.torch_adapter import DisableTorchFunction
@@ -67,8 +66,7 @@ class SymbolNodes:
         symbols = {s: f"v{i}" for i, s in enumerate(sorted(whole.free, key=lambda s: s.order))}
         proxies: dict[str, Any] = {name: fx.Proxy(self._part(stands_for.get(s, s))) for s, name in symbols.items()}
         with DisableTorchFunction():
-            text = ast.unparse(_Calls().visit(ast.parse(to_python(whole, symbols), mode="eval")))
-            made = eval(text, {**proxies, **self._functions()})
+            made = eval(to_calls(whole, symbols), {**proxies, **self._functions()})
         node: fx.Node = made.node
         node.meta["val"] = value
         _mark_steps(node)
@@ -131,29 +129,6 @@ def _parts(expr: Expr) -> Iterator[Expr]:
             yield inside
         else:
             yield from _parts(inside)  # symbols and constants have none
-
-
-_BITWISE: dict[type[ast.boolop], ast.operator] = {ast.And: ast.BitAnd(), ast.Or: ast.BitOr()}
-
-
-class _Calls(ast.NodeTransformer):
-    """Python text in which what a proxy cannot follow (`not`, `and`, `or`, `if`) is calls and operators."""
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        operand = self.visit(node.operand)
-        match node.op:
-            case ast.Not():
-                return ast.Call(ast.Name("sym_not"), [operand], [])
-            case op:
-                return ast.UnaryOp(op, operand)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        bitwise = _BITWISE[type(node.op)]
-        values: list[ast.expr] = [self.visit(value) for value in node.values]
-        return functools.reduce(lambda a, b: ast.BinOp(a, bitwise, b), values)
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        return ast.Call(ast.Name("select"), [self.visit(part) for part in (node.test, node.body, node.orelse)], [])
 
 
 class _Math:
