@@ -176,9 +176,8 @@ def decide(frame: Frame, op: Op, value: Any) -> bool:
     assumed, seen = (_side_that_returns(frame.program, op) if _is_unknown(t, value) else None), ""
     if assumed is None and _is_unknown(t, value) and op.target is not None:
         assumed, seen = foreseen(frame, op, value), place_of(frame, op)
-    with t.recorder.elements.foreseen(bool(seen) and assumed is not None):
-        tested = element(t, value) if assumed is not None and is_fake(value) else value
-        condition = t.truth(tested, linked=True)
+    tested = element(t, value) if assumed is not None and is_fake(value) else value
+    condition = t.truth(tested, linked=True)
     if assumed is None or not is_unbacked(condition):
         return bool(concrete(condition))
     if not t.recorder.assume(condition if assumed else torch.sym_not(condition), seen):  # type: ignore[no-untyped-call]
@@ -191,11 +190,9 @@ def for_test(frame: Frame, jump: Op, value: Any) -> Any:
     is_unknown = is_fake(value) and _is_unknown(frame.tracer, value)
     if not is_unknown or jump.target is None:
         return value
-    is_check = _side_that_returns(frame.program, jump) is not None
-    if not is_check and foreseen(frame, jump, value) is None:
+    if _side_that_returns(frame.program, jump) is None and foreseen(frame, jump, value) is None:
         return value
-    with frame.tracer.recorder.elements.foreseen(not is_check):
-        return element(frame.tracer, value)
+    return element(frame.tracer, value)
 
 
 def _is_unknown(t: Tracer, value: Any) -> bool:

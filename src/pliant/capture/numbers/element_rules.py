@@ -20,7 +20,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pliant.capture.structures import argument, as_tuple, several
-from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, is_tensor
+from pliant.capture.value_kinds import SYMBOLIC_TYPES, concrete, exactly, is_tensor, plain_class
 from pliant.records import dataclass
 from pliant.symbolic.expr import Apply
 from pliant.symbolic.traverse import atoms
@@ -92,7 +92,7 @@ def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Ratio, Any], Any
     return compare
 
 
-def _untold(*args: Any) -> Any:
+def _refused(*args: Any) -> Any:
     raise Unknown
 
 
@@ -100,7 +100,8 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Ratio, f"__{_name}__", _compared(getattr(operator, _name)))
 for _name in """truediv rtruediv floordiv rfloordiv mod rmod pow rpow divmod and or xor lshift rshift rand ror rxor abs bool int
 float index round floor ceil trunc""".split():
-    setattr(Ratio, f"__{_name}__", _untold)
+    setattr(Ratio, f"__{_name}__", _refused)
+_is_ratio = exactly(Ratio)
 
 
 def grid(numbers: list[Any], sizes: tuple[int, ...]) -> Grid:
@@ -125,21 +126,15 @@ def as_tensor_of(value: Any, dtype: torch.dtype) -> Grid:
 
 def as_python(number: Any) -> Any:
     """The element as a program gets it. A quotient is rounded by the type of its tensor: only running the graph tells."""
-    return _PYTHON.get(type(number), _same_number)(number)
-
-
-def _float_of_ratio(number: Ratio) -> Any:
+    if not _is_ratio(number):
+        return number
     if not concrete(number.over == 1):
         raise Unknown
     return torch.sym_float(number.number)  # type: ignore[no-untyped-call]
 
 
-def _same_number(number: Any) -> Any:
-    return number
-
-
 def _truth(number: Any) -> Any:
-    return _TRUTH.get(type(number), lambda n: n != 0)(number)
+    return number if plain_class(number) is bool else number != 0
 
 
 def _quotient_of_whole(number: Any) -> Any:
@@ -151,8 +146,7 @@ def _quotient_of_whole(number: Any) -> Any:
 
 
 def _ratio_of(number: Any) -> Ratio:
-    made: Ratio = _RATIO.get(type(number), lambda n: Ratio(_whole(n), 1))(number)
-    return made
+    return number if _is_ratio(number) else Ratio(_whole(number), 1)
 
 
 def _free(number: Any) -> frozenset[Any]:
@@ -167,31 +161,23 @@ def _cut_off(number: Ratio) -> Any:
     return number.number // number.over
 
 
-def _refused(number: Any) -> Any:
-    raise Unknown
+def _integer(number: Any) -> Any:
+    """The number, which is no float nor a quotient."""
+    if _is_ratio(number) or plain_class(number) is float:
+        raise Unknown
+    return number
 
 
 def _whole(number: Any, bits: int = 63) -> Any:
-    row = _WHOLE.get(type(number))
-    # Of a number that depends on many others little can be proved in time.
-    made = row(number) if row is not None else concrete(number) if len(_free(number)) > _MANY else number
+    if _is_ratio(number):
+        made = _cut_off(number)
+    elif plain_class(number) is bool:  # guarded: sums of truths are hard to reason about
+        made = int(concrete(number))
+    else:  # of a number that depends on many others little can be proved in time
+        made = concrete(_integer(number)) if len(_free(number)) > _MANY else _integer(number)
     if bits < 63 and not (made >= -(2**bits) and made < 2**bits):  # it would wrap
         raise Unknown
     return made
-
-
-_INTEGER = {Ratio: _refused, float: _refused, torch.SymFloat: _refused}
-_TRUTH = {bool: _same_number, torch.SymBool: _same_number}
-_RATIO = {Ratio: _same_number}
-_PYTHON: dict[type, Callable[[Any], Any]] = {Ratio: _float_of_ratio}
-# Truths are guarded: sums of them are hard to reason about.
-_WHOLE: dict[type, Callable[[Any], Any]] = {
-    Ratio: _cut_off,
-    float: _refused,
-    torch.SymFloat: _refused,
-    torch.SymBool: lambda n: int(concrete(n)),
-    bool: int,
-}
 
 
 # ---- operators that only move elements
@@ -205,7 +191,7 @@ def _moved(node: fx.Node, *args: Any, **kwargs: Any) -> Any:
 def by_type(rows: dict[type, Callable[[Any], Any]], value: Any) -> Any:
     """A structure of arguments, its parts of these types changed; slices are structures."""
     whole = {slice: lambda s: slice(*(by_type(rows, one) for one in (s.start, s.stop, s.step))), **rows}
-    return tree_map(lambda one: whole.get(type(one), _same_number)(one), value)
+    return tree_map(lambda one: whole[type(one)](one) if type(one) in whole else one, value)
 
 
 def _places(value: Any, numbers: list[Any]) -> Any:
@@ -293,13 +279,13 @@ def _divided(node: fx.Node, left: Any, right: Any, *, rounding_mode: str | None 
 
 
 def _positive(number: Any) -> Any:
-    if not _INTEGER.get(type(number), _same_number)(number) > 0:
+    if not _integer(number) > 0:
         raise Unknown
     return number
 
 
 def _floor(left: Any, right: Any) -> Any:
-    return _linear(_INTEGER.get(type(left), _same_number)(left)) // _positive(right)
+    return _linear(_integer(left)) // _positive(right)
 
 
 def _linear(number: Any) -> Any:
@@ -311,8 +297,7 @@ def _linear(number: Any) -> Any:
 
 def _rounded(function: Callable[[Any, Any], Any]) -> Callable[..., Grid]:
     """`ceil` and its like: also of quotients."""
-    rows: dict[type, Callable[[Any], Any]] = {Ratio: lambda n: Ratio(function(n.number, n.over), 1)}
-    return _each(lambda n: rows.get(type(n), _same_number)(n))
+    return _each(lambda n: Ratio(function(n.number, n.over), 1) if _is_ratio(n) else n)
 
 
 def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Callable[..., Grid]:
@@ -320,7 +305,7 @@ def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Ca
 
     def rule(node: fx.Node, value: Grid, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Grid:
         if dtype is not None:  # elements are of this type before they are combined
-            value = as_tensor_of(value, dtype) if dtype in BITS else _untold()
+            value = as_tensor_of(value, dtype) if dtype in BITS else _refused()
         rank = value.places.dim()
         dims = range(rank) if dim is None else several(dim)
         last = tuple(range(-len(dims), 0))
@@ -337,7 +322,7 @@ def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Ca
 
 def _term(number: Any) -> Any:
     """What an element adds to the others: a truth is 0 or 1."""
-    return _RATIO.get(type(number), _whole)(number)
+    return number if _is_ratio(number) else _whole(number)
 
 
 def _folded(function: Callable[[Any, Any], Any], first: Any = None) -> Callable[[list[Any]], list[Any]]:

@@ -11,12 +11,11 @@ Reads on: `element_rules.py` (how operators act on elements).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +35,7 @@ from pliant.capture.numbers.element_rules import (
     grid,
 )
 from pliant.capture.numbers.node_values import Constants
-from pliant.capture.numbers.ranges import end_of_range, is_end_of_range
+from pliant.capture.numbers.ranges import end_of_range, ends_of_range
 from pliant.capture.structures import is_node, is_several
 from pliant.capture.value_kinds import concrete, is_symbolic, varying
 from pliant.graph.contracts import known_name
@@ -62,7 +61,6 @@ class Elements:
         self.symbols = symbols
         self.constants = Constants()
         self._found: dict[int, tuple[FakeTensor, Grid]] = {}
-        self._foreseen = False
 
     def forget(self, tensor: FakeTensor | None = None) -> None:
         """Let go of what is known: of a tensor that is another one from here on, or of all."""
@@ -72,15 +70,6 @@ class Elements:
         else:
             self._found.pop(id(tensor), None)
             self.constants.forget(tensor)
-
-    @contextlib.contextmanager
-    def foreseen(self, is_foreseen: bool) -> Iterator[None]:
-        """For a branch that a check of the graph can decide: inputs whose sizes vary have no elements, which would fix them."""
-        outer, self._foreseen = self._foreseen, is_foreseen
-        try:
-            yield
-        finally:
-            self._foreseen = outer
 
     def is_known(self, fake: FakeTensor) -> bool:
         """Whether a tensor without dimensions stands for a number that is known, be it one that varies."""
@@ -141,7 +130,7 @@ class Elements:
         if node is None or not self._is_small(fake):
             return False
         if node.op == "placeholder":
-            return ask and not (self._foreseen and self._varies(fake)) and self.inputs.has_elements(fake)
+            return ask and self.inputs.has_elements(fake)
         if node.op not in ("call_method", "call_function"):
             return False
         return self._is_computed(node, lambda one: self._is_known(one, ask, seen))
@@ -149,7 +138,7 @@ class Elements:
     def _is_computed(self, node: fx.Node, is_known: Callable[[FakeTensor], bool]) -> bool:
         if known_name(node) not in RULES:
             return False
-        if is_end_of_range(node):
+        if ends_of_range(node) is not None:
             return True
         for one in node.all_input_nodes:
             value = one.meta.get("val")
@@ -159,10 +148,6 @@ class Elements:
             elif not (is_known(value) if is_fake(value) else type(value) in (int, bool, torch.SymInt)):
                 return False
         return True
-
-    def _varies(self, fake: FakeTensor) -> bool:
-        env = self.inputs.shape_env
-        return any(is_symbolic(size) and env.simplify(env.expr_of(size)).free for size in fake.size_)
 
     def _is_small(self, fake: FakeTensor) -> bool:
         env = self.inputs.shape_env

@@ -101,8 +101,6 @@ class Constants(NodeValues):
 
     def run(self, node: fx.Node) -> Any:
         made = node.meta["val"]
-        if node.op == "placeholder" and is_fake(made) and made.node is not node:  # of a part that is traced by itself
-            return self.value(made.node)
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
         if (told := ranges.comparison(known_name(node), args, kwargs)) is not None:
             return torch.tensor(told)

@@ -81,17 +81,13 @@ _KEEPING = frozenset(
 
 def end_of_range(node: fx.Node) -> Any:
     """The number that a reduction over all elements gives; None where it is not one of a range."""
-    ends = _ends(node)
+    ends = ends_of_range(node)
     if ends is None or not concrete(math.prod(argument(node.args[0]).size_) > 0):
         return None
     return ends[1] - 1 if _ENDS[known_name(node)] else ends[0]
 
 
-def is_end_of_range(node: fx.Node) -> bool:
-    return _ends(node) is not None
-
-
-def _ends(node: fx.Node) -> tuple[Any, Any] | None:
+def ends_of_range(node: fx.Node) -> tuple[Any, Any] | None:
     """Where the range starts and ends whose elements a reduction is over."""
     if known_name(node) not in _ENDS or len(node.args) != 1 or node.kwargs:
         return None
