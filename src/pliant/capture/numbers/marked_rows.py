@@ -26,8 +26,10 @@ from pliant.capture.numbers.selections import (
     OPS,
     STOPS,
     Before,
+    Check,
     Refused,
     called,
+    checked,
     has_gradient,
     is_operator,
     name_of_call,
@@ -305,11 +307,9 @@ def _looked_at(loop: _Loop) -> Iterator[None]:
             frame.stack[-1] = loop.turn.answers.get(written(value), value)
         HANDLERS[op.name](frame, op)
 
-    looking = {**_LOOKING, **dict.fromkeys(_JUMPS, jump)}
-
     def looked_at(handlers: tuple[Handler, ...], program: Program) -> tuple[Handler, ...]:
-        pairs = zip(program.ops, handlers, strict=True)
-        return tuple([looking.get(op.name, handler) if op.name in _OPS else _refuse for op, handler in pairs])
+        pairs = zip(program.ops, checked(handlers, program, _CHECKS), strict=True)
+        return tuple([jump if op.name in _JUMPS else handler if op.name in _OPS else _refuse for op, handler in pairs])
 
     before, t.looked_at = t.looked_at, looked_at
     try:
@@ -322,17 +322,6 @@ def _refuse(frame: Frame, op: Op) -> None:
     raise Refused(f"a turn does more than compute: {op.name}")
 
 
-def _checked(name: str, allows: Callable[[Frame, Op], bool], what: str) -> Handler:
-    """The operation of the name, if a turn may do it."""
-
-    def checked(frame: Frame, op: Op) -> None:
-        if not allows(frame, op):
-            raise Refused(f"a turn {what}")
-        HANDLERS[name](frame, op)
-
-    return checked
-
-
 def _may_unpack(frame: Frame, op: Op) -> bool:
     return is_fake(frame.stack[-1]) or is_list_or_tuple(frame.stack[-1])
 
@@ -343,14 +332,11 @@ def _may_call(frame: Frame, op: Op) -> bool:
 
 
 _JUMPS = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "TO_BOOL", "UNARY_NOT")
-_LOOKING: dict[str, Handler] = {
-    name: _checked(name, allows, what)
-    for name, allows, what in (
-        ("CALL", _may_call, "calls what may have effects, or takes items of an iterator"),
-        ("BINARY_SUBSCR", lambda frame, op: _STAYS.of(frame.stack[-2]), "reads what may change when it is read"),
-        ("BINARY_OP", lambda frame, op: not str(op.arg).endswith("="), "changes a value in its place"),
-        ("UNPACK_SEQUENCE", _may_unpack, "takes items of an iterator"),
-    )
+_CHECKS: dict[str, Check] = {
+    "CALL": (_may_call, "a turn calls what may have effects, or takes items of an iterator"),
+    "BINARY_SUBSCR": (lambda frame, op: _STAYS.of(frame.stack[-2]), "a turn reads what may change when it is read"),
+    "BINARY_OP": (lambda frame, op: not str(op.arg).endswith("="), "a turn changes a value in its place"),
+    "UNPACK_SEQUENCE": (_may_unpack, "a turn takes items of an iterator"),
 }
 
 

@@ -10,15 +10,15 @@ Holds:  a side changes nothing but the frame's own locals and stack, and records
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import torch
 from torch import fx
 
 from pliant.capture.bytecode.cfg import live_locals, sides
-from pliant.capture.bytecode.decode import Op
-from pliant.capture.frame import HANDLERS, Frame, Returned, Yielded
+from pliant.capture.bytecode.decode import Op, Program
+from pliant.capture.frame import Frame, Handler, Returned, Yielded
 from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.numbers.number_domains import PRECISE
 from pliant.capture.recording.regions import tensors_of, without_effects
@@ -165,7 +165,7 @@ def _side(frame: Frame, before: Before, start: int | None, meet: int | None) -> 
     t = frame.tracer
     before.restore()
     frame.ip = start
-    handlers = [_checked_call if h is HANDLERS["CALL"] else h for h in t.handlers(frame.program)]
+    handlers = checked(t.handlers(frame.program), frame.program, _CHECKS)
     last, done = next(iter(reversed(t.graph.nodes))), (t.mode.writes, t.mode.draws, len(t.draws))
     with without_effects(t, "a side of a branch"):
         returned = frame.go_on(handlers, meet)
@@ -177,12 +177,28 @@ def _side(frame: Frame, before: Before, start: int | None, meet: int | None) -> 
     return _End(returned, frame.stack.copy(), frame.locals.copy())
 
 
-def _checked_call(frame: Frame, op: Op) -> None:
-    """Let only calls through that have no effect but on the graph."""
+Check = tuple[Callable[[Frame, Op], bool], str]  # whether an operation may be done, and what is refused
+
+
+def checked(handlers: Iterable[Handler], program: Program, checks: Mapping[str, Check]) -> tuple[Handler, ...]:
+    """How operations are done of which some are looked at."""
+
+    def checking(handler: Handler, allows: Callable[[Frame, Op], bool], refused: str) -> Handler:
+        def do(frame: Frame, op: Op) -> Any:
+            if not allows(frame, op):
+                raise Refused(refused)
+            return handler(frame, op)
+
+        return do
+
+    pairs = zip(program.ops, handlers, strict=True)
+    return tuple([checking(handler, *checks[op.name]) if op.name in checks else handler for op, handler in pairs])
+
+
+def _may_call(frame: Frame, op: Op) -> bool:
+    """Whether a call has no effect but on the graph."""
     function, _ = called(frame, op)
-    if not (_IS_SAFE.of(function)(function) or is_fake(getattr(function, "__self__", None))):
-        raise Refused("a side calls what may have effects")
-    HANDLERS["CALL"](frame, op)
+    return _IS_SAFE.of(function)(function) or is_fake(getattr(function, "__self__", None))
 
 
 def called(frame: Frame, op: Op) -> tuple[Any, list[Any]]:
@@ -204,6 +220,7 @@ _IS_SAFE: ByKind[Callable[[Any], bool]] = ByKind(
         types.BuiltinFunctionType: lambda function: function in _PURE or is_operator(function),
     },
 )
+_CHECKS: dict[str, Check] = {"CALL": (_may_call, "a side calls what may have effects")}
 
 
 def _check_nodes(last: fx.Node) -> None:
