@@ -31,7 +31,6 @@ class Fields(Origins):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._cell_changes: dict[int, tuple[types.CellType, Any]] = {}
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
         self._compared: dict[int, Any] = {}  # by id: containers whose keys were checked
@@ -60,8 +59,8 @@ class Fields(Origins):
         return found
 
     def cell_get(self, cell: types.CellType) -> Any:
-        if id(cell) in self._cell_changes:
-            return self._cell_changes[id(cell)][1]
+        if (stored := self.slot_get(cell, "cell_contents")) is not MISSING:
+            return stored
         source = self.source_of(cell)
         try:
             raw = cell.cell_contents
@@ -74,9 +73,9 @@ class Fields(Origins):
     def cell_set(self, cell: types.CellType, value: Any) -> None:
         """Store into a cell; MISSING empties it. Cells made by the trace are changed at once."""
         if id(cell) in self.origins:
-            if id(cell) not in self._cell_changes:
+            if self.slot_get(cell, "cell_contents") is MISSING:
                 check_let_go(gc.get_referents(cell))
-            self._cell_changes[id(cell)] = (cell, DELETED if value is MISSING else value)
+            self.slot_set(cell, "cell_contents", DELETED if value is MISSING else value, "cell")
         elif value is MISSING:
             del cell.cell_contents
         else:

@@ -4,7 +4,7 @@ In:     raw objects and the sources they were read through (`bring`), stores int
 Out:    traced values (tensors become fake, numbers may become symbolic, the rest stays itself), guards, effects.
 Reads on: `origins.py` (sources and guards), `fields.py` (cells, slots, classes), `told_by_value.py` (values of which
         guards say what they are, not which); containers are here.
-Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`Changed`, `_cell_changes`),
+Holds:  nothing outside changes while tracing: stores to dicts and cells are kept beside them (`Changed`, `_slot_changes`),
         other containers are copied at first use that needs all of them (`adopt`), and the copy stands for the original.
 """
 
@@ -32,7 +32,7 @@ from pliant.capture.outside.whole_containers import (
     refuse_own_reads,
     unowned_copy,
 )
-from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetAttribute, SetItem
+from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetItem
 from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
@@ -181,15 +181,19 @@ class World(ToldByValue):
             self._changed[id(container)] = Changed(container)
         return self._changed[id(container)]
 
-    def dict_get(self, mapping: dict[Any, Any], key: Any) -> Any:
-        """mapping[key] of a foreign dict, or MISSING, under a guard."""
+    def _in_trace(self, mapping: Any, key: Any) -> Any:
+        """What the trace has of mapping[key] without asking the foreign dict, or MISSING; `_UNREAD` where that is to be asked."""
         if (held_here := self._held_here(mapping)) is not None:
             return dict.get(held_here, key, MISSING)
         stores = self.stores_into(mapping)
         if stores and key in stores:
             return MISSING if stores[key] is DELETED else stores[key]
-        if is_hook_id(key):  # a new one
-            return MISSING
+        return MISSING if is_hook_id(key) else _UNREAD  # a hook's is a new one
+
+    def dict_get(self, mapping: dict[Any, Any], key: Any) -> Any:
+        """mapping[key] of a foreign dict, or MISSING, under a guard."""
+        if (found := self._in_trace(mapping, key)) is not _UNREAD:
+            return found
         key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
@@ -227,13 +231,8 @@ class World(ToldByValue):
 
     def contains(self, mapping: Any, key: Any) -> bool:
         """Whether a foreign dict, or a set without changes, has the key."""
-        if (held_here := self._held_here(mapping)) is not None:
-            return dict.__contains__(held_here, key)
-        stores = self.stores_into(mapping)
-        if stores and key in stores:
-            return stores[key] is not DELETED
-        if is_hook_id(key):
-            return False
+        if (found := self._in_trace(mapping, key)) is not _UNREAD:
+            return found is not MISSING
         key = self.real_key(key)
         base: Any = base_in_c(mapping)
         present: bool = base.__contains__(mapping, key)
@@ -413,7 +412,7 @@ class World(ToldByValue):
         return self._memo.get(source)
 
     def written(self) -> list[Any]:
-        written = [changed.real for changed in self._stored_into()] + [cell for cell, _ in self._cell_changes.values()]
+        written = [changed.real for changed in self._stored_into()]
         written += [slot.obj for slot in self._slot_changes.values()]
         written += [changed.real for changed in self._changed.values() if changed.added is not None]
         written += [changed.real for changed in self._copies()]
@@ -422,7 +421,6 @@ class World(ToldByValue):
     def changes(self) -> list[tuple[Any, ...]]:
         """What the trace did to the world so far, in a form to compare with later."""
         found: list[tuple[Any, ...]] = [(len(self.effects_in_order),)]
-        found += [(id(cell), id(value)) for cell, value in self._cell_changes.values()]
         found += [(id(slot.obj), slot.name, id(slot.value)) for slot in self._slot_changes.values()]
         for changed in self._changed.values():
             found += [(id(changed.real), id(key), id(value)) for key, value in changed.stores.items()]
@@ -432,7 +430,7 @@ class World(ToldByValue):
 
     def only_stored_into(self) -> frozenset[int] | None:
         """By id, the dicts that the trace stored into and did not read as a whole; None if it changed anything else."""
-        if self.effects_in_order or self._cell_changes or self._slot_changes or self._changed_copies():
+        if self.effects_in_order or self._slot_changes or self._changed_copies():
             return None
         if any(changed.added is not None for changed in self._changed.values()):
             return None
@@ -440,10 +438,7 @@ class World(ToldByValue):
 
     def effects(self) -> list[Effect]:
         """What the trace did to the world, to be replayed."""
-        out: list[Effect] = list(self.effects_in_order)
-        for cell, value in self._cell_changes.values():
-            out.append(SetAttribute(cell, "cell_contents", value, "cell"))
-        out.extend(self._slot_changes.values())
+        out: list[Effect] = [*self.effects_in_order, *self._slot_changes.values()]
         for changed in self._stored_into():
             out.extend(SetItem(changed.real, key, DELETED) for key in changed.moved)
             out.extend(SetItem(changed.real, key, value) for key, value in changed.stores.items())
@@ -452,6 +447,7 @@ class World(ToldByValue):
 
 
 _NO_STORES: dict[Any, Any] = {}
+_UNREAD = object()
 _ADD: dict[type, Callable[[Any, list[Any]], None]] = {list: list.extend, set: set.update}
 # Whether C code that looks into such an object from outside finds more than its guards say.
 _HOLDS_MORE: ByKind[bool] = ByKind(
