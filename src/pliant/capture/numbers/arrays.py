@@ -163,8 +163,6 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
     if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
         return _from_data(t, *map(t.internalize, args), **kwargs)
-    if makes_array(t, function, args, kwargs):
-        return _made_by_size(t, namesake, function, args, kwargs)
     result = _call(t, namesake, function, args, kwargs)
     if name in _VIEWS and is_array(result):
         return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))
@@ -185,16 +183,6 @@ def makes_array(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
     except Exception as error:  # which the call itself will meet
         pass_on(error)
         return False
-
-
-def _made_by_size(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> Any:
-    """An array of as many elements as symbols say; of these very numbers, if tensors cannot be made so."""
-    try:
-        return _call(t, function, real, args, kwargs)
-    except (GraphBreak, DataDependentError):
-        refuse_many(t, real, args, kwargs)
-        fixed, named = t.concrete_tree((tuple(args), dict(kwargs)))
-        return constant_array(t, t.native(real, *fixed, **named))
 
 
 # Where NumPy and its namesake for tensors differ in whether the result is the argument's memory.

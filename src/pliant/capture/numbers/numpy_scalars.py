@@ -215,8 +215,8 @@ def shown_number(scalar: Any) -> Any:
 # ---- operators
 _DIRECT = "pow add sub mul neg pos abs eq ne lt le gt ge floordiv mod truediv".split()
 _REFLECTED = "add sub mul floordiv mod truediv".split()
-_EXACT: dict[str, Callable[..., Any]] = {f"__{name}__": getattr(operator, name) for name in _DIRECT}
-_EXACT |= {f"__r{name}__": (lambda a, b, name=name: getattr(operator, name)(b, a)) for name in _REFLECTED}
+_EXACT = {f"__{name}__": (getattr(operator, name), 1) for name in _DIRECT}
+_EXACT |= {f"__r{name}__": (getattr(operator, name), -1) for name in _REFLECTED}  # of the operands the other way round
 _OTHER_WIDTHS = dict.fromkeys(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"), "all")
 _OTHER_WIDTHS |= dict.fromkeys(("__neg__", "__pos__", "__abs__"), "float")
 _DIVISIONS = frozenset(("__floordiv__", "__mod__", "__divmod__", "__rfloordiv__", "__rmod__", "__rdivmod__"))
@@ -253,33 +253,34 @@ def of_one_type(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def number_of(name: str, args: tuple[Any, ...]) -> Any:
     """The number that the operation gives, exactly as NumPy computes it; None if that is not so."""
-    function, (kind, values) = _EXACT.get(name), _of_one_kind(of_one_type(args), _OTHER_WIDTHS.get(name))
-    if function is None or kind is None:
+    if name not in _EXACT:
         return None
-    operation = name.strip("_").removeprefix("r")
-    if operation == "pow" and not (kind is int and is_int(values[1]) and 0 <= values[1] <= 62):
+    function, order = _EXACT[name]
+    kind, values = _of_one_kind(of_one_type(args), _OTHER_WIDTHS.get(name))
+    values = values[::order]
+    if kind is None or function is operator.pow and not (kind is int and is_int(values[1]) and 0 <= values[1] <= 62):
         return None
-    if operation in _QUOTIENTS:
-        if any(map(is_unbacked, values)) and operation == "truediv" or operation == "truediv" and kind is int:
-            return None
-        if not concrete(values[0 if name.startswith("__r") else 1] != 0):
-            return None
-        if kind is float and operation != "truediv":
-            return _of_remainder(operation, *(reversed(values) if name.startswith("__r") else values))
+    if function is operator.truediv and (kind is int or any(map(is_unbacked, values))):
+        return None
+    if function in _QUOTIENTS and not concrete(values[1] != 0):
+        return None
+    if kind is float and function in _WHOLE_QUOTIENTS:
+        return _of_remainder(function, *values)
     found = function(*values)
     fits = plain_class(found) is not int or concrete(found >= -(2**63)) and concrete(found < 2**63)
     return found if fits else None
 
 
-def _of_remainder(operation: str, a: Any, b: Any) -> Any:
+def _of_remainder(function: Any, a: Any, b: Any) -> Any:
     """a // b, or a % b, of floats. A remainder of nothing has its sign from b, which that of tensors has from a."""
     quotient = floor_quotient(a, b)
-    if quotient is None or operation != "mod":
+    if quotient is None or function is not operator.mod:
         return quotient
     return a % b if concrete(a % b != 0) else None
 
 
-_QUOTIENTS = frozenset(("floordiv", "mod", "truediv"))
+_WHOLE_QUOTIENTS = (operator.floordiv, operator.mod)
+_QUOTIENTS = (*_WHOLE_QUOTIENTS, operator.truediv)
 
 
 def _as_float(kind: Any, number: Any) -> tuple[Any, Any]:

@@ -24,23 +24,23 @@ def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     parts = tuple(_element(part) for part in as_tuple(key))
     if int not in map(varying, parts):
         return tensor, key
-    dims = _dims_of(parts, tensor.dim())
-    view: Any = tensor
-    for part, dim in reversed(list(zip(parts, dims))):
-        if varying(part) is int:
-            view = torch.select(view, dim, part)
-    rest = tuple(part for part in parts if varying(part) is not int)
-    return view, (rest if rest else NOTHING_LEFT)
+    return _selected(tensor, parts, lambda part: varying(part) is int, torch.select)
 
 
 def select_by_tensors(tensor: Any, key: Any) -> tuple[Any, Any]:
     """The same for numbers in 0-d tensors that stay there: a body that is mapped or runs often has other ones each time."""
-    parts = as_tuple(key)
-    for part, dim in reversed(list(zip(parts, _dims_of(parts, tensor.dim())))):
-        if is_place(part):
-            tensor = tensor[(slice(None),) * dim + (part.reshape(1),)].squeeze(dim)
-    rest = tuple(part for part in parts if not is_place(part))
-    return tensor, (rest if rest else NOTHING_LEFT)
+
+    def select(view: Any, dim: int, place: Any) -> Any:
+        return view[(slice(None),) * dim + (place.reshape(1),)].squeeze(dim)
+
+    return _selected(tensor, as_tuple(key), is_place, select)
+
+
+def _selected(view: Any, parts: Any, is_chosen: Callable[[Any], bool], select: Callable[..., Any]) -> tuple[Any, Any]:
+    for part, dim in reversed(list(zip(parts, _dims_of(parts, view.dim())))):
+        if is_chosen(part):
+            view = select(view, dim, part)
+    return view, tuple(part for part in parts if not is_chosen(part)) or NOTHING_LEFT
 
 
 def is_place(part: Any) -> bool:

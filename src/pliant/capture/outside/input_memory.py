@@ -156,17 +156,14 @@ class InputMemory:
         """Outside inference mode, where it is an error to write tensors that were made there, a written argument is as
         it was. A held one is not asked: it never changes, and another is hardly put in its place."""
         if not torch.is_inference_mode_enabled() and not root_of(one.source).is_held:
-            with DisableTorchFunction():
-                self.world.guard(MethodSource(one.source, "is_inference"), Kind.EQUALS, one.example.is_inference())
+            self.world.guard(MethodSource(one.source, "is_inference"), Kind.EQUALS, one.example.is_inference())
 
     def _guard_base(self, one: GraphInput, flag: str) -> None:
         """Whether the input is a view, and a flag of what it is a view of."""
-        with DisableTorchFunction():
-            base = one.example._base
-            known = getattr(base, flag, None)
+        base = one.example._base
         self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, base is not None)
         if base is not None:
-            self.world.guard(AttributeSource(AttributeSource(one.source, "_base"), flag), Kind.EQUALS, known)
+            self.world.guard(AttributeSource(AttributeSource(one.source, "_base"), flag), Kind.EQUALS, getattr(base, flag))
 
     def _share_now(self, tensors: list[GraphInput]) -> bool:
         """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""

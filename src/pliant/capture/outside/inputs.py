@@ -303,19 +303,8 @@ class Inputs(InputMemory):
                 self.world.guard(StrideSource(source, dim), Kind.EXPRESSION, self.shape_env.expr_of(stride))
 
     def _placeholder(self, source: Source, value: Any) -> fx.Node:
-        """A new placeholder behind the earlier ones (computation may already have been recorded after them)."""
-        name = self._fresh_name(source)
-        anchor = self._last_placeholder
-        if anchor is None:
-            first = next(iter(self.graph.nodes))
-            with self.graph.inserting_before(first):
-                node = append_placeholder(self.graph, name)
-        else:
-            with self.graph.inserting_after(anchor):
-                node = append_placeholder(self.graph, name)
-        node.meta["val"] = value
-        self._last_placeholder = node
-        return node
+        self._last_placeholder = placeholder_behind(self._last_placeholder, self.graph, self._fresh_name(source), value)
+        return self._last_placeholder
 
     def _fresh_name(self, source: Source) -> str:
         base = _OTHERS.sub("_", source.describe()).strip("_")[-60:].lstrip("_0123456789") or "x"
@@ -422,6 +411,14 @@ class Inputs(InputMemory):
             example = self.shape_env.hint(symbol)
             self.inputs.append(GraphInput(node.name, "symbol", fake, source, 2 if example is None else example))
         return node
+
+
+def placeholder_behind(last: fx.Node | None, graph: fx.Graph, name: str, value: Any) -> fx.Node:
+    """A new placeholder behind the earlier ones (computation may already have been recorded after them)."""
+    with graph.inserting_before(None) if last is None else graph.inserting_after(last):
+        node = append_placeholder(graph, name)
+    node.meta["val"] = value
+    return node
 
 
 def _tells_history(value: torch.Tensor) -> bool:

@@ -142,23 +142,16 @@ class Nodes:
         return fake.node.graph is self.graph or self.region is not None and fake.node.graph in self.region.readable
 
     def _attach(self, node: fx.Node, result: Any) -> None:
+        """Of tuples of tensors, one getitem node for each that is new."""
         if is_fake(result):
             if not self._has_node(result):
                 result.node = node
-        elif is_several(result):
-            self._attach_items(node, result)
-
-    def _attach_items(self, node: fx.Node, result: Any) -> None:
-        """Tuples of tensors: one getitem node for each that is new."""
-        for i, item in enumerate(result):
-            if is_fake(item) and not self._has_node(item):
+            return
+        for i, item in enumerate(result if is_several(result) else ()):
+            if not self._has_node(item) if is_fake(item) else is_several(item) and has_tensor(item):
                 part = self.graph.call_function(operator.getitem, (node, i))
                 part.meta["val"] = item
-                item.node = part
-            elif is_several(item) and has_tensor(item):
-                part = self.graph.call_function(operator.getitem, (node, i))
-                part.meta["val"] = item
-                self._attach_items(part, item)
+                self._attach(part, item)
 
     def to_nodes(self, value: Any) -> Any:
         """Arguments as fx wants them: nodes for tensors and symbolic numbers, constants as they are."""

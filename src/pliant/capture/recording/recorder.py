@@ -8,7 +8,6 @@ Holds:  the graph run on the inputs makes the same calls in the same order, in-p
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -47,11 +46,6 @@ _DATA_DEPENDENT = frozenset(
     )
 )
 _READS = _DATA_DEPENDENT | {Tensor.item, Tensor.is_nonzero, torch.is_nonzero, torch.equal, Tensor.equal}
-_NUMBERS: dict[Any, Callable[[Any], Any]] = {
-    Tensor.__bool__: bool,
-    Tensor.__int__: int,
-    Tensor.__index__: operator.index,
-}
 _MADE_OF_NUMBERS = frozenset((torch.tensor, torch.as_tensor))
 _NOT_RECORDED = frozenset(
     (Tensor.__hash__, Tensor.__len__, Tensor.__reversed__, Tensor.__dir__)
@@ -122,8 +116,6 @@ class Recorder(Nodes, TorchFunctionMode):
                 return func(*known[0], **known[1])
         if func is Tensor.tolist and self.inputs.mode.allow_unbacked:
             return self._to_list(args[0])
-        if func in _NUMBERS and (number := self.elements.number(args[0])) is not None:
-            return _NUMBERS[func](concrete(number))
         if func in _DATA_DEPENDENT:
             raise GraphBreak("data-dependent", f"{func.__name__} of a tensor whose value is being computed")
         name = getattr(func, "__name__", "")

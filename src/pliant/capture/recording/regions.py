@@ -18,6 +18,7 @@ from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.outside.inputs import placeholder_behind
 from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import leaves
@@ -84,15 +85,7 @@ class Region:
 
     def parameter(self, value: Any) -> fx.Node:
         """A new placeholder, which stands for the value inside."""
-        name = f"arg{len(self.lifted)}"
-        first = self._last.next if self._last is not None else next(iter(self.graph.nodes), None)
-        if first is None:
-            node = self.graph.placeholder(name)
-        else:
-            with self.graph.inserting_before(first):
-                node = self.graph.placeholder(name)
-        node.meta["val"] = value
-        self._last = node
+        self._last = node = placeholder_behind(self._last, self.graph, f"arg{len(self.lifted)}", value)
         self.lifted.append(value)
         self._nodes[id(value)] = node
         return node

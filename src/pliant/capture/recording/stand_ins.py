@@ -20,7 +20,7 @@ from pliant.capture.recording.regions import tensors_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import BreakReason
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.torch_adapter import DisableTorchFunction
+from pliant.graph.fake_tensor import memory_of as memory_of_views
 
 
 class StandIn:
@@ -111,14 +111,9 @@ def is_detached(tensor: FakeTensor) -> bool:
 
 def memory_of(tensor: FakeTensor) -> FakeTensor:
     """The tensor whose memory this one is: views and detached ones share it."""
-    while True:
-        while tensor.viewed is not None:
-            tensor = tensor.viewed
-        with DisableTorchFunction():
-            tensor = tensor if tensor._base is None else tensor._base  # type: ignore[assignment]  # a fake
-        if not is_detached(tensor):
-            return tensor
+    while is_detached(tensor := memory_of_views(tensor)):
         tensor = tensor.node.args[0].meta["val"]
+    return tensor
 
 
 # ---- results of activation checkpoints that the program writes in place afterwards. In eager the backward makes anew what the

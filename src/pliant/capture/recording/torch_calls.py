@@ -30,6 +30,7 @@ from pliant.capture.value_kinds import (
     is_builtin,
     is_function,
     is_numpy_scalar,
+    is_same_constant,
     is_tensor,
     module_of,
     varying,
@@ -94,27 +95,20 @@ _SETTER = re.compile(
 def _changes_setting(function: Any) -> bool:
     if not is_builtin(function) or is_tensor(function.__self__):
         return False
-    if function.__module__ == TRANSFORMS_IN_C:  # the stack of transforms
-        return True
-    return _SETTER.match(function.__name__) is not None
+    is_of_transforms = function.__module__ == TRANSFORMS_IN_C  # their stack
+    return is_of_transforms or _SETTER.match(function.__name__) is not None
 
 
 def _keeps_setting(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
     """Whether a setting is given the value that it has, which is guarded."""
     name = function.__name__
     getter = getattr(function.__self__, name.replace("set_", "get_", 1), None) if "set_" in name[:5] else None
-    if (
-        getter is None
-        or kwargs
-        or len(args) != 1
-        or type(args[0]) not in (bool, int, str)
-        or t.settings.is_read(getter, (), args[0]) is not None
-    ):
+    if getter is None or kwargs or len(args) != 1 or type(args[0]) not in (bool, int, str):
         return False
-    if type(now := getter()) is not type(args[0]) or now != args[0]:
-        return False
-    t.world.guard(question(getter), Kind.EQUALS, now)
-    return True
+    keeps = t.settings.is_read(getter, (), args[0]) is None and is_same_constant(getter(), args[0])
+    if keeps:
+        t.world.guard(question(getter), Kind.EQUALS, args[0])
+    return keeps
 
 
 def _name_of(function: Any) -> str:
@@ -194,8 +188,6 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return _is_overridden(t, args[0] if function is has_torch_function else args)
     try:
         return _noted(t, function, args, _called(t, function, args, kwargs))
-    except GraphBreak:
-        raise
     except DataDependentError as error:
         raise needs_value(error) from None
     except Unsupported as error:
