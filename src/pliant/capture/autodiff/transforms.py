@@ -54,15 +54,14 @@ def find(function: types.FunctionType) -> Callable[..., Any] | None:
 
 def find_legacy(function: types.FunctionType) -> Callable[..., Any] | None:
     """The `vmap` of `torch.autograd.functional`, of an older making."""
-    return _call_legacy if function.__code__.co_qualname == "_vmap.<locals>.wrapped" else None
+    if function.__code__.co_qualname != "_vmap.<locals>.wrapped":
+        return None
+    more = {"randomness": "error", "chunk_size": None}
+    return lambda t, function, args, kwargs: _vmap(t, _options(t, function) | more, args, kwargs)
 
 
 SPECIAL_MODULES[TRANSFORMS] = find
 SPECIAL_MODULES[LEGACY_VMAP] = find_legacy
-
-
-def _call_legacy(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Any:
-    return _vmap(t, _options(t, function) | {"randomness": "error", "chunk_size": None}, args, kwargs)
 
 
 def _call(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Any:

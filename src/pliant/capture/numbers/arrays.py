@@ -258,12 +258,6 @@ def constant_array(t: Tracer, real: Any) -> Any:
 _MANY = 1024
 
 
-def _is_less_exact(result: Any, expected: Any) -> bool:
-    return (
-        is_array(result) and result.tensor.is_floating_point() and dtype_of(result).itemsize < expected.dtype.itemsize
-    )
-
-
 def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> Any:
     """The function for tensors; what it returns is what NumPy's own returns for arrays of these kinds."""
     name = getattr(function, "__name__", "")
@@ -276,7 +270,8 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
             warnings.simplefilter("ignore")
             expected = real(*dummies, **named_dummies)
         result = corrected(function, real)(*mapped(args, _to_ours), **mapped(named, _to_ours))
-        if _is_less_exact(result, expected):  # NumPy computes with integers in double precision
+        is_float = is_array(result) and result.tensor.is_floating_point()
+        if is_float and dtype_of(result).itemsize < expected.dtype.itemsize:  # NumPy computes with integers in double precision
             args = tuple(_call_method(t, type(a).astype, (a, expected.dtype), {}) if is_array(a) else a for a in args)
             result = corrected(function, real)(*mapped(args, _to_ours), **mapped(named, _to_ours))
     except (GraphBreak, DataDependentError):

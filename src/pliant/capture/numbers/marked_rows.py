@@ -282,15 +282,12 @@ def _computes(node: fx.Node) -> bool:
     if varying(known) is int:
         return name_of_call(node) in ("size", "add", "mul", "sub")
     name = name_of_call(node)
-    if name in ("view", "reshape") and any(_is_count_of_rows(one) for one in node.all_input_nodes[1:]):
+    sizes = [one.meta.get("val") for one in node.all_input_nodes[1:]]
+    if name in ("view", "reshape") and any(varying(one) is int and is_unbacked(one) for one in sizes):
         return False  # of no rows, a size that is left open is any
     if name == "dropout":
         return (*node.args[2:3], node.kwargs.get("training"))[0] is False
     return name in _COMPUTING and all(map(is_fake, several(known)))
-
-
-def _is_count_of_rows(node: fx.Node) -> bool:
-    return varying(node.meta.get("val")) is int and is_unbacked(node.meta["val"])
 
 
 # ---- what a turn runs

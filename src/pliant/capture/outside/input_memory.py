@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.signatures import World
@@ -19,6 +18,7 @@ from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, base_of, is_fake
+from pliant.graph.writes import is_written
 from pliant.guards import facts
 from pliant.guards.kinds import Kind
 from pliant.guards.parts import root_of
@@ -26,14 +26,11 @@ from pliant.guards.sources import AttributeSource, MethodSource, Source
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import DisableTorchFunction
 
-_STORES = frozenset(("setitem", "iadd", "isub", "imul", "itruediv", "ipow", "iand", "ior", "ixor", "ifloordiv", "imod"))
-
 
 class InputMemory:
     """What `Inputs` knows of memory."""
 
     world: World
-    graph: fx.Graph
     mode: FakeMode
     shape_env: ShapeEnv
     inputs: list[GraphInput]
@@ -50,7 +47,7 @@ class InputMemory:
         apart = first is not None and self.world.twins.may_be_apart(source, first)
         if not apart and all(root_of(s).is_held or self.world.is_of_module(s) for s in (source, first) if s):
             return True
-        return self.policy.is_one(source) or self.is_written(fake) or self.world.is_told_apart(fake)
+        return self.policy.is_one(source) or is_written(fake) or self.world.is_told_apart(fake)
 
     def one_if_shared(self, value: Any) -> None:
         """It matters which tensor it is: if several inputs are this one, the capture starts again with one."""
@@ -71,7 +68,7 @@ class InputMemory:
     def check_shared(self) -> None:
         """Tensors that are several inputs are only read."""
         for _, known in self._by_tensor.values():
-            if len(known) > 1 and any(map(self.is_written, known)):
+            if len(known) > 1 and any(map(is_written, known)):
                 self.one_if_shared(known[0])
 
     # ---- written, and copied
@@ -83,12 +80,14 @@ class InputMemory:
     def _guard_memory(self) -> None:
         self.check_shared()
         self._guard_flags()
-        self._guard_copied()
+        if len(self._whole) > 1:
+            sources = tuple(i.source for i in self._whole)
+            self.world.guard(sources[0], Kind.SEPARATE, (sources, ()))
         tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
-        written = [i for i in tensors if self.is_written(i.fake)]
+        written = [i for i in tensors if is_written(i.fake)]
         if not written or len(tensors) < 2:
             return
-        passive = [i for i in tensors if not self.is_written(i.fake)]
+        passive = [i for i in tensors if not is_written(i.fake)]
         if self._share_now(tensors) or not facts.separate(
             [i.example for i in written], [i.example for i in passive], frozenset()
         ):
@@ -122,11 +121,6 @@ class InputMemory:
         else:
             self.world.guard(nbytes, Kind.EQUALS, size)
 
-    def _guard_copied(self) -> None:
-        if len(self._whole) > 1:
-            sources = tuple(i.source for i in self._whole)
-            self.world.guard(sources[0], Kind.SEPARATE, (sources, ()))
-
     def check_write(self, target: Any) -> None:
         """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
         for fake in several(target):
@@ -142,7 +136,7 @@ class InputMemory:
         for one in self.inputs:
             if one.kind != "tensor":
                 continue
-            written, example = self.is_written(one.fake), one.example
+            written, example = is_written(one.fake), one.example
             if written:
                 self._guard_inference(one)
             if written and example.requires_grad and not example.is_leaf:  # eager refuses to write a view of a leaf
@@ -173,17 +167,6 @@ class InputMemory:
             place = held if root_of(one.source).is_held else passed
             place.append(one.example.untyped_storage()._cdata)
         return len(set(held)) < len(held) or not set(held).isdisjoint(passed)
-
-    def is_written(self, fake: FakeTensor) -> bool:
-        """Whether a write in place was recorded on the tensor or a view of it; inference tensors do not tell which."""
-        with DisableTorchFunction():
-            if not fake.is_inference():
-                return fake.writes_ > 0
-        return any(
-            (node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"))
-            or (node.op == "call_function" and getattr(node.target, "__name__", "") in _STORES)
-            for node in self.graph.nodes
-        )
 
     def guard_offsets(self) -> None:
         """The program asks where tensors start in their memory."""

@@ -33,6 +33,7 @@ from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_own_parameter
+from pliant.graph.writes import is_written
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.sources import (
     AttributeSource,
@@ -365,7 +366,7 @@ class Inputs(InputMemory):
             or value.numel() > MOST_ELEMENTS
         ):
             return False
-        if self.mode.writes and any(self.is_written(one.fake) for one in self.inputs if one.kind == "tensor"):
+        if self.mode.writes and any(is_written(one.fake) for one in self.inputs if one.kind == "tensor"):
             return False
         return self.policy.elements(self._list_of(fake), _elements(value))
 

@@ -128,13 +128,10 @@ class Origins(abc.ABC):
         """What came from outside and the trace has written."""
 
     def _all_written(self) -> list[Any]:
+        """Also the modules whose tables of members were written: such a table is not told from others, they are."""
         written = self.written()
-        return written + self._owners_of_tables(written)
-
-    def _owners_of_tables(self, written: list[Any]) -> list[Any]:
-        """The modules whose tables of members were written: such a table is not told from others, they are."""
         owners = {s.base for obj in written if (s := self.source_of(obj)) is not None and s.is_members}
-        return [obj for obj, source in self.origins.values() if source in owners] if owners else []
+        return written + ([obj for obj, source in self.origins.values() if source in owners] if owners else [])
 
     def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
         """Of each class: no object of the first is another of the first, or one of the others."""

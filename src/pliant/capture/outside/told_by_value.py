@@ -25,11 +25,6 @@ _IN_C = (float, complex, int, str, bytes, torch.device, types.BuiltinFunctionTyp
 _BY_VALUE: ByKind[bool] = ByKind(False, dict.fromkeys((*_IN_C, *_MADE_BY_CALLS), True), {tuple: True})
 
 
-def _is_everywhere(value: Any) -> bool:
-    """Whether all equal values are this object anyway."""
-    return is_int(value) and -5 <= value <= 256 or value in ("", b"")
-
-
 class ToldByValue(Fields):
     """The ways by which one capture came to values that are told by what they are."""
 
@@ -80,7 +75,8 @@ class ToldByValue(Fields):
     def give_arguments_back(self) -> None:
         """The entry gives the caller's own objects back where it can have made equal ones: at the end of a trace."""
         for key, (value, _, ways) in self._ways.items():
-            if not (isinstance(value, tuple) or _is_everywhere(value)):
+            # All equal small numbers, and empty texts, are one object anyway.
+            if not (isinstance(value, tuple) or is_int(value) and -5 <= value <= 256 or value in ("", b"")):
                 self.origins.setdefault(key, (value, ways[0]))
 
     def guard_carried(self, times_reached: Callable[[Any], int]) -> None:

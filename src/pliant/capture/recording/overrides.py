@@ -59,11 +59,7 @@ class Overrides:
 
 
 def _each(values: Any) -> Iterator[Any]:
-    for value in values:
-        if is_list_or_tuple(value):
-            yield from value
-        else:
-            yield value
+    return (one for value in values for one in (value if is_list_or_tuple(value) else (value,)))
 
 
 def _overrides(value: Any, cls: type) -> bool:

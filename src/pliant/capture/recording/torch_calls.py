@@ -136,10 +136,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _holds_numpy(values: Any) -> bool:
-    return any(is_numpy_scalar(v) or array_memory.is_array(v) for v in leaves(values))
-
-
 _TAKE_SEQUENCES = frozenset(("tensor", "as_tensor", "asarray", "new_tensor"))  # of any class that has items
 _MAKE_TENSORS = (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy)
 
@@ -179,7 +175,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     elif args and is_numpy_scalar(args[0]) and "dtype" not in kwargs and hasattr(torch, args[0].dtype.name):
         kwargs["dtype"] = getattr(torch, args[0].dtype.name)
         args = (args[0].item(), *args[1:])
-    elif args and is_several(args[0]) and _holds_numpy(args[0]):
+    elif args and is_several(args[0]) and any(is_numpy_scalar(v) or array_memory.is_array(v) for v in leaves(args[0])):
         raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
     refuse_elements(t, args, kwargs)
     if any(map(array_memory.is_array, args)):
