@@ -13,7 +13,7 @@ import functools
 import itertools
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -48,11 +48,8 @@ def _checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     same_numbers = bool(options.get("preserve_rng_state", True))
     marks, t.recorder.marks = t.recorder.marks, {**t.recorder.marks, "recompute": next(_numbers)}
     try:
-        if reentrant is None or reentrant:
-            found = _reentrant(t, function, tuple(given), rest, same_numbers)
-        else:
-            with _twice(t, same_numbers) if torch.is_grad_enabled() else nullcontext():
-                found = t.call(function, tuple(given), rest)
+        with _as_eager_runs_it(t, reentrant is None or reentrant, given, rest, same_numbers):
+            found = t.call(function, tuple(given), rest)
         _note(t, marks.get("recompute"), tensors_in(found))
         return found
     finally:
@@ -109,15 +106,15 @@ def _names(function: types.FunctionType) -> tuple[str, ...]:
     return function.__code__.co_names + function.__code__.co_freevars
 
 
-def _reentrant(t: Tracer, function: Any, args: Args, kwargs: Kwargs, same_numbers: bool) -> Any:
-    """Eager makes one node of autograd, which needs a gradient only if an argument does."""
-    if kwargs:
+def _as_eager_runs_it(
+    t: Tracer, reentrant: bool, args: list[Any], kwargs: Kwargs, same_numbers: bool
+) -> AbstractContextManager[None]:
+    """Of a reentrant one eager makes one node of autograd, which needs a gradient only if an argument does."""
+    if reentrant and kwargs:
         raise GraphBreak("bad-call", "a reentrant checkpoint takes no keyword arguments")
     if not torch.is_grad_enabled():
-        return t.call(function, args, kwargs)
-    if any(one.requires_grad for a in args for one in tensors_in(a)):
-        with _twice(t, same_numbers):
-            return t.call(function, args, kwargs)
+        return nullcontext()
+    if not reentrant or any(one.requires_grad for one in tensors_in(args)):
+        return _twice(t, same_numbers)
     t.world.effects_in_order.append(CallEffect(torch.utils.checkpoint.check_backward_validity, ((),), {}))
-    with grad_recorded(t, False):
-        return t.call(function, args, kwargs)
+    return grad_recorded(t, False)

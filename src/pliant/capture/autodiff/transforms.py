@@ -66,19 +66,12 @@ SPECIAL_MODULES[LEGACY_VMAP] = find_legacy
 
 def _call(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Any:
     maker, _, rest = function.__code__.co_qualname.partition(".")
-    if not rest:
-        return _make(t, function, maker, args, kwargs)
+    if not rest and (maker in _APPLIED or maker == "hessian"):  # it only closes over what it is given
+        return t.native(function, *args, **kwargs)
     apply = _APPLIED.get(maker)
     if apply is None or not rest.startswith("<locals>.wrap"):
         raise GraphBreak("unknown-call", f"torch.func.{maker}")
     return apply(t, _options(t, function), args, kwargs)
-
-
-def _make(t: Tracer, function: types.FunctionType, name: str, args: Args, kwargs: Kwargs) -> Any:
-    """`torch.func.grad(f)`: only closes over what it is given."""
-    if name not in _APPLIED and name != "hessian":
-        raise GraphBreak("unknown-call", f"torch.func.{name}")
-    return t.native(function, *args, **kwargs)
 
 
 def _options(t: Tracer, function: types.FunctionType) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.numbers.array_memory import dtype_of
 from pliant.capture.value_kinds import concrete, is_int, varying
 from pliant.records import dataclass
 from pliant.torch_adapter import numpy_on_tensors
@@ -39,23 +40,12 @@ class _Named:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
-    @property
-    def is_in_place(self) -> bool:
-        return self.name.startswith("__i")
-
-    @property
-    def is_reflected(self) -> bool:
-        return self.name.startswith("__r")
-
 
 def _kind(value: Any) -> str:
     """ "f", "i", "u", "b" or "c", of an array or a number."""
-    if not hasattr(value, "tensor"):
-        return {bool: "b", int: "i", float: "f", complex: "c"}.get(type(value), "?")
-    dtype = value.tensor.dtype
-    if dtype.is_floating_point or dtype.is_complex:
-        return "c" if dtype.is_complex else "f"
-    return "b" if dtype is torch.bool else "i" if dtype.is_signed else "u"
+    if hasattr(value, "tensor"):
+        return str(dtype_of(value).kind)
+    return {bool: "b", int: "i", float: "f", complex: "c"}.get(type(value), "?")
 
 
 def _refuse(function: _Named, *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +96,7 @@ def _power(function: _Named, base: Any, exponent: Any, *args: Any, **kwargs: Any
     if _kind(base) in "iub" and signed and (hasattr(exponent, "tensor") or not concrete(exponent >= 0)):
         _refuse(function)
     if _kind(base) == "f" and type(exponent) is float and abs(exponent) == 0.5:
-        if args or kwargs or function.is_in_place:
+        if args or kwargs or function.name == "__ipow__":
             _refuse(function)
         if exponent == 0.5:
             return numpy_on_tensors().sqrt(base)
@@ -122,9 +112,9 @@ def _remainder(function: _Named, *args: Any, **kwargs: Any) -> Any:
     """A remainder of nothing has the divisor's sign; a tensor's has the dividend's."""
     if "f" not in map(_kind, args[:2]):
         return function(*args, **kwargs)
-    if len(args) != 2 or kwargs or function.is_in_place:
+    if len(args) != 2 or kwargs or function.name == "__imod__":
         _refuse(function)
-    divisor = args[0 if function.is_reflected else 1]
+    divisor = args[0 if function.name == "__rmod__" else 1]
     found = function(*args)
     zeros = torch.copysign(torch.zeros_like(found.tensor), divisor.tensor if hasattr(divisor, "tensor") else divisor)
     return type(found)(torch.where(found.tensor == 0, zeros, found.tensor))

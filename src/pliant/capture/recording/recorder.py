@@ -197,16 +197,13 @@ class Recorder(Nodes, TorchFunctionMode):
         with self:
             if "out" in kwargs:
                 made = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
-                if not is_tensor(made) or not torch.can_cast(made.dtype, target.dtype):
-                    return None
-                if made.device != target.device:
-                    return None
-                if made.requires_grad:  # autograd has no derivative of `out=`, and says so
+                fits = is_tensor(made) and torch.can_cast(made.dtype, target.dtype) and made.device == target.device
+                if not fits or made.requires_grad:  # autograd has no derivative of `out=`, and says so
                     return None
                 made = made.to(target.dtype)
             else:
                 made = torch.empty(*args[1:], dtype=target.dtype, device=target.device)
-        self.become(target, made)  # type: ignore[arg-type]  # a fake
+        self.become(target, made)
         return target
 
     def _run(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
