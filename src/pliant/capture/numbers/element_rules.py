@@ -191,7 +191,7 @@ def _moved(node: fx.Node, *args: Any, **kwargs: Any) -> Any:
 def by_type(rows: dict[type, Callable[[Any], Any]], value: Any) -> Any:
     """A structure of arguments, its parts of these types changed; slices are structures."""
     whole = {slice: lambda s: slice(*(by_type(rows, one) for one in (s.start, s.stop, s.step))), **rows}
-    return tree_map(lambda one: whole[type(one)](one) if type(one) in whole else one, value)
+    return tree_map(lambda one: whole.get(type(one), lambda same: same)(one), value)
 
 
 def _places(value: Any, numbers: list[Any]) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.array_memory import wrap
 from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.signatures import Args, Tracer
@@ -50,10 +49,7 @@ def of_varying(t: Tracer, data: Any, dtype: Any) -> Any:
     if not any(map(is_symbolic, leaves(data))):
         return None
     numbers = mapped(data, lambda one: ONES[varying(one)] if is_symbolic(one) else one)
-    try:
-        made = t.native(sys.modules["numpy"].array, numbers, dtype=dtype)
-    except GraphBreak:
-        return None
+    made = t.native(sys.modules["numpy"].array, numbers, dtype=dtype)
     if not all(_is_held(made.dtype.name, one) for one in leaves(data)):
         return None
     return wrap(t.call(torch.tensor, (data,), {"dtype": getattr(torch, made.dtype.name)}))

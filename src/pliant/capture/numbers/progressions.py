@@ -192,10 +192,7 @@ def _alone(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as(cls: type, t: Tracer, numbers: Progression) -> Any:
-    if numbers.step:
-        return _made(t, cls, numbers.ends)
-    settle = _settling(t)
-    return VaryingList(numbers.ends, numbers.count, settle) if cls is list and settle is not None else NotImplemented
+    return _made(t, cls, numbers.ends) if numbers.step else NotImplemented
 
 
 def _sum(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -234,10 +231,6 @@ def _fits(numbers: Progression, dtype: Any) -> bool:
     return bool(concrete(numbers.end(False) >= -(2**31)) and concrete(numbers.end(True) < 2**31))
 
 
-def _tensor_of_class(cls: Any) -> Callable[..., Any]:
-    return _alone(lambda t, numbers: _tensor(t, (numbers,), {"dtype": cls.dtype}))
-
-
 def _makes_array(function: Any) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and (function is numpy.array or function is numpy.asarray)
@@ -264,6 +257,7 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     operator.length_hint: _alone(lambda t, numbers: numbers.count),
     **dict.fromkeys((torch.tensor, torch.as_tensor, torch.asarray), _tensor),
     **{
-        cls: _tensor_of_class(cls) for cls in (torch.LongTensor, torch.IntTensor, torch.FloatTensor, torch.DoubleTensor)
+        cls: _alone(lambda t, numbers, dtype=cls.dtype: _tensor(t, (numbers,), {"dtype": dtype}))
+        for cls in (torch.LongTensor, torch.IntTensor, torch.FloatTensor, torch.DoubleTensor)
     },
 }

@@ -9,6 +9,7 @@ Holds:  nothing of the program's runs: objects are looked into through their nam
 from __future__ import annotations
 
 import dis
+import gc
 import logging
 import sys
 import types
@@ -72,13 +73,6 @@ def _function(found: Reached, function: types.FunctionType) -> list[Any]:
     return [*parts, *(function.__closure__ or ()), *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
 
-def _cell(found: Reached, cell: types.CellType) -> list[Any]:
-    try:
-        return [cell.cell_contents]
-    except ValueError:  # it is empty
-        return []
-
-
 def _logger(found: Reached, logger: logging.Logger) -> list[Any]:
     """It passes records on to its parent. Other loggers of its manager are not asked."""
     parts = _instance(found, logger)
@@ -103,7 +97,11 @@ def _is_standard(module: Any) -> bool:
 
 _PARTS: ByKind[Callable[[Reached, Any], list[Any]]] = ByKind(
     _instance,
-    {types.FunctionType: _function, types.CellType: _cell, types.MethodType: lambda found, one: [one.__func__, one.__self__]},
+    {
+        types.FunctionType: _function,
+        types.CellType: lambda found, cell: gc.get_referents(cell),  # none of an empty one
+        types.MethodType: lambda found, one: [one.__func__, one.__self__],
+    },
     {
         **dict.fromkeys((types.ModuleType, type, torch.Tensor), lambda found, one: []),
         **dict.fromkeys(_CONTAINERS, lambda found, one: list(one)),

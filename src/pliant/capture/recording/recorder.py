@@ -24,8 +24,8 @@ from pliant.capture.recording.nodes import Nodes, has_tensor
 from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.stand_ins import Checkpointed, set_apart
 from pliant.capture.signatures import Args, Kwargs
-from pliant.capture.structures import mapped, several
-from pliant.capture.value_kinds import ByKind, concrete, is_of_program, is_tensor
+from pliant.capture.structures import leaves, mapped, several
+from pliant.capture.value_kinds import concrete, is_constant, is_of_program, is_tensor
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.given_warnings import GivenWarning, paused
@@ -221,16 +221,11 @@ class Recorder(Nodes, TorchFunctionMode):
 
     def _constants(self, value: Any) -> Any:
         """The arguments with constants in place of fakes; None if one is not known."""
-        try:
-            return mapped(value, self._constant)
-        except _NotKnown:
+        given = list(leaves(value))
+        known = {id(one): self.elements.constants.of(one) for one in given if is_fake(one)}
+        if any(one is None for one in known.values()) or not all(id(one) in known or is_constant(one) for one in given):
             return None
-
-    def _constant(self, value: Any) -> Any:
-        known = None if value is None else _CONSTANTS.of(value)(self, value)
-        if known is None and value is not None:
-            raise _NotKnown
-        return known
+        return mapped(value, lambda one: known.get(id(one), one))
 
     def _number(self, value: Any) -> Any:
         """The integer that a 0-d tensor is known to hold; any other value as it is."""
@@ -326,17 +321,6 @@ _SIZED = _MAKE | frozenset(
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 _FLAG_BEFORE = "call requires_grad_() before the compiled function, or of a tensor that is made in it: x.detach().requires_grad_()"
 _BOUNDS = _INTEGERS | {torch.float64, torch.float32, torch.bfloat16, torch.float16}
-
-
-_CONSTANTS: ByKind[Callable[[Recorder, Any], Any]] = ByKind(
-    lambda recorder, value: None,
-    {FakeTensor: lambda recorder, value: recorder.elements.constants.of(value)},
-    dict.fromkeys((int, float, str, torch.dtype, torch.device), lambda recorder, value: value),
-)
-
-
-class _NotKnown(Exception):
-    """An argument is no constant."""
 
 
 def _may_write(func: Any, name: str, kwargs: dict[str, Any]) -> bool:

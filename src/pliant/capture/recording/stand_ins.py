@@ -26,20 +26,21 @@ from pliant.graph.fake_tensor import memory_of as memory_of_views
 class StandIn:
     """Made at a step of the program; `of`: the tensors that it may be. `alone`: it shows wherever it leaves the trace."""
 
-    __slots__ = ("alone", "made", "of", "step", "versions", "why")
+    __slots__ = ("alone", "before", "made", "of", "step", "why")
 
     def __init__(
         self, step: int, why: BreakReason, made: FakeTensor, of: tuple[FakeTensor, ...], alone: bool = False
     ) -> None:
         self.step, self.why, self.made, self.of, self.alone = step, why, made, of, alone
-        self.versions = versions_of(self.tensors)
+        self.before = self.state()
 
     @property
     def tensors(self) -> tuple[FakeTensor, ...]:
         return (self.made, *self.of)
 
-    def is_written(self) -> bool:
-        return self.versions != versions_of(self.tensors)
+    def state(self) -> Any:
+        """Another one once it was written."""
+        return versions_of(self.tensors)
 
     def leaves(self, leaving: Iterable[FakeTensor]) -> bool:
         """Whether it shows among the memory that leaves the trace."""
@@ -48,26 +49,18 @@ class StandIn:
         return self.alone or any(_is_elsewhere(memory_of(tensor), leaving) for tensor in self.of)
 
 
-class AssignedData:
-    """Data that the program gave a tensor from outside at a step (`tensor.data = other`)."""
+class AssignedData(StandIn):
+    """Data that the program gave a tensor from outside at a step (`tensor.data = other`): it shows where autograd records a
+    write of it."""
 
-    __slots__ = ("history", "made", "step", "why")
-    tensors: tuple[FakeTensor, ...] = ()
-    alone = False
+    __slots__ = ()
+    tensors = ()
 
     def __init__(self, step: int, why: BreakReason, tensor: FakeTensor) -> None:
-        self.step, self.why, self.made, self.history = step, why, tensor, _history(tensor)
+        super().__init__(step, why, tensor, ())
 
-    def is_written(self) -> bool:
-        """Whether autograd has recorded a write since."""
-        return _history(self.made) != self.history
-
-    def leaves(self, leaving: Iterable[FakeTensor]) -> bool:
-        return False
-
-
-def _history(tensor: FakeTensor) -> tuple[bool, Any]:
-    return tensor.requires_grad, tensor.grad_fn
+    def state(self) -> Any:
+        return self.made.requires_grad, self.made.grad_fn
 
 
 def check(t: Tracer, values: Iterable[Any]) -> None:
@@ -76,7 +69,7 @@ def check(t: Tracer, values: Iterable[Any]) -> None:
         return
     leaving = [memory_of(value) for value in tensors_of(values)]
     for one in t.stand_ins:
-        if one.is_written() or one.leaves(leaving):
+        if one.before != one.state() or one.leaves(leaving):
             raise BreakBefore(one.why, one.step)
 
 

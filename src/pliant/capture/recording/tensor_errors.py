@@ -31,17 +31,13 @@ def error_of_eager(function: Any, args: Args, kwargs: Kwargs) -> Exception | Non
     owner = getattr(function, "__self__", None)
     if is_fake(owner):  # a bound method
         function, args = getattr(torch.Tensor, function.__name__), (owner, *args)
-    elif not (_is_method(function) or (getattr(function, "__module__", None) or "").startswith(("torch", "_operator"))):
-        return None
+    elif getattr(function, "__objclass__", None) not in torch.Tensor.mro():  # a method in C has no module
+        if not (getattr(function, "__module__", None) or "").startswith(("torch", "_operator")):
+            return None
     errors = [_error(function, args, kwargs, fill) for fill in (0, 1)]  # one that depends on elements is the data's
     if any(error is None for error in errors) or str(errors[0]) != str(errors[1]):
         return None
     return errors[0]
-
-
-def _is_method(function: Any) -> bool:
-    """Whether it is a method of tensors that is written in C, named by its class: it has no module."""
-    return getattr(function, "__objclass__", None) in torch.Tensor.mro()
 
 
 def _error(function: Any, args: Args, kwargs: Kwargs, fill: int) -> Exception | None:
