@@ -47,19 +47,18 @@ Handler = Callable[..., Any]
 def find(function: types.FunctionType) -> Handler | None:
     """How a function of torch's control flow is called; None for those that are interpreted."""
     handler = _HANDLERS.get((function.__globals__["__name__"].rpartition(".")[2], function.__qualname__))
-    return None if handler is None else _bound(handler)
+    if handler is None:
+        return None
 
-
-SPECIAL_MODULES[HIGHER_ORDER] = find
-
-
-def _bound(handler: Handler) -> Handler:
     def call(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Any:
         given = inspect.signature(function).bind(*args, **kwargs)
         given.apply_defaults()
         return handler(t, *given.args, **given.kwargs)
 
     return call
+
+
+SPECIAL_MODULES[HIGHER_ORDER] = find
 
 
 # ---- bodies

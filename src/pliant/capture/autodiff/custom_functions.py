@@ -223,7 +223,8 @@ class _Call:
         name = f"{self.cls.__name__}.backward"
         with region.active(), without_effects(t, name), read_later(t, name):
             with grad_kept(False):
-                given = self._gradients_of_outputs(pattern, region)
+                missing = iter(pattern)
+                given = [region.fresh(one) if is_fake(one) and not next(missing) else None for one in self.outputs]
                 found = self._call_backward(given)
             gradients, tensors = self._gradients_of_inputs(as_tuple(found))
             module = region.close(tensors, f"{self.cls.__name__}_backward")
@@ -238,12 +239,6 @@ class _Call:
             function = t.get_attr(cls, "vjp")
         self._once = getattr(function, "__code__", None) is _ONCE
         return t.call(function, (self.context, *given), {})
-
-    def _gradients_of_outputs(self, pattern: Pattern, region: Region) -> list[Any]:
-        missing = iter(pattern)
-        return [
-            region.fresh(one) if is_fake(one) and not next(missing) else None for one in self.outputs
-        ]
 
     def _gradients_of_inputs(self, found: tuple[Any, ...]) -> tuple[tuple[int | None, ...], list[FakeTensor]]:
         """For each lifted input the position of its gradient, and the gradients."""

@@ -30,7 +30,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.gradients import gradients
 from pliant.graph.tensor_hook import TensorHook
-from pliant.graph.tensor_spec import Sizes, dense_order, row_major_strides
+from pliant.graph.tensor_spec import dense_order, row_major_strides
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, StateSource
 from pliant.guards.state import nan_checks
@@ -191,23 +191,15 @@ def _need_no_hooks(t: Tracer, tensor: FakeTensor, *names: str) -> None:
         t.world.guard(AttributeSource(source, name), Kind.EMPTY)
 
 
-def _strides_of_gradient(leaf: FakeTensor) -> Sizes:
-    """Those of a leaf that is dense; of others, which have gaps or elements in one place, gradients are row-major."""
-    return leaf.stride_ if dense_order(leaf.spec) is not None else row_major_strides(leaf.size_)
-
-
-def _lies_in(gradient: FakeTensor, strides: Sizes) -> bool:
-    """Whether it has these strides, where they matter."""
-    return all(bool(n == 1) or bool(a == b) for n, a, b in zip(gradient.size_, gradient.stride_, strides, strict=True))
-
-
 def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph: bool, shared: set[int]) -> None:
     """`leaf.grad` after the pass: the first gradient itself where it lies as eager wants it and nobody else has it."""
     with grad_recorded(t, create_graph):
         current = t.get_attr(leaf, "grad")
         if current is None:
-            strides = _strides_of_gradient(leaf)
-            if id(gradient) in shared or not _lies_in(gradient, strides):
+            # Strides are those of a leaf that is dense; of others, which have gaps or elements in one place, row-major.
+            strides = leaf.stride_ if dense_order(leaf.spec) is not None else row_major_strides(leaf.size_)
+            dims = zip(gradient.size_, gradient.stride_, strides, strict=True)
+            if id(gradient) in shared or not all(bool(n == 1) or bool(a == b) for n, a, b in dims):
                 like: dict[str, Any] = {"dtype": gradient.dtype, "device": gradient.device}
                 gradient = cast(FakeTensor, torch.empty_strided(leaf.size(), strides, **like).copy_(gradient))
             shared.add(id(gradient))

@@ -116,12 +116,8 @@ class Fields(Origins):
         found = self._lookups.get((cls, name))
         if found is not None:
             return found[0]
-        value: Any = MISSING
-        owner: Any = None
-        for base in cls.__mro__:
-            if name in base.__dict__:
-                value, owner = base.__dict__[name], base
-                break
+        owner: Any = next((base for base in cls.__mro__ if name in base.__dict__), None)
+        value: Any = MISSING if owner is None else owner.__dict__[name]
         stored = self._stored_in_class(cls, name, owner)
         if not self.is_made(cls):  # stores into those are done at once
             self._lookups[cls, name] = (value if stored is None else stored,)

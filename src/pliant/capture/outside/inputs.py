@@ -122,8 +122,6 @@ class Inputs(InputMemory):
             if self._is_one(value, source, first, fake):
                 self.world.guard(source, Kind.SAME_AS, first)
                 return fake
-        if is_fake(value):
-            return value
         if has_own_dispatch(type(value)):
             raise GraphBreak("unsupported-tensor", f"a {type(value).__qualname__}, which has a __torch_dispatch__")
         with DisableTorchFunction():

@@ -76,8 +76,7 @@ def is_defined_inside(function: types.FunctionType) -> bool:
 _MANY = 32  # names in a class that was made for an object
 _ACCESSORS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"),
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
+    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
 }
 
 

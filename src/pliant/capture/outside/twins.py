@@ -31,9 +31,7 @@ class Twins:
 
     def may_be_apart(self, source: Source, first: Source) -> bool:
         """Whether what two sources lead to is to be taken for two. What the entry holds anyway is one."""
-        if not self._policy().objects_apart:
-            return False
-        return not (root_of(source).is_held and root_of(first).is_held)
+        return self._policy().objects_apart and not (root_of(source).is_held and root_of(first).is_held)
 
     def of(self, value: Any) -> Any:
         """A new twin; None where there can be none."""
