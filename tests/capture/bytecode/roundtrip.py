@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from opcode_programs import NEVER, PROGRAMS, Program, codes
 
-from pliant.capture.bytecode.assemble import assemble
 from pliant.capture.bytecode.cfg import layouts
 from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.instructions import Instruction, Item, Mark, instructions
+from pliant.capture.bytecode.instructions import Instruction, Item, Mark, assemble, instructions
 
 # Chosen for variety: pattern matching, exception groups, async code, generics, long functions, thousands of constants.
 MODULES = """ast.py argparse.py asyncio/taskgroups.py asyncio/base_events.py collections/__init__.py contextlib.py

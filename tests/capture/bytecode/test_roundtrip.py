@@ -14,9 +14,9 @@ import pytest
 from tests.capture.bytecode.roundtrip import MODULES, again, codes_of, difference, disassemble
 
 import pliant
-from pliant.capture.bytecode.assemble import assemble
 from pliant.capture.bytecode.cfg import live_locals
 from pliant.capture.bytecode.decode import decode
+from pliant.capture.bytecode.instructions import assemble
 from pliant.capture.bytecode.ops import OPS, effect
 
 

@@ -7,7 +7,8 @@ Holds:  every path to an operation brings the same stack depth (CPython's compil
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import and_
 from typing import Any, TypeVar
 
 from pliant.capture.bytecode.decode import Op, Program, per_program
@@ -155,20 +156,27 @@ def _next_layout(program: Program, index: int, layout: Layout) -> Layout:
 @lru_cache(maxsize=128)
 def can_end(program: Program, start: int, without: int) -> bool:
     """Whether a path from operation `start` returns, raises or yields, other than through operation `without`."""
-    pending, seen = [start], {without}
+    found = _reached(program, start, without)
+    return len(program.ops) in found or any(program.ops[index].name == "YIELD_VALUE" for index in found)
+
+
+def _reached(program: Program, start: int, without: int) -> set[int]:
+    """The operations that control may come to from one, other than through another; their number stands for the end."""
+    pending, seen = [start], set[int]()
     while pending:
         index = pending.pop()
-        if index in seen:
-            continue
-        seen.add(index)
-        op = program.ops[index]
-        if OPS[op.name].ends and op.target is None or op.name == "YIELD_VALUE":
-            return True
-        if op.target is not None:
-            pending.append(op.target)
-        if not OPS[op.name].ends:
-            pending.append(index + 1)
-    return False
+        if index != without and index not in seen:
+            seen.add(index)
+            pending += _followers(program, program.ops[index]) if index < len(program.ops) else []
+    return seen
+
+
+def _followers(program: Program, op: Op) -> list[int]:
+    """Where control may go from an operation that does not raise."""
+    found = [] if op.target is None else [op.target]
+    if not OPS[op.name].ends:
+        found.append(op.index + 1)
+    return found or [len(program.ops)]
 
 
 # ---- branches -------------------------------------------------------------------------------------------------------
@@ -222,44 +230,33 @@ def _are_copies(one: Op, other: Op) -> bool:
 
 def forward(program: Program, start: int, meet: int, jump: Op) -> tuple[int, ...] | None:
     """The operations from one to another, in order; None if there is a way back among them."""
-    pending, seen = [start], set[int]()
-    while pending:
-        index = pending.pop()
-        if index == meet or index in seen:
-            continue
-        op = program.ops[index]
-        if op.target is not None and op.target <= index and op.target != meet or op.handler != jump.handler:
+    inside = sorted(_reached(program, start, meet) - {len(program.ops)})
+    for op in (program.ops[index] for index in inside):
+        if op.target is not None and op.target <= op.index and op.target != meet or op.handler != jump.handler:
             return None
-        seen.add(index)
-        pending += _followers(program, op)
-    return tuple(sorted(seen - {len(program.ops)}))
+    return tuple(inside)
 
 
-def _followers(program: Program, op: Op) -> list[int]:
-    """Where control may go from an operation that does not raise; the number of operations stands for the end."""
-    found = [] if op.target is None else [op.target]
-    if not OPS[op.name].ends:
-        found.append(op.index + 1)
-    return found or [len(program.ops)]
+def _backward(program: Program, found: list[T], rule: Callable[[Op, list[T]], T]) -> tuple[T, ...]:
+    """What holds before each operation, as the rule makes it of what holds before those that follow."""
+    changed = True
+    while changed:
+        changed = False
+        for op in reversed(program.ops):
+            before = rule(op, found)
+            if before != found[op.index]:
+                found[op.index], changed = before, True
+    return tuple(found)
 
 
 @per_program
 def _always_met(program: Program) -> tuple[int, ...]:
     """Of each operation, as bits, those that every path from it to the end comes to, itself among them."""
     count = len(program.ops)
-    everything = (1 << count + 1) - 1
-    met = [everything] * count + [1 << count]
-    changed = True
-    while changed:
-        changed = False
-        for op in reversed(program.ops):
-            found = everything
-            for follower in _followers(program, op):
-                found &= met[follower]
-            found |= 1 << op.index
-            if found != met[op.index]:
-                met[op.index], changed = found, True
-    return tuple(met)
+    start = [(1 << count + 1) - 1] * count + [1 << count]
+    return _backward(
+        program, start, lambda op, met: 1 << op.index | reduce(and_, [met[one] for one in _followers(program, op)])
+    )
 
 
 # ---- liveness -------------------------------------------------------------------------------------------------------
@@ -285,16 +282,7 @@ def _liveness(program: Program) -> tuple[frozenset[str], ...]:
         always = frozenset((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
     elif reads_first_argument(program):
         always = frozenset(code.co_varnames[:1])
-    live = [always] * (len(program.ops) + 1)
-    changed = True
-    while changed:
-        changed = False
-        for op in reversed(program.ops):
-            before = _live_before(op, live, always)
-            if before != live[op.index]:
-                live[op.index] = before
-                changed = True
-    return tuple(live[:-1])
+    return _backward(program, [always] * (len(program.ops) + 1), lambda op, live: _live_before(op, live, always))
 
 
 def _live_before(op: Op, live: list[frozenset[str]], always: frozenset[str]) -> frozenset[str]:

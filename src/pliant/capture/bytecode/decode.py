@@ -7,23 +7,15 @@ Reads on: `ops.py` (every operation, and the call convention), `versions.py` (wh
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, cached_property
 from types import CodeType
 from typing import TypeVar, cast
 
-from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Label, Position, instructions
+from pliant.capture.bytecode.instructions import Handler, Instruction, Label, Position, instructions
 from pliant.capture.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
 from pliant.errors import Unsupported
 from pliant.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """Where an exception goes: the stack is cut to `depth`, then the offset (if `lasti`) and the exception are pushed."""
-
-    target: int
-    depth: int
-    lasti: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +116,16 @@ def _decode(code: CodeType) -> Program:
             parts.append((part, offset + number, group[-1]))
 
     @cache
-    def handlers(real: HandlerLabel | None) -> tuple[Handler | None, HandlerLabel | None]:
-        if real is None:
-            return None, None
-        target = index_of[real.target]
-        return Handler(target, real.depth, real.lasti), HandlerLabel(target, real.depth, real.lasti)
+    def placed(real: Handler | None) -> Handler | None:
+        return None if real is None else replace(real, target=index_of[real.target])
 
     ops: list[Op] = []
     reals: list[tuple[Instruction, ...]] = []
     for index, (part, offset, last) in enumerate(parts):
         target = index_of[last.target] if last.target is not None else None
-        handler, label = handlers(last.handler)
+        handler = placed(last.handler)
         reals.append(
-            tuple(Instruction(name, arg, target, last.position, label, last.offset) for name, arg in part.real)
+            tuple(Instruction(name, arg, target, last.position, handler, last.offset) for name, arg in part.real)
         )
         if part.name == "FOR_ITER" and target is not None:
             target += len(AFTER_FOR)

@@ -14,21 +14,21 @@ that `raise`, `sys.exc_info()` and `__context__` are right and the state is rest
 """
 
 import inspect
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
-from pliant.capture.bytecode.assemble import assemble
 from pliant.capture.bytecode.cfg import Layout, layouts, live_locals, reads_first_argument
 from pliant.capture.bytecode.decode import Program, decode, per_program
-from pliant.capture.bytecode.instructions import Instruction, Item, Label, Mark, Position
+from pliant.capture.bytecode.instructions import Instruction, Item, Label, Mark, Position, assemble
 from pliant.capture.bytecode.ops import operand_count
-from pliant.capture.bytecode.versions import SLOT_OPCODES, checked
+from pliant.capture.bytecode.versions import SLOT_OPCODES, Names, checked
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 
+T = TypeVar("T")
 HANDLED = ".exc"
 RESUMES = ".resumes"
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -85,29 +85,23 @@ def point_at(
     return ResumePoint(program.code, program.ops[index].offset, tuple(stack), kept, bool(layout.handling), entered)
 
 
-@lru_cache(maxsize=4096)
-def _resume_code(point: ResumePoint, identity: int) -> CodeType:
-    frame = FrameCode(point, ())
-    items = [*frame.rebuild(), frame.make("JUMP_FORWARD", target=frame.index), *frame.body()]
-    return frame.assemble(items)
+def per_point(make: Callable[[ResumePoint], T]) -> Callable[[ResumePoint], T]:
+    """The function, computed once for each point: equal code objects may differ in lines and positions."""
+    made = lru_cache(maxsize=4096)(lambda point, identity: make(point))
+    return lambda point: made(point, id(point.code))
 
 
+@per_point
 def resume_code(point: ResumePoint) -> CodeType:
     """The code of a function that goes on at `point`. Unsupported in generators and class bodies."""
-    return _resume_code(point, id(point.code))  # equal code objects may differ in lines and positions
+    return FrameCode(point, ()).whole()
 
 
-@lru_cache(maxsize=1024)
-def _generator_code(point: ResumePoint, identity: int) -> CodeType:
-    frame = _Generator(point, ())
-    start = [frame.make("RETURN_GENERATOR"), frame.make("POP_TOP")]
-    items = [*start, *frame.rebuild(), frame.make("JUMP_FORWARD", target=frame.index), *frame.body()]
-    return frame.assemble(items)
-
-
+@per_point
 def generator_code(point: ResumePoint) -> CodeType:
     """The code of a generator function whose generators do the operation at `point` first, and go on from there."""
-    return _generator_code(point, id(point.code))
+    frame = _Generator(point, ())
+    return frame.whole(frame.make("RETURN_GENERATOR"), frame.make("POP_TOP"))
 
 
 def is_generator(code: CodeType) -> bool:
@@ -150,8 +144,6 @@ class FrameCode:
             raise Unsupported(
                 f"{len(layout.stack)} slots at {self.op.name}, not {len(self.operands)}", kind="resume-frame"
             )
-        if layout.without_cell:
-            raise Unsupported("an inlined comprehension has shelved a cell", kind="resume-frame")
         if any(kind.text == "mixed" for kind in layout.stack):
             raise Unsupported("whether an exception is handled depends on the path", kind="resume-frame")
         if point.handled != bool(layout.handling):
@@ -160,12 +152,9 @@ class FrameCode:
 
     def _original_slots(self) -> tuple[dict[int, str], dict[int, int]]:
         """For each slot of the original its local's name; of those that hold cells, the cell's slot here."""
-        code = self.point.code
-        merged = [name for name in code.co_cellvars if name not in code.co_varnames]
-        own = list(enumerate((*code.co_varnames, *merged)))
-        cells = {slot: self.cell(name) for slot, name in own if name in code.co_cellvars}
-        cells |= {slot: self.cell(name) for slot, name in enumerate(code.co_freevars, len(own))}
-        return {slot: name for slot, name in own if slot not in cells}, cells
+        slots = dict(enumerate(Names(self.point.code).slots))
+        cells = {slot: self.cell(slots[slot]) for slot in self.program.cell_slots}
+        return {slot: name for slot, name in slots.items() if slot not in cells}, cells
 
     # ---- slots and instructions
     def local(self, name: str) -> int:
@@ -263,6 +252,10 @@ class FrameCode:
                     items.append(replace(real[-1], name="RESUME", arg=2 if self.program.delegation(op.index) else 1))
         return items
 
+    def whole(self, *start: Item) -> CodeType:
+        """The code of all that is behind the point."""
+        return self.assemble([*start, *self.rebuild(), self.make("JUMP_FORWARD", target=self.index), *self.body()])
+
     def assemble(self, items: Sequence[Item]) -> CodeType:
         code = self.point.code
         free = len(self.freevars)
@@ -278,6 +271,7 @@ class FrameCode:
             co_argcount=len(self.parameters),
             co_posonlyargcount=len(self.parameters),
             co_kwonlyargcount=0,
+            co_stacksize=code.co_stacksize + len(self.parameters) + free + _WORKING,
             co_flags=code.co_flags & self.flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         )
 
@@ -295,6 +289,7 @@ class _Generator(FrameCode):
 
 
 _FREE = 1 << 20  # above any number of locals
+_WORKING = 8  # more than what the stack holds here beside the original's, a closure and arguments
 
 
 @per_program

@@ -10,13 +10,12 @@ Holds:  a step takes the same values and cells as the code that goes on (`resume
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from types import CodeType
 from typing import assert_never
 
 from pliant.capture.bytecode.cfg import jumped, layouts, live_locals, may_raise, moved
 from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.instructions import HandlerLabel, Instruction, Item, Mark
+from pliant.capture.bytecode.instructions import Handler, Instruction, Item, Mark
 from pliant.capture.bytecode.ops import FORMS, OPS, Form, call_pair
 from pliant.capture.bytecode.resume import (
     GENERATORS,
@@ -26,6 +25,7 @@ from pliant.capture.bytecode.resume import (
     ResumePoint,
     is_generator,
     parameters,
+    per_point,
     point_at,
 )
 from pliant.capture.bytecode.versions import AFTER_FOR, NULL_BELOW_CALLABLE, call_group, load_cell, without_method
@@ -47,14 +47,10 @@ class StepCode:
     successors: tuple[ResumePoint, ...]
 
 
-@lru_cache(maxsize=4096)
-def _step_code(point: ResumePoint, identity: int) -> StepCode:
-    return _Step(point).build()
-
-
+@per_point
 def step_code(point: ResumePoint) -> StepCode:
     """The code of a function that runs the operation at `point` and calls what goes on behind it."""
-    return _step_code(point, id(point.code))
+    return _Step(point).build()
 
 
 class _Step(FrameCode):
@@ -103,7 +99,7 @@ class _Step(FrameCode):
             return [self.make("JUMP_FORWARD", target=_JUMPED)]
         handler = self.op.handler
         covered = handler is not None and may_raise(self.op)
-        label = HandlerLabel(_RAISED, handler.depth + 1, handler.lasti) if handler and covered else None
+        label = Handler(_RAISED, handler.depth + 1, handler.lasti) if handler and covered else None
         target = _JUMPED if self.op.target is not None else None
         # 3.13 looks for the handler of an exception in a callee just before the calling instruction.
         before = [replace(self.make("NOP"), handler=label)] if covered else []

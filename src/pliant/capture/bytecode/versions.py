@@ -78,11 +78,6 @@ def jump_name(name: str, *, backward: bool) -> str:
     return name
 
 
-def never_falls_through(name: str) -> bool:
-    """Whether the real instruction always jumps, returns or raises."""
-    return name.startswith(("JUMP_FORWARD", "JUMP_BACKWARD", "RETURN_VALUE", "RETURN_CONST", "RAISE_", "RERAISE"))
-
-
 def without_method(real: Real) -> Real:
     """LOAD_METHOD and LOAD_SUPER_METHOD such that the attribute itself is the callable, whatever it is.
 
@@ -212,6 +207,9 @@ _RENAMED = {
 }
 
 
+_Rule = Callable[[Names, int], tuple[Part, ...]]
+
+
 def _load_global(names: Names, arg: int) -> tuple[Part, ...]:
     index = arg >> 1
     load = Part("LOAD_GLOBAL", names.names[index], (("LOAD_GLOBAL", index << 1),))
@@ -221,17 +219,12 @@ def _load_global(names: Names, arg: int) -> tuple[Part, ...]:
     return (null, load) if NULL_BELOW_CALLABLE else (load, null)
 
 
-def _load_attr(names: Names, arg: int) -> tuple[Part, ...]:
-    name = "LOAD_METHOD" if arg & 1 else "LOAD_ATTR"
-    return (Part(name, names.names[arg >> 1], (("LOAD_ATTR", arg),)),)
+def _load_attr(name: str, shift: int) -> _Rule:
+    method = name.replace("ATTR", "METHOD")
+    return lambda names, arg: (Part(method if arg & 1 else name, names.names[arg >> shift], ((name, arg),)),)
 
 
-def _load_super_attr(names: Names, arg: int) -> tuple[Part, ...]:
-    name = "LOAD_SUPER_METHOD" if arg & 1 else "LOAD_SUPER_ATTR"
-    return (Part(name, names.names[arg >> 2], (("LOAD_SUPER_ATTR", arg),)),)
-
-
-def _compare(shift: int) -> Callable[[Names, int], tuple[Part, ...]]:
+def _compare(shift: int) -> _Rule:
     return lambda names, arg: (Part("COMPARE_OP", opcode.cmp_op[arg >> shift], (("COMPARE_OP", arg),)),)
 
 
@@ -245,15 +238,11 @@ def _return_const(names: Names, arg: int) -> tuple[Part, ...]:
     return load, Part("RETURN_VALUE", None, (("RETURN_VALUE", 0),))
 
 
-def _fast_pair(first: str, second: str) -> Callable[[Names, int], tuple[Part, ...]]:
-    def rule(names: Names, arg: int) -> tuple[Part, ...]:
-        return *_fast(names, first, arg >> 4), *_fast(names, second, arg & 15)
+def _fast_pair(first: str, second: str) -> _Rule:
+    def part(names: Names, name: str, slot: int) -> Part:
+        return Part(name, names.slots[slot], ((name, slot),))
 
-    return rule
-
-
-def _fast(names: Names, name: str, slot: int) -> tuple[Part, ...]:
-    return (Part(name, names.slots[slot], ((name, slot),)),)
+    return lambda names, arg: (part(names, first, arg >> 4), part(names, second, arg & 15))
 
 
 def _load_fast_313(names: Names, arg: int) -> tuple[Part, ...]:
@@ -275,7 +264,7 @@ def _format_value(names: Names, arg: int) -> tuple[Part, ...]:
     return Part("CONVERT_VALUE_BELOW", _CONVERSIONS[conversion], (swap, *convert.real, swap)), last
 
 
-def _intrinsic(opname: str, table: str) -> Callable[[Names, int], tuple[Part, ...]]:
+def _intrinsic(opname: str, table: str) -> _Rule:
     def rule(names: Names, arg: int) -> tuple[Part, ...]:
         text = getattr(opcode, table)[arg].removeprefix("INTRINSIC_")
         real = ((opname, arg),)
@@ -284,15 +273,14 @@ def _intrinsic(opname: str, table: str) -> Callable[[Names, int], tuple[Part, ..
     return rule
 
 
-_Rule = Callable[[Names, int], tuple[Part, ...]]
 _ALWAYS: dict[str, _Rule] = {
     **dict.fromkeys(("NOP", "RESUME"), lambda names, arg: ()),
     "LOAD_GLOBAL": _load_global,
 }
 _UNTIL_312: dict[str, _Rule] = {"FORMAT_VALUE": _format_value}
 _FROM_312: dict[str, _Rule] = {
-    "LOAD_ATTR": _load_attr,
-    "LOAD_SUPER_ATTR": _load_super_attr,
+    "LOAD_ATTR": _load_attr("LOAD_ATTR", 1),
+    "LOAD_SUPER_ATTR": _load_attr("LOAD_SUPER_ATTR", 2),
     "RETURN_CONST": _return_const,
     "CALL_INTRINSIC_1": _intrinsic("CALL_INTRINSIC_1", "_intrinsic_1_descs"),
     "CALL_INTRINSIC_2": _intrinsic("CALL_INTRINSIC_2", "_intrinsic_2_descs"),
