@@ -15,7 +15,7 @@ from pliant.capture.iterators.carried import can_be_carried
 from pliant.capture.iterators.generators import TracedGenerator, is_traced_generator
 from pliant.capture.iterators.suspended import Carry
 from pliant.capture.reconstruct.effects import effect_lines
-from pliant.capture.reconstruct.rebuilder import Rebuilder
+from pliant.capture.reconstruct.objects import Rebuilder
 from pliant.capture.trace import NULL, Break, FrameState, Return, Trace
 from pliant.capture.value_kinds import is_symbolic
 from pliant.errors import Unsupported

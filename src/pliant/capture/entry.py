@@ -30,8 +30,7 @@ from pliant.capture.iterators.standing_iterators import END
 from pliant.capture.iterators.suspended import stepped
 from pliant.capture.program_stack import through_modules
 from pliant.capture.reconstruct.effects import effect_lines
-from pliant.capture.reconstruct.generators import name_of_lazy
-from pliant.capture.reconstruct.rebuilder import Rebuilder
+from pliant.capture.reconstruct.objects import Rebuilder, name_of_lazy
 from pliant.capture.structures import is_node
 from pliant.capture.trace import NULL, TRACEBACK, Break, DrawnState, FrameState, Return, Trace
 from pliant.capture.value_kinds import (

@@ -55,7 +55,6 @@ from pliant.capture.protocols import (
     class_statements,
     given_to_c,
     iteration,
-    membership,
     operators,
     subscripts,
 )
@@ -104,7 +103,7 @@ class Tracer:
     unary = operators.unary
     compare = operators.compare
     identical = operators.identical
-    contains = membership.contains
+    contains = iteration.contains
     truth = operators.truth
     negation = operators.negation
     subscript = subscripts.subscript

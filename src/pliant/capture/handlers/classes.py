@@ -21,7 +21,7 @@ from pliant.capture.handlers import given
 from pliant.capture.handlers.given import Arguments, Convert
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, ClassHandler, Rows
-from pliant.capture.iterators import carried, loops
+from pliant.capture.iterators import carried
 from pliant.capture.numbers import progressions
 from pliant.capture.numbers.numpy_scalars import scalar_of
 from pliant.capture.outside.whole_containers import base_in_c
@@ -71,7 +71,7 @@ def _of_rows(make: ClassHandler) -> ClassHandler:
     """What may be made of the rows of a tensor, for a loop."""
 
     def construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-        loops.refuse_varying_rows(t.frames[-1], *args)
+        carried.refuse_varying_rows(t.frames[-1], *args)
         return make(t, cls, args, kwargs)
 
     return construct
@@ -91,7 +91,7 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if method is not None:
         return t.call(method, (value,), {})
     if is_fake(value):
-        loops.refuse_varying_rows(t.frames[-1], value)
+        carried.refuse_varying_rows(t.frames[-1], value)
         return t.native(reversed, t.sequence(value))
     if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
@@ -199,7 +199,7 @@ def _turns(t: Tracer, start: Any, stop: Any, step: int) -> Any:
     except GraphBreak as stop_here:
         stop_here.again = True
         raise
-    if t.inputs.policy.turns_vary(loops.place_of(frame), progressions.length_now(start, stop, step)):
+    if t.inputs.policy.turns_vary(carried.place_of(frame), progressions.length_now(start, stop, step)):
         return carried.CountedTurns(start, stop, step) if symbolic else None
     if not symbolic:
         return None
@@ -214,7 +214,7 @@ def _is_of_a_loop(frame: Frame) -> bool:
         given: Any = ahead[0].arg
         called = [value for value in frame.stack[-2:] if value is not NULL]
         return (given.count, given.names) == (1, ()) and len(called) == 1 and called[0] is list
-    return loops.begins_next(frame)
+    return carried.begins_next(frame)
 
 
 def _construct_partial(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -17,7 +17,7 @@ from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.iterators.carried import own_items
 from pliant.capture.numbers.given_numbers import asked_key, made_key
 from pliant.capture.outside.whole_containers import base_in_c
-from pliant.capture.protocols import membership, operators, subscripts
+from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.protocols.iteration import hashables
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list
@@ -28,7 +28,7 @@ from pliant.unpatched import COLLECTIONS as collections
 def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """A method of a mutable container: reads of outside dicts are guarded one key at a time, the rest adopts the container."""
     base: Any = base_in_c(receiver)
-    if base in DICT_TYPES and name == "get" and args and membership.lacks_number(t, receiver, args[0]):
+    if base in DICT_TYPES and name == "get" and args and iteration.lacks_number(t, receiver, args[0]):
         return args[1] if len(args) == 2 else None
     if base in DICT_TYPES and name in _KEY_BY_KEY and t.world.needs_guards(receiver):
         return _KEY_BY_KEY[name](t, receiver, *args)

@@ -22,7 +22,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.number_domains import floor_quotient, is_finite, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
 from pliant.capture.numbers.varying_text import ARRAY_TEXTS, text_of, text_of_tensor
-from pliant.capture.protocols import membership, operators, polyfills, subscripts
+from pliant.capture.protocols import iteration, operators, polyfills, subscripts
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
@@ -453,7 +453,7 @@ TABLE |= {
     operator.getitem: spread(subscripts.subscript),
     operator.setitem: spread(subscripts.store_subscript),
     operator.delitem: spread(subscripts.delete_subscript),
-    operator.contains: spread(membership.contains),
+    operator.contains: spread(iteration.contains),
     operator.truth: spread(steps_of(operators.truth)),
     operator.not_: spread(operators.negation),
     operator.is_: spread(operators.identical),

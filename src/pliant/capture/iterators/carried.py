@@ -4,7 +4,8 @@ In:     iterators on a loop's place of the stack that nothing else alive refers 
 Out:    `can_be_carried`; `bring` makes traced iterators again of what was (`suspended.Carried`).
 Holds:  iterators over one container are read and advanced as `standing_iterators` says, so others may refer to them; those
         that are made of such are made again behind the next break. Items are read one at a time, by their distance from the
-        current one, so that one entry serves every turn of a loop.
+        current one, so that one entry serves every turn of a loop. A graph that has all turns of a loop that varies serves one
+        number of them: it breaks before the loop, or before its next turn, and the turns are a graph of their own.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ from pliant.capture.iterators.standing_iterators import (
     place,
 )
 from pliant.capture.iterators.suspended import Carried, Carry
-from pliant.capture.signatures import Tracer, World
-from pliant.capture.value_kinds import ByKind, concrete, is_list
+from pliant.capture.signatures import Frame, Tracer
+from pliant.capture.value_kinds import concrete, is_list, is_symbolic, is_tensor
+from pliant.graph.fake_tensor import is_fake
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
-from pliant.guards.sources import ItemSource, IteratorSource, LengthSource, Source
+from pliant.guards.sources import ItemSource, IteratorSource, LengthSource, Source, held
 from pliant.records import dataclass
 
 _SEQUENCES = (list, tuple, range, str, bytes)
@@ -182,27 +185,7 @@ class DequeItems(ItsOwnIterator):
         return item
 
 
-@dataclass(eq=False)
-class LooseItems(ItsOwnIterator):
-    """An iterator over a set from outside whose table no copy can have. What the trace does to the set is not known here."""
-
-    world: World
-    container: set[Any]
-    items: list[Any]
-    taken: int = 0
-    ended: bool = False
-
-    def __next__(self) -> Any:
-        if not self.ended and self.world.has_changes(self.container):
-            raise GraphBreak("unknown-object", "a set from outside changes while it is iterated over")
-        if self.taken == len(self.items):
-            self.ended = True
-            raise StopIteration
-        self.taken += 1
-        return self.items[self.taken - 1]
-
-
-TRACED = (CarriedItems, Numbered, CountedTurns, DequeItems, LooseItems)
+TRACED = (CarriedItems, Numbered, CountedTurns, DequeItems)
 BY_TURN = (CarriedItems, CountedTurns)
 
 
@@ -220,23 +203,17 @@ def own_items(t: Tracer, items: list[Any], turns: int | None = None, method: str
 
 def is_counted(iterator: Any) -> bool:
     """Whether it gives the numbers of a range, each turn another one."""
-    return _COUNTED.of(iterator)(iterator)
-
-
-_COUNTED: ByKind[Callable[[Any], bool]] = ByKind(
-    lambda iterator: False,
-    {
-        CountedTurns: lambda iterator: True,
-        CarriedItems: lambda iterator: is_counted(iterator.real),
-        _COUNTING: lambda iterator: True,
-        Carry: lambda carry: is_counted(carry.value),
-    },
-)
+    if type(iterator) in (CarriedItems, Carry):
+        return is_counted(iterator.real)
+    return type(iterator) in (CountedTurns, _COUNTING)
 
 
 def by_turn(iterator: Any) -> list[Any]:
     """Those of the iterators that a step advances whose steps may be counted."""
-    return _BY_TURN.of(iterator)(iterator)
+    if type(iterator) in BY_TURN:
+        return [iterator]
+    parts = _parts_of(iterator) if type(iterator) in _ITEM_BY_ITEM else ()
+    return [one for part in parts for one in by_turn(part)]
 
 
 # What iterators take their items from.
@@ -247,13 +224,6 @@ _TAKES_FROM: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     **dict.fromkeys((map, filter), lambda iterator: iterator.__reduce__()[1][1:]),
 }
 _ITEM_BY_ITEM = (Numbered, zip, enumerate, map)  # one of each for one of theirs
-_BY_TURN: ByKind[Callable[[Any], list[Any]]] = ByKind(
-    lambda iterator: [],
-    {
-        **dict.fromkeys(BY_TURN, lambda iterator: [iterator]),
-        **dict.fromkeys(_ITEM_BY_ITEM, lambda iterator: [one for part in _parts_of(iterator) for one in by_turn(part)]),
-    },
-)
 
 
 def _parts_of(iterator: Any) -> tuple[Any, ...]:
@@ -371,8 +341,71 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
         return False
     if cls in _TAKES_FROM:
         return all(can_be_carried(part, times_reached) for part in _TAKES_FROM[cls](value))
-    return cls in BY_TURN or cls not in (DequeItems, LooseItems) and _is_over_sequence(value)
+    return cls in BY_TURN or cls is not DequeItems and _is_over_sequence(value)
 
 
 def _is_over_sequence(iterator: Any) -> bool:
     return type(iterator) in (*OF_DICTS, OF_ORDERED, OF_SETS) or type(place(iterator)[0]) in _SEQUENCES
+
+
+# ---- loops that turn as often as something varies
+# What stands between a comprehension's iterator and its first turn, from Python 3.12 on.
+_PREPARING = frozenset(("LOAD_FAST_AND_CLEAR", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "SWAP"))
+_FARTHEST = 24
+
+
+def begins_next(frame: Frame) -> bool:
+    """Whether the next operations let a loop begin that takes what is made now, or hand it to a comprehension."""
+    return _begins([op.name for op in frame.program.ops[frame.ip : frame.ip + _FARTHEST]])
+
+
+def _begins(names: list[str]) -> bool:
+    if names[:1] != ["GET_ITER"]:
+        return False
+    return next((name for name in names[1:] if name not in _PREPARING), None) in ("FOR_ITER", "CALL")
+
+
+def place_of(frame: Frame) -> Source:
+    """What policies remember of a loop that is made here."""
+    return held(frame.code, f"the loop at {frame.op.offset}")
+
+
+def refuse_varying_rows(frame: Frame, *iterated: Any) -> None:
+    """Break before a loop over a tensor whose number of rows has had several values."""
+    names = [op.name for op in frame.program.ops[frame.ip - 1 : frame.ip + _FARTHEST]]
+    called = next((i for i, name in enumerate(names) if name != "CALL"), len(names))  # zip and enumerate around it
+    if not _begins(names[called:]):
+        return
+    for rows in iterated:
+        if is_fake(rows) and rows.dim() and is_symbolic(rows.size_[0]) and not is_unbacked(rows.size_[0]):
+            turns = rows.size_[0].node.require_hint()
+            if frame.tracer.inputs.policy.turns_vary(place_of(frame), turns):
+                raise GraphBreak("varying-length", "a loop over the rows of a tensor whose number varies")
+
+
+def has_had_its_turn(t: Tracer, iterator: Any) -> bool:
+    """Whether the trace breaks before the next item, since the number of items varies."""
+    parts = by_turn(iterator)
+    for part in parts:
+        if part.turns is None and not (part.steps or part.is_new):
+            part.turns = 1 if _is_one_of_many(t, part) else None
+    return any(part.turns == part.steps for part in parts)
+
+
+def _is_one_of_many(t: Tracer, iterator: CarriedItems) -> bool:
+    """Whether the number of items that are left has often been another one here."""
+    if peek(iterator.real, 0) is CHANGED:
+        return False
+    items, _, _ = place(iterator.real)
+    policy = t.world.inputs.policy
+    if isinstance(items, list):
+        return bool(policy.length_varies(iterator.source, left_of(iterator.real)))
+    # Rows of a tensor: how many are left tells where the graph broke. Of few numbers of them each has its graph.
+    rows = isinstance(items, tuple) and all(map(is_tensor, items))
+    return rows and bool(policy.turns_vary(iterator.source, len(items)))
+
+
+def turns_left(carry: Carry) -> int | None:
+    """What code behind the break may take: nothing where the break itself takes an item."""
+    counted = any(part.turns is not None for part in by_turn(carry.real))
+    return int(not carry.is_next) if counted else None

@@ -44,12 +44,10 @@ def _ways_over(cls: Any) -> tuple[Callable[[Any], Any], ...]:
 OF_DICTS: dict[type, Callable[[dict[Any, Any]], Any]] = {type(make({})): make for make in _ways_over(dict)}
 # Those of an ordered dict are of one class, however they are made.
 OF_ORDERED: type = type(iter(collections.OrderedDict()))
-_ORDERED_WAYS = _ways_over(collections.OrderedDict)
 _WAYS: ByKind[tuple[Callable[[Any], Any], ...]] = ByKind(
-    tuple(OF_DICTS.values()), families={collections.OrderedDict: _ORDERED_WAYS}
+    tuple(OF_DICTS.values()), families={collections.OrderedDict: _ways_over(collections.OrderedDict)}
 )
 OF_SETS: type = type(iter(set()))
-OF_DEQUES: type = type(iter(collections.deque()))
 OF_LISTS: tuple[type, ...] = (type(iter([])), type(reversed([])))
 # Iterators over the items of one container, which can be read without being advanced.
 PLAIN_ITERATORS: tuple[type, ...] = (
@@ -146,10 +144,9 @@ def put_at(iterator: Any, index: int) -> None:
 def way_over(iterator: Any, container: dict[Any, Any]) -> int | None:
     """Of an iterator over a dict or ordered dict: how it was made, by what it has left. None if that is not seen."""
     rest = iterator.__reduce__()[1][0]
-    if type(iterator) is not OF_ORDERED:
-        ways, known = tuple(OF_DICTS.values()), tuple(OF_DICTS).index(type(iterator))
-        return known if same_objects(rest, [*ways[known](container)][len(container) - len(rest) :]) else None
-    found = [n for n, way in enumerate(_ORDERED_WAYS) if same_objects(rest, [*way(container)][len(container) - len(rest) :])]
+    made = [way(container) for way in _WAYS.of(container)]
+    alike = [n for n, one in enumerate(made) if type(one) is type(iterator)]
+    found = [n for n in alike if same_objects(rest, [*made[n]][len(container) - len(rest) :])]
     # Of one item both directions are alike, but a key that is its own value may be another later.
     return found[0] if found and (not rest or len({n % 3 for n in found}) == 1) else None
 
@@ -169,26 +166,13 @@ def over_dict(way: int, container: dict[Any, Any], left: int) -> Iterator[Any]:
     return made
 
 
-def at_left(cls: type, container: Any, left: int, rest: list[Any] | None = None) -> Iterator[Any]:
-    """An iterator of the class over the set or deque, with so many items left, which are `rest`."""
+def at_left(container: Any, left: int, rest: list[Any] | None = None) -> Iterator[Any]:
+    """An iterator over the set or deque, with so many items left, which are `rest`."""
     made: Any = iter(container)
     collections.deque(itertools.islice(made, len(container) - left), maxlen=0)
     if rest is not None and made.__reduce__()[1][0] != rest:  # the order of a set depends on its past
         return iter(rest)
     return made  # type: ignore[no-any-return]
-
-
-def of_changed(cls: type) -> Iterator[Any]:
-    """An iterator of the class whose container was changed meanwhile."""
-    if cls is OF_SETS or cls is OF_DEQUES:
-        some: Any = set() if cls is OF_SETS else collections.deque()
-        made: Iterator[Any] = iter(some)
-        some.add(0) if cls is OF_SETS else some.append(0)
-        return made
-    container: dict[int, int] = collections.OrderedDict() if cls is OF_ORDERED else {}
-    made = over_dict(0 if cls is OF_ORDERED else tuple(OF_DICTS).index(cls), container, 0)
-    container[0] = 0
-    return made
 
 
 @source_class

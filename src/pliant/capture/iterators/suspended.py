@@ -187,7 +187,7 @@ def finished() -> Generator[Any, Any, Any]:
 class Carry:
     """Marks a stack value of a trace that is to become a `Carried`. `is_next`: the break is before its next item."""
 
-    value: Any
+    real: Any
     is_next: bool = False
 
 

@@ -6,7 +6,7 @@ from pliant.capture.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.handlers.data_dependent import decide
-from pliant.capture.iterators import carried, loops
+from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import traced_iterator
 from pliant.capture.numbers import marked_rows, progressions, selections
 from pliant.capture.protocols import iteration, operators, polyfills
@@ -57,7 +57,7 @@ def get_iter(frame: Frame, op: Op) -> None:
     value = t.world.resolve(progressions.items(frame.stack[-1]))
     if marked_rows.take_turns(frame, value):
         return
-    loops.refuse_varying_rows(frame, value)
+    carried.refuse_varying_rows(frame, value)
     if t.world.long_varies(value):
         value = t.world.adopt(value, looped=True)
     frame.stack[-1] = carried.own_items(t, value, turns=1) if t.world.varies(value) else t.iterate(value, linked=True)
@@ -66,7 +66,7 @@ def get_iter(frame: Frame, op: Op) -> None:
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, op: Op) -> None:
     t, iterator = frame.tracer, frame.stack[-1]
-    if loops.has_had_its_turn(t, traced_iterator(t, iterator)):
+    if carried.has_had_its_turn(t, traced_iterator(t, iterator)):
         raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:
         value = steps_of(iteration.next_value)(t, iterator)

@@ -98,16 +98,6 @@ def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:
     return [_traced_key(world, key) for key in value]
 
 
-def loosely_ordered(world: World, value: Any) -> list[Any] | None:
-    """The items of a set from outside whose table no copy can have: it can be iterated over, and nothing else. None of
-    everything else, and where the trace changed it."""
-    if type(value) is not set or len(value) < 2 or not world.needs_guards(value) or world.has_changes(value):
-        return None
-    if set_orders.same_set(value, list(value)) is not None:
-        return None
-    return items_in_order(world, value, world.origins[id(value)][1])
-
-
 def _copy_set(world: World, value: set[Any], source: Source) -> set[Any]:
     """With its table, too: where hashes meet, the order of what is made of a set depends on it. Not of one item, or none."""
     items = items_in_order(world, value, source)

@@ -1,8 +1,8 @@
 """Python's protocols on traced values: what an operation means, by kind of value.
 
 Attributes:           attributes, descriptors (what classes have), attribute_stores, module_attributes, tensor_members, frames.
-Operators and items:  operators, membership, subscripts, iteration, patched_methods (tensors' special methods that are the program's).
-C code:               given_to_c (what it gets, and may not look into), plain_methods (methods of the program that it may run).
+Operators and items:  operators, subscripts, iteration (and `in`), patched_methods (tensors' special methods that are the program's).
+C code:               given_to_c (what it gets, may not look into, and may run).
 Calls:                calls (what a call of anything does), marked, rewritten, module_calls, cached_calls, repeated_calls,
                       class_statements.
 What they end in:     tail_calls (an operation that ends in a call), polyfills (Python that the interpreter follows).

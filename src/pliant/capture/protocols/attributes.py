@@ -53,6 +53,7 @@ from pliant.capture.value_kinds import (
     derives,
     is_function,
     is_plain_dict,
+    is_symbolic,
     is_tensor,
     varying,
 )
@@ -108,17 +109,11 @@ def _tell_what_was_asked(t: Tracer, error: Any, obj: Any, name: str) -> None:
 
 def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
     """Of what varies: torch's classes lack much of what Python's have."""
-    if name == "__class__":
+    if name == "__class__" and (type(obj) not in UNSETTLED or is_progression(obj)):
         return bring_class(t, obj)
-    if name in LIKE_OTHERS and not is_unbacked(obj):
+    if name in LIKE_OTHERS and is_symbolic(obj) and not is_unbacked(obj):
         return _native(t, LIKE_OTHERS[name](obj), name)
-    return _native(t, concrete(obj), name)
-
-
-def _unsettled_attribute(t: Tracer, obj: Any, name: str) -> Any:
-    if name == "__class__" and is_progression(obj):
-        return bring_class(t, obj)
-    return get_attr(t, concrete(obj), name)
+    return find_attribute(t, concrete(obj), name)
 
 
 def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:
@@ -468,8 +463,7 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         **dict.fromkeys(_NATIVE_TYPES, _native),
         **dict.fromkeys(MUTABLE_CONTAINERS, _container_attribute),
         types.CellType: _cell_attribute,
-        **dict.fromkeys((*SYMBOLIC_TYPES, Text), _number_attribute),
-        **dict.fromkeys(UNSETTLED, _unsettled_attribute),
+        **dict.fromkeys((*SYMBOLIC_TYPES, Text, *UNSETTLED), _number_attribute),
         FakeTensor: _tensor_attribute,
         types.GeneratorType: _generator_attribute,
         types.FunctionType: _function_attribute,

@@ -65,6 +65,8 @@ def inside(t: Tracer, function: Any, name: str, cls: type) -> Any:
 
 def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None = None) -> Any:
     """What `found`, which the class or one of its bases has under the name, gives for the object. `owner`: which of them."""
+    if obj is None and _IS_ITSELF_OF_CLASS.of(found):
+        return _itself(t, found, obj, cls, name, owner)
     return _BOUND.of(found)(t, found, obj, cls, name, owner)
 
 
@@ -72,16 +74,8 @@ def _itself(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type |
     return t.world.hold(found, f"{cls.__qualname__}.{name}")
 
 
-def _method(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    return _itself(t, found, obj, cls, name, owner) if obj is None else types.MethodType(found, obj)
-
-
 def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    return _method(t, t.world.hold(found, name), obj, cls, name, owner)
-
-
-def _method_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    return _itself(t, found, obj, cls, name, owner) if obj is None else t.native(found.__get__, obj, cls)
+    return types.MethodType(t.world.hold(found, name), obj)
 
 
 def _read_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
@@ -96,8 +90,6 @@ def _of_class(t: Tracer, found: classmethod[Any, Any, Any], obj: Any, cls: type,
 
 
 def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    if obj is None:
-        return _itself(t, found, obj, cls, name, owner)
     if found.fget is None:
         raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
     return TailCall(inside(t, found.fget, name, cls), (obj,))
@@ -105,15 +97,13 @@ def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str, 
 
 def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     """A cached property that is not in the instance's dict yet."""
-    if obj is None:
-        return _itself(t, found, obj, cls, name, owner)
     return TailCall(t.world.hold(polyfills.computed_once, "computed_once"), (inside(t, found.func, name, cls), obj, str(found.attrname)))
 
 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     """What the `__get__` of the class attribute gives, if it has one."""
     if type(found).__name__ == "cython_function_or_method":
-        return _held_method(t, found, obj, cls, name, owner)
+        return (_itself if obj is None else _held_method)(t, found, obj, cls, name, owner)
     if (getter := t.world.python_function(type(found), "__get__")) is not None:
         return TailCall(getter, (t.world.hold(found, name), obj, cls))
     if not has_getter(t, found):
@@ -133,14 +123,20 @@ def plain_class_value(t: Tracer, cls: type, found: Any, name: str, owner: type |
     return t.world.resolve(t.world.bring(found, DictAttributeSource(t.world.class_source(owner), name)))
 
 
+_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+# What a class gives as it is, and binds to its instances alone.
+_IS_ITSELF_OF_CLASS: ByKind[bool] = ByKind(
+    False,
+    dict.fromkeys((types.FunctionType, LRU_CACHE, *_IN_C[:2]), True),
+    dict.fromkeys((property, functools.cached_property), True),
+)
 _BOUND: ByKind[Callable[..., Any]] = ByKind(
     _got,
     exact={
-        types.FunctionType: _method,
+        types.FunctionType: lambda t, found, obj, cls, name, owner: types.MethodType(found, obj),
         types.BuiltinFunctionType: _itself,
         LRU_CACHE: _held_method,
-        types.ClassMethodDescriptorType: lambda t, found, obj, cls, name, owner: t.native(found.__get__, obj, cls),
-        **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), _method_in_c),
+        **dict.fromkeys(_IN_C, lambda t, found, obj, cls, name, owner: t.native(found.__get__, obj, cls)),
         **dict.fromkeys(IN_C, _read_in_c),
     },
     families={

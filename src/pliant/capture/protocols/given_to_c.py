@@ -7,12 +7,14 @@ Holds:  a break where C code would read an object from outside unguarded, or run
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import types
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pliant.capture.bytecode.decode import Program, decode, per_program
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import find
 from pliant.capture.iterators.generators import TracedCallable
@@ -20,9 +22,9 @@ from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.progressions import items, passes
 from pliant.capture.protocols import operators
-from pliant.capture.protocols.plain_methods import computes_plainly, fields_compared, fixed_field, is_generated
+from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import mapped
+from pliant.capture.structures import consists_of, mapped
 from pliant.capture.value_kinds import (
     CONSTANTS,
     DICT_TYPES,
@@ -33,6 +35,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     concrete,
     derives,
+    is_class,
     is_function,
     is_hashed_by_identity,
     is_mutable_container,
@@ -42,6 +45,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.guards.kinds import MISSING
 from pliant.guards.standard import standard_globals
 from pliant.unpatched import BUILTINS
 from pliant.unpatched import COLLECTIONS as collections
@@ -82,8 +86,8 @@ def _object_as_key(t: Tracer, key: Any) -> Any:
     if is_hashed_by_identity(key) or type(key) in _BOUND:
         t.world.note_identity(_told_by(key))
     else:
-        for name in fields_compared(type(key)):
-            fixed_field(t, key, name)
+        for name in _fields_compared(type(key)):
+            _fixed_field(t, key, name)
     return key
 
 
@@ -91,8 +95,8 @@ def _refuse_own_hash(t: Tracer, key: Any) -> None:
     """Break if C code that looks for the key would run what the program wrote for its class."""
     for name in ("__hash__", "__eq__"):
         method = operators.python_method(t, key, name)
-        if method is not None and not standard_globals(method.__globals__) and not is_generated(method, type(key)):
-            if computes_plainly(t, key):
+        if method is not None and not standard_globals(method.__globals__) and not _is_generated(method, type(key)):
+            if _computes_plainly(t, key):
                 return
             raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
 
@@ -158,13 +162,13 @@ def _take(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None
 def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
     _note_compared(t, value)
     compares = operators.python_method(t, value, "__eq__")
-    if compares is not None and computes_plainly(t, value):
+    if compares is not None and _computes_plainly(t, value):
         return
     if compared and operators.by_identity(value):
         return
     if t.world.is_opaque(value) and not _safe_outside(value):
         raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
-    if compares is not None and not is_generated(compares, type(value)):
+    if compares is not None and not _is_generated(compares, type(value)):
         raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
     if any(operators.python_method(t, value, name) is not None for name in ("__index__", "__float__")):
         raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
@@ -180,7 +184,7 @@ def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: b
     """Break for a string, number or class that is compared by what the program wrote for its class."""
     methods = [operators.python_method(t, value, name) for name in _COMPARISONS]
     own = any(method is not None and not standard_globals(method.__globals__) for method in methods)
-    if own and not computes_plainly(t, value):
+    if own and not _computes_plainly(t, value):
         raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
 
 
@@ -303,3 +307,83 @@ def _passes_text(function: Any) -> bool:
     if cls is types.BuiltinFunctionType and type(function.__self__) in (*MUTABLE_CONTAINERS, str):
         return True
     return cls in (types.FunctionType, types.MethodType) or any(function is one for one in _PASS_TEXT)
+
+
+# ---- methods of the program that C code may run: they only compare and hash constants, in attributes that are guarded
+_OPERATIONS = frozenset(
+    """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR PUSH_NULL CALL COMPARE_OP IS_OP CONTAINS_OP BUILD_TUPLE
+    POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP
+    JUMP COPY SWAP POP_TOP TO_BOOL UNARY_NOT RETURN_VALUE COPY_FREE_VARS BINARY_OP""".split()
+)
+_WITHOUT_EFFECT = (BUILTINS.hash, BUILTINS.isinstance, type, BUILTINS.len, NotImplemented)
+
+
+def _computes_plainly(t: Tracer, obj: Any) -> bool:
+    """Whether C code may hash and compare the object."""
+    for name in ("__hash__", "__eq__"):
+        method = operators.python_method(t, obj, name)
+        if method is None:
+            continue
+        attributes = _attributes_read(decode(method.__code__))
+        if attributes is None or not _known_names(t, method) or not all(_is_constant(t, obj, a) for a in attributes):
+            return False
+    return True
+
+
+@per_program
+def _attributes_read(program: Program) -> frozenset[str] | None:
+    """The names of attributes that the code reads, if it does nothing but read, compare and call what is named."""
+    if program.code.co_flags & 0x2A0 or not all(op.name in _OPERATIONS for op in program):  # no generators, no coroutines
+        return None
+    return frozenset(str(op.arg) for op in program if op.name == "LOAD_ATTR")
+
+
+def _known_names(t: Tracer, method: types.FunctionType) -> bool:
+    """Whether globals and cells that the method names are classes, or functions that have no effect."""
+    code, space = method.__code__, method.__globals__
+    names = {str(op.arg) for op in decode(code).ops if op.name == "LOAD_GLOBAL"}
+    t.world.hold(space, str(space.get("__name__")))
+    found = [t.world.dict_get(space, n) if n in space else builtins_of(space).get(n, MISSING) for n in names]
+    found += [t.world.cell_get(cell) for cell in method.__closure__ or ()]
+    return all(is_class(v) or any(v is f for f in _WITHOUT_EFFECT) for v in found)
+
+
+def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
+    """Whether the attribute is a constant that C code may see; one from outside is guarded."""
+    if name == "__class__":
+        return True
+    if t.world.is_foreign(obj) and t.world.has_changes(t.world.instance_dict(obj)):
+        return False
+    if isinstance(t.world.type_lookup(type(obj), name), (types.FunctionType, property)):
+        return False
+    try:
+        value = t.get_attr(obj, name)
+    except Raised:
+        return False
+    return is_class(value) or consists_of(_fixed_field(t, obj, name) if type(value) in _FIXED else value, _PLAIN)
+
+
+_FIXED = (*PLAIN_TYPES, tuple)
+_PLAIN = CONSTANTS | {type}
+
+
+def _fixed_field(t: Tracer, obj: Any, name: str) -> Any:
+    """What C code reads to hash the object: a number that varies is concrete from now on."""
+    value = t.get_attr(obj, name)
+    fixed = t.hashable(value)
+    if fixed is not value and not t.world.is_foreign(obj):
+        object.__setattr__(obj, name, fixed)
+    return fixed
+
+
+def _is_generated(method: types.FunctionType, cls: type) -> bool:
+    """Whether the class' way to hash or compare was written by dataclasses or PyTorch: it reads only its own fields."""
+    if cls.__module__.partition(".")[0] in ("torch", "enum", "collections"):
+        return True
+    return hasattr(cls, "__dataclass_fields__") and method.__code__.co_filename == "<string>"
+
+
+def _fields_compared(cls: type) -> list[str]:
+    """What the hash and the comparison that a dataclass wrote read."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return [one.name for one in fields if one.compare or one.hash]

@@ -1,34 +1,54 @@
-"""Iteration over any value, by Python's own protocols.
+"""Iteration over any value, and `in`, by Python's own protocols.
 
 In:     traced values.
 Out:    iterators over traced values; exhaustion is `Raised(StopIteration)`.
 Holds:  `__iter__` and `__next__` written in Python run in the interpreter; containers from outside are read under guards.
-Source: Python's data model, "Emulating container types" and "Generator-iterator methods".
+        Whether a dict or a set from outside holds a key is asked for this key alone. A number that varies is compared with each
+        number among few keys.
+Source: Python's data model, "Emulating container types" and "Generator-iterator methods"; "Membership test operations".
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.iterators.carried import DequeItems, LooseItems, own_items
+from pliant.capture.iterators.carried import DequeItems, own_items
 from pliant.capture.iterators.generators import OURS, is_traced_generator, traced_iterator
 from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
+from pliant.capture.numbers.given_numbers import asked_key, refuse_many_keys
+from pliant.capture.numbers.number_domains import in_range
 from pliant.capture.outside.set_orders import HASH_ALIKE
-from pliant.capture.outside.whole_containers import loosely_ordered
 from pliant.capture.protocols import polyfills
-from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.operators import compare, python_method, refuse_none, truth
 from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import is_list_or_tuple
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, exactly, is_dict, misused
+from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
+    DICT_TYPES,
+    MUTABLE_CONTAINERS,
+    ByKind,
+    concrete,
+    exactly,
+    has_method,
+    is_dict,
+    is_iterable,
+    is_nan,
+    is_number,
+    is_symbolic,
+    misused,
+    plain_class,
+)
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.unpatched import BUILTINS
@@ -49,9 +69,7 @@ def _items_of_tensor(t: Tracer, value: Any) -> Any:
 
 def _items_of_set(t: Tracer, value: Any) -> Any:
     note_order(t, value)
-    value = t.world.resolve(value)
-    items = loosely_ordered(t.world, value)
-    return iter(t.world.adopt(value)) if items is None else LooseItems(t.world, value, items)
+    return iter(t.world.adopt(t.world.resolve(value)))
 
 
 def _object_items(t: Tracer, value: Any) -> Any:
@@ -205,3 +223,99 @@ def mapping(t: Tracer, value: Any, by_keys: bool = False) -> dict[Any, Any]:
         return dict(dict.items(t.world.whole(value)))
     keys = t.call(t.get_attr(value, "keys"), (), {})
     return {k: subscript(t, value, k) for k in sequence(t, keys)}
+
+
+# ---- `in`: whether a container holds a value
+@ending
+def contains(t: Tracer, container: Any, item: Any, wanted: bool = True) -> Any:
+    """`item in container`, or `not in`"""
+    if progressions.is_progression(container) and (found := progressions.contains(container, item)) is not None:
+        return found is wanted
+    container = concrete(t.world.resolve(container))
+    method = python_method(t, container, "__contains__")
+    if method is not None:
+        if is_array(container):
+            return concrete(truth(t, t.call(method, (container, item), {}))) is wanted
+        return TailCall(polyfills.contained, (method, container, item, wanted))
+    found = _contains(t, container, item)
+    return found is wanted if type(found) is bool else TailCall(polyfills.contained_by_iteration, (found, item, wanted))
+
+
+def _contains(t: Tracer, container: Any, item: Any) -> Any:
+    """Whether the item is in the container; or the items to compare it with, one by one."""
+    if not is_iterable(container) and not has_method(plain_class(container), "__contains__"):
+        raise misused(container, "argument of type '{}' is not iterable")
+    return _CONTAINING.of(container)(t, container, item)
+
+
+def _among_items(t: Tracer, container: Any, item: Any) -> Any:
+    items = t.taken(container)
+    if not is_list_or_tuple(items) or not COMPARED_IN_C.issuperset(map(type, (item, *items))):
+        return watched(t, container, items)
+    for one in (item, *items) if is_nan(item) else ():
+        t.world.note_nan(one)
+    return bool(t.native(operator.contains, items, item))
+
+
+_FEW_KEYS = 32
+
+
+def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
+    """Of an object that may be a container of a class of the program's."""
+    refuse_none(t, container, "__contains__", "'{}' object is not a container")
+    held_here = t.world.contents(container)
+    return _among_items(t, container, item) if held_here is None else _contains(t, held_here, item)
+
+
+def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) -> bool:
+    """Of a dict or a set; `by_key`: whether one from outside is asked for the one key."""
+    refuse_many_keys(t, keys, item)
+    if is_symbolic(item) and len(keys) <= _FEW_KEYS:
+        return _has_number(t, keys, item)
+    if by_key(t.world, keys):
+        return t.world.contains(keys, t.hashable(item))
+    return bool(t.native(operator.contains, t.world.adopt(keys), t.hashable(item)))
+
+
+def _among_keys_of_subclass(t: Tracer, mapping: Any, item: Any) -> Any:
+    outside = t.world.needs_guards(mapping)
+    return t.world.contains(mapping, asked_key(t, mapping, item)) if outside else _among_items(t, mapping, item)
+
+
+def _in_tensor(t: Tracer, container: Any, item: Any) -> NoReturn:
+    raise GraphBreak("data-dependent", "membership in a tensor")
+
+
+_CONTAINING: ByKind[Callable[..., Any]] = ByKind(
+    _among_contents,
+    {
+        FakeTensor: _in_tensor,
+        **dict.fromkeys(DICT_TYPES, functools.partial(_among_keys, lambda world, keys: world.needs_guards(keys))),
+        set: functools.partial(
+            _among_keys, lambda world, keys: world.needs_guards(keys) and not world.has_changes(keys)
+        ),
+        frozenset: functools.partial(_among_keys, lambda world, keys: False),
+        **dict.fromkeys(
+            (str, bytes, types.MappingProxyType),
+            lambda t, container, item: bool(t.native(operator.contains, container, concrete(item))),
+        ),
+        bytearray: lambda t, container, item: bool(t.native(operator.contains, t.world.adopt(container), t.plain(item))),
+        range: in_range,
+    },
+    {dict: _among_keys_of_subclass, list: _among_items},
+)
+
+
+def _has_number(t: Tracer, container: Any, item: Any) -> bool:
+    """Whether a number that varies is in a dict or a set: it differs from each of the numbers there, or is one of them."""
+    outside = is_dict(container) and t.world.needs_guards(container)
+    keys = t.world.keys_of(container) if outside else t.sequence(container)
+    return any(bool(concrete(truth(t, compare(t, "==", key, item)))) for key in filter(is_number, keys))
+
+
+def lacks_number(t: Tracer, mapping: Any, key: Any) -> bool:
+    """Whether the key is a number that varies, and differs from each key of the dict."""
+    if not is_symbolic(key) or len(mapping) > _FEW_KEYS:
+        return False
+    refuse_many_keys(t, mapping, key)
+    return not _has_number(t, mapping, key)

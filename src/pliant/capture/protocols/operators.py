@@ -25,8 +25,9 @@ from pliant.capture.numbers.number_domains import floor_quotient, settled_operan
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
+from pliant.capture.protocols.descriptors import bind
 from pliant.capture.protocols.patched_methods import refuse_patched
-from pliant.capture.protocols.tail_calls import TailCall, ending
+from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
 from pliant.capture.signatures import Tracer
@@ -125,12 +126,8 @@ def refuse_none(t: Tracer, obj: Any, name: str, text: str = "'NoneType' object i
 
 def special_method(t: Tracer, obj: Any, name: str) -> Any:
     """The bound special method looked up on the class, or None."""
-    if (own := t.world.python_function(type(obj), name)) is not None:
-        return types.MethodType(own, obj)
     found = t.world.type_lookup(type(obj), name)
-    if found is None:
-        raise GraphBreak("unknown-object", f"the {name} of a {type(obj).__qualname__} is None")
-    return None if found is MISSING else t.native(getattr, obj, name)
+    return None if found is MISSING else ended(t, bind(t, found, obj, type(obj), name))
 
 
 def _operands(t: Tracer, symbol: str, left: Any, right: Any) -> tuple[Any, Any]:

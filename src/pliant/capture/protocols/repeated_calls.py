@@ -38,7 +38,7 @@ from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
 from pliant.capture.recording.torch_calls import is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import leaves
+from pliant.capture.structures import leaves, mapped
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_int, is_tuple, module_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
@@ -369,72 +369,41 @@ def _template(t: Tracer, call: Call, stored: frozenset[int], last: fx.Node, resu
         elif node.op not in ("placeholder", "get_attr"):
             return None
         node = node.next
-    places = {node: place for place, node in enumerate(nodes)}
+    own, returned = set(nodes), {one.node for one in leaves(result) if is_fake(one)}
     with DisableTorchFunction(), below_python_dispatch():
-        form = _form_of(result, given, places)
-        if form is None or not all(_is_computed(node, places, _returned(form)) for node in nodes):
+        if not _can_be_copied(result, given, own) or not all(_is_computed(node, own - returned) for node in nodes):
             return None
         if len({t.recorder.node_of(one) for one in given}) != len(set(map(id, given))):
             return None
-    return _Template(call, stored, nodes, form, [t.recorder.node_of(one) for one in given])
+    return _Template(call, stored, nodes, result, [t.recorder.node_of(one) for one in given])
 
 
-def _is_computed(node: fx.Node, places: dict[fx.Node, int], returned: set[int]) -> bool:
+def _is_computed(node: fx.Node, kept: set[fx.Node]) -> bool:
     """Whether a node makes new tensors, in memory that no argument and no result has, or views of such ones."""
     made = list(leaves(node.meta.get("val")))
     if not made or not all(map(is_fake, made)) or "made" in node.meta or "binds" in node.meta:
         return False
-    for fake in made:
-        memory = memory_of(fake)
-        if memory is not fake and (memory.node not in places or places[memory.node] in returned):
-            return False
-    return True
+    return all(memory_of(fake) is fake or memory_of(fake).node in kept for fake in made)
 
 
-def _form_of(result: Any, given: list[FakeTensor], places: dict[fx.Node, int]) -> Any:
-    """How a result is made of nodes (by their places), arguments and constants; None if it is of something else."""
-    if is_fake(result):
-        for k, one in enumerate(given):
-            if one is result:
-                return _Given(k)
-        node = result.node
-        is_own = node in places and node.meta["val"] is result and memory_of(result) is result
-        return _Made(places[node]) if is_own else None
+def _can_be_copied(result: Any, given: list[FakeTensor], own: set[fx.Node]) -> bool:
+    """Whether a result is made of what these nodes made, arguments and constants."""
     if is_tuple(result):
-        parts = [_form_of(one, given, places) for one in result]
-        return None if None in parts else tuple(parts)
-    return _Constant(result) if type(result) in _PLAIN else None
-
-
-def _returned(form: Any) -> set[int]:
-    if is_tuple(form):
-        return {place for one in form for place in _returned(one)}
-    return {form.place} if type(form) is _Made else set()
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Constant:
-    value: Any
+        return all(_can_be_copied(one, given, own) for one in result)
+    if not is_fake(result):
+        return type(result) in _PLAIN
+    is_made = result.node in own and result.node.meta["val"] is result and memory_of(result) is result
+    return is_made or any(result is one for one in given)
 
 
 class _Template:
-    """A call whose nodes others copy. `form`: its result; `given`: the nodes of its tensors;
-    `stored`: the dicts that the trace had stored into, none of which it asked."""
+    """A call whose nodes others copy. `given`: the nodes of its tensors; `stored`: the dicts that the trace had stored into, none
+    of which it asked."""
 
     is_refused = False
 
-    def __init__(self, call: Call, stored: frozenset[int], nodes: list[fx.Node], form: Any, given: list[fx.Node]) -> None:
-        self.call, self.stored, self.nodes, self.form, self.given = call, stored, nodes, form, given
+    def __init__(self, call: Call, stored: frozenset[int], nodes: list[fx.Node], result: Any, given: list[fx.Node]) -> None:
+        self.call, self.stored, self.nodes, self.result, self.given = call, stored, nodes, result, given
 
         own = {*nodes, *given}
         others = dict.fromkeys(one for node in nodes for one in node.all_input_nodes if one not in own)
@@ -452,13 +421,13 @@ class _Template:
         fakes: dict[int, FakeTensor] = dict(zip(map(id, _tensors(*self.call[1:])), given))
         constants = recorder.elements.constants
 
-        def made_of(fake: FakeTensor) -> FakeTensor:
-            found = fakes.get(id(fake))
-            if found is None and fake.node not in own:
-                return fake
+        def made_of(value: Any) -> Any:
+            found = fakes.get(id(value))
+            if found is None and (not is_fake(value) or value.node not in own):
+                return value
             if found is None:
-                found = fakes[id(fake)] = mode.another(fake)
-                if constants.is_noted(fake):
+                found = fakes[id(value)] = mode.another(value)
+                if constants.is_noted(value):
                     constants.note(found)
             return found
 
@@ -468,26 +437,8 @@ class _Template:
                 args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: nodes.get(one, one))
                 made = nodes[node] = append_node(graph, node.op, node.target, args, kwargs, node.name)
                 value = node.meta["val"]
-                made.meta = {**node.meta, "val": _mapped(value, made_of)}
+                made.meta = {**node.meta, "val": mapped(value, made_of)}
                 if is_fake(value) and value.node is node:
                     made.meta["val"].node = made
-        recorder.count += len(self.nodes)
-        made_here = [nodes[node].meta["val"] for node in self.nodes]
-        return _built(self.form, given, made_here)
-
-
-def _mapped(value: Any, change: Callable[[FakeTensor], FakeTensor]) -> Any:
-    if is_fake(value):
-        return change(value)
-    return type(value)([_mapped(one, change) for one in value])
-
-
-def _built(form: Any, given: list[FakeTensor], made: list[Any]) -> Any:
-    match form:
-        case _Given(place):
-            return given[place]
-        case _Made(place):
-            return made[place]
-        case _Constant(value):
-            return value
-    return tuple([_built(one, given, made) for one in form])
+            recorder.count += len(self.nodes)
+            return mapped(self.result, made_of)

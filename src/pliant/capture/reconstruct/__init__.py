@@ -1,1 +1,1 @@
-"""Objects of a trace made again by the entry: `rebuilder.py` chooses, the other modules are recipes by theme."""
+"""Objects of a trace made again by the entry: `objects.py` chooses, the other modules are recipes by theme."""

@@ -1,46 +1,38 @@
-"""How instances of the program's classes are made again: an empty one of the builtin base, then its contents.
+"""How instances of the program's classes are made again, and these classes: an empty instance of the builtin base, then its contents.
 
-In:     an instance and the `Statements` it is for.
-Out:    its expression. No `__new__`, `__init__`, `__setitem__` or `__setattr__` of the program's classes runs.
+In:     an instance or a class, and the `Statements` it is for.
+Out:    its expression: a class itself if nothing of it depends on the call, else one made anew in each call.
+Holds:  no `__new__`, `__init__`, `__setitem__` or `__setattr__` of the program's classes runs.
 """
 
 from __future__ import annotations
 
+import _collections  # type: ignore[import-not-found]
 import contextlib
+import enum
 import functools
+import gc
+import inspect
+import re
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.outside import set_orders
-from pliant.capture.reconstruct.exceptions import fill_exception, new_exception
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
-from pliant.capture.value_kinds import is_exception
-from pliant.guards.standard import can_change
+from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind, exactly, is_class, is_exception
+from pliant.guards.kinds import Guard, Kind
+from pliant.guards.parts import root_of
+from pliant.guards.sources import held
+from pliant.guards.standard import SENTINEL_TYPES, can_change
 from pliant.unpatched import COLLECTIONS as collections
 
-# Builtin base -> (statement that makes an instance without user code, then statements that fill it)
-_BASES: dict[type, tuple[Recipe, Callable[[Statements, Any, str], None]]] = {}
 
-
-def _new(b: Statements, obj: Any) -> str:
-    base = _builtin_base(type(obj))
-    return f"{b.hold(base)}.__new__({b.value(type(obj))})"
-
-
-def _new_from(plain: Callable[[Any], Any]) -> Recipe:
-    """For immutable bases: `base.__new__(cls, contents)`."""
-
-    def make(b: Statements, obj: Any) -> str:
-        base = _builtin_base(type(obj))
-        return f"{b.hold(base)}.__new__({b.value(type(obj))}, {b.value(plain(obj))})"
-
-    return make
-
-
-def _no_contents(b: Statements, obj: Any, name: str) -> None:
-    pass
+def _fill_list(b: Statements, obj: Any, name: str) -> None:
+    if list.__len__(obj):
+        b.fill(lambda: f"list.extend({name}, [{b.items(list.__iter__(obj))}])")
 
 
 def _fill_mapping(b: Statements, obj: Any, name: str) -> None:
@@ -107,34 +99,26 @@ def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
     return groups[0] if len(groups) == 1 else f"{{{', '.join('*' + one for one in groups)}}}"
 
 
-_BASES |= {
-    object: (_new, _no_contents),
-    types.SimpleNamespace: (_new, _no_contents),
-    weakref.ref: (
-        lambda b, obj: f"{b.hold(weakref.ref)}.__new__({b.value(type(obj))}, {referent_text(b, obj)})",
-        _no_contents,
-    ),
-    list: (
-        _new,
-        lambda b, obj, name: (
-            b.fill(lambda: f"list.extend({name}, [{b.items(list.__iter__(obj))}])") if list.__len__(obj) else None
-        ),
-    ),
-    dict: (_new, _fill_mapping),
-    collections.OrderedDict: (_new, _fill_ordered),
-    collections.defaultdict: (_new, _fill_defaultdict),
-    set: (_new, fill_set),
-    collections.deque: (_new, _fill_deque),
-    tuple: (_new_from(lambda o: tuple(tuple.__iter__(o))), _no_contents),
-    frozenset: (
-        lambda b, obj: f"frozenset.__new__({b.value(type(obj))}, {frozen_items(b, obj)})",
-        _no_contents,
-    ),
-    int: (_new_from(lambda o: int.__int__(o)), _no_contents),
-    float: (_new_from(lambda o: float.__float__(o)), _no_contents),
-    str: (_new_from(lambda o: str.__str__(o)), _no_contents),
-    bytes: (_new_from(lambda o: bytes.__getitem__(o, slice(None))), _no_contents),
+# What `__new__` of a builtin base takes beside the class.
+_GIVEN: dict[type, Recipe] = {
+    weakref.ref: referent_text,
+    frozenset: frozen_items,
+    tuple: lambda b, obj: b.value(tuple(tuple.__iter__(obj))),
+    int: lambda b, obj: b.value(int.__int__(obj)),
+    float: lambda b, obj: b.value(float.__float__(obj)),
+    str: lambda b, obj: b.value(str.__str__(obj)),
+    bytes: lambda b, obj: b.value(bytes.__getitem__(obj, slice(None))),
 }
+# How an empty instance of a builtin base is filled.
+_FILLED: dict[type, Callable[[Statements, Any, str], None]] = {
+    list: _fill_list,
+    dict: _fill_mapping,
+    collections.OrderedDict: _fill_ordered,
+    collections.defaultdict: _fill_defaultdict,
+    set: fill_set,
+    collections.deque: _fill_deque,
+}
+_BASES = {object, types.SimpleNamespace, *_GIVEN, *_FILLED}
 
 
 def _builtin_base(cls: type) -> type:
@@ -155,18 +139,18 @@ def _is_plain(cls: type) -> bool:
 
 
 def instance(b: Statements, obj: Any) -> str:
-    base = _builtin_base(type(obj))
+    base, given = _builtin_base(type(obj)), []
+    if base is object and not _is_plain(type(obj)) or base not in _BASES and not is_exception(obj):
+        raise CannotReconstruct("builtin-instance", obj)
+    if base in _GIVEN:
+        given = [_GIVEN[base](b, obj)]
+    elif isinstance(obj, BaseExceptionGroup):  # nothing changes later what it holds
+        given = [b.value(_read(BaseExceptionGroup, obj, "message")), f"[{b.items(_read(BaseExceptionGroup, obj, 'exceptions'))}]"]
+    name = b.bind(obj, f"{b.hold(base)}.__new__({', '.join([b.value(type(obj)), *given])})")
     if is_exception(obj):
-        make: Recipe = functools.partial(new_exception, base=base)
-        fill: Callable[[Statements, Any, str], None] = fill_exception
-    elif base in _BASES:
-        make, fill = _BASES[base]
-    else:
-        raise CannotReconstruct("builtin-instance", obj)
-    if base is object and not _is_plain(type(obj)):
-        raise CannotReconstruct("builtin-instance", obj)
-    name = b.bind(obj, make(b, obj))
-    fill(b, obj, name)
+        _fill_exception(b, obj, name)
+    elif base in _FILLED:
+        _FILLED[base](b, obj, name)
     fill_dict(b, obj, name)
     b.fill_each(_slots(obj), lambda k, v: f"object.__setattr__({name}, {k!r}, {b.value(v)})")
     return name
@@ -192,3 +176,151 @@ def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
                     yield name, descriptor.__get__(obj)
                 except AttributeError:
                     continue  # unset
+
+
+# ---- exceptions: their arguments, the fields that classes in C keep beside these, and what they are chained to
+_CHAIN = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
+_is_field = exactly(types.MemberDescriptorType, types.GetSetDescriptorType)
+
+
+def _fill_exception(b: Statements, obj: BaseException, name: str) -> None:
+    for base, field in _fields(type(obj)):
+        value = _read(base, obj, field)
+        if value is not None:
+            b.fill(functools.partial(_store, b, obj, name, base, field, value))
+    if obj.__suppress_context__ and obj.__cause__ is None:
+        b.lines.append(f"{name}.__suppress_context__ = True")
+
+
+def _fields(cls: type) -> Iterator[tuple[type, str]]:
+    """What instances of the classes in C keep, in the order in which it is stored."""
+    for base in cls.__mro__:
+        if base in (BaseExceptionGroup, BaseException) or can_change(base):
+            continue
+        for field, descriptor in vars(base).items():
+            if _is_field(descriptor) and not field.startswith("__"):
+                yield base, field
+    yield from ((BaseException, field) for field in ("args", *_CHAIN[:-1]))
+
+
+def _read(base: type, obj: BaseException, field: str) -> Any:
+    try:
+        return vars(base)[field].__get__(obj)
+    except AttributeError:
+        return None  # unset
+
+
+def _store(b: Statements, obj: BaseException, name: str, base: type, field: str, value: Any) -> str:
+    """As a statement of Python's, unless a class of the program's says what that does."""
+    own = type(obj).__setattr__ is not BaseException.__setattr__
+    if own or inspect.getattr_static(type(obj), field) is not vars(base)[field]:
+        return f"{b.hold(base)}.{field}.__set__({name}, {b.value(value)})"
+    return f"{name}.{field} = {b.value(value)}"
+
+
+# ---- classes that the traced program defined
+# What class statements, `dataclass`, `namedtuple` and `Enum` note, which programs do not change.
+_NOTED = re.compile(r"__\w+__|_\w+_|_field_defaults|_abc_impl")
+
+
+def class_(b: Statements, obj: type) -> str:
+    """The class itself, or one made anew: with the variables of this call, and contents of its own."""
+    if id(obj) not in b.trace.made:
+        return b.hold(obj)
+    if _Sharing(b).allows(obj):
+        _guard_contents(b, obj)
+        return b.hold(obj)
+    space = {k: v for k, v in vars(obj).items() if k not in ("__dict__", "__weakref__")}
+    plain_bases = not any("__init_subclass__" in vars(base) for base in obj.__mro__[1:] if base is not object)
+    if type(obj) is not type or "__slots__" in space or not plain_bases:
+        raise CannotReconstruct("class-with-closure", obj)
+    start = {"__module__": space.pop("__module__"), "__qualname__": obj.__qualname__}
+    name = b.bind(obj, f"type({obj.__name__!r}, ({b.items(obj.__bases__)},), {start!r})", hint=obj.__name__)
+    b.fill_each(space.items(), lambda k, v: f"type.__setattr__({name}, {k!r}, {b.value(v)})")
+    return name
+
+
+def owner_of(b: Statements, function: types.FunctionType) -> type | None:
+    """The class that serves all calls and has the function, which is then no other for who holds it alone."""
+    classes = (one for one in b.trace.made.values() if is_class(one) and any(v is function for v in vars(one).values()))
+    return next(filter(_Sharing(b).allows, classes), None)
+
+
+def _guard_contents(b: Statements, cls: type) -> None:
+    """A class that was changed since it was made serves no other call."""
+    source = held(cls, cls.__qualname__)
+    contents = {name: value for name, value in vars(cls).items() if name not in _MADE_LATER}
+    b.writer.add_each(Guard(source, Kind.TYPE_LOOKUP, (name, value)) for name, value in contents.items())
+    b.writer.require(f"not {b.hold(cls)}.__dict__.keys() <= {b.hold({*vars(cls), *_MADE_LATER})}", None)
+
+
+_MADE_LATER = ("__annotations__", "__doc__", "__weakref__", "__dict__")  # by CPython, perhaps not before it is asked
+
+
+class _Sharing:
+    """Whether one class can serve all calls: nothing in it can differ from call to call or be changed by one."""
+
+    def __init__(self, b: Statements) -> None:
+        self.trace = b.trace
+        self.seen: set[int] = set()
+        frames = self.trace.end.frames
+        self.variables = {id(cell) for frame in frames for cell in frame.cells}  # which frames may still store to
+
+    def allows(self, value: Any) -> bool:
+        if id(value) in self.seen or type(value) in _PLAIN:
+            return True
+        self.seen.add(id(value))
+        known = self.trace.origins.get(id(value))
+        if known is not None:
+            return root_of(known[1]).is_held
+        parts = _PARTS.of(value)(self, value)
+        return parts is not None and all(map(self.allows, parts))
+
+    def _of_function(self, function: types.FunctionType) -> list[Any] | None:
+        if self._has_variables(function):
+            return None
+        cells = [contents for cell in function.__closure__ or () for contents in gc.get_referents(cell)]
+        return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+
+    def _has_variables(self, function: types.FunctionType) -> bool:
+        """Whether what its cells hold may change: a frame that goes on behind a break has them, or its code stores."""
+        code = function.__code__
+        cells = [pair for pair in zip(code.co_freevars, function.__closure__ or ()) if pair[0] != "__class__"]
+        return any(id(cell) in self.variables or stores_to(code, name) for name, cell in cells)
+
+    def _of_class(self, cls: type) -> list[Any]:
+        if id(cls) not in self.trace.made:
+            return []
+        noted = (types.FunctionType, enum.Enum)
+        own = [v for k, v in vars(cls).items() if isinstance(v, noted) or not _NOTED.fullmatch(k)]
+        return [*own, *cls.__bases__, type(cls)]
+
+
+_PLAIN = {
+    *CONSTANT_TYPES,
+    *SENTINEL_TYPES,
+    int,
+    float,
+    types.BuiltinFunctionType,
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ModuleType,
+    _collections._tuplegetter,  # a field of a named tuple
+}
+
+
+# What else must be the same in each call; None if the value itself is made or changed by calls.
+_PARTS: ByKind[Callable[[_Sharing, Any], list[Any] | None]] = ByKind(
+    lambda sharing, value: None,
+    families={
+        types.FunctionType: _Sharing._of_function,
+        type: _Sharing._of_class,
+        **dict.fromkeys((staticmethod, classmethod), lambda sharing, v: [v.__func__]),
+        property: lambda sharing, v: [v.fget, v.fset, v.fdel],
+        functools.cached_property: lambda sharing, v: [v.func],
+        enum.Enum: lambda sharing, v: [v._value_],
+        **dict.fromkeys((tuple, frozenset), lambda sharing, v: list(v)),
+    },
+)

@@ -1,27 +1,35 @@
-"""How containers, functions and objects of the standard library are made again.
+"""Objects of a trace -> Python statements of the entry that make them again.
 
-In:     a value and the `Statements` it is for.
-Out:    its expression; `RECIPES` by type. Recipes run no user code.
+In:     a value as the traced program saw it.
+Out:    `Rebuilder.value(obj)`: an expression; the statements it needs are appended to `lines`.
+Holds:  what existed before the trace is loaded by its source, once; what the trace made is made anew, with its
+        identity, sharing and cycles; no user code runs (no `__init__`, `__setitem__`, `__setattr__` of the program's
+        classes). Anything else raises `CannotReconstruct`.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
 import gc
+import inspect
 import io
 import itertools
-import random
+import re
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.threads import TracedToken
-from pliant.capture.iterators.carried import DequeItems, LooseItems
-from pliant.capture.iterators.generators import OURS
+from pliant.capture.iterators.carried import CarriedItems, CountedTurns, DequeItems, Numbered, turns_left
+from pliant.capture.iterators.generators import OURS, TracedCallable, TracedCallback, TracedGenerator, kept_locals
 from pliant.capture.iterators.standing_iterators import (
-    OF_DEQUES,
     OF_DICTS,
     OF_LISTS,
     OF_ORDERED,
@@ -29,25 +37,41 @@ from pliant.capture.iterators.standing_iterators import (
     PLAIN_ITERATORS,
     at_left,
     container_of,
-    of_changed,
     over_dict,
     put_at,
     way_over,
 )
+from pliant.capture.iterators.suspended import Carried, Carry, Suspended, finished, place_of, revive
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
-from pliant.capture.reconstruct.classes import owner_of
-from pliant.capture.reconstruct.instances import fill_dict, fill_set, frozen_items, referent_text
+from pliant.capture.reconstruct.instances import (
+    class_,
+    fill_dict,
+    fill_set,
+    frozen_items,
+    instance,
+    owner_of,
+    referent_text,
+)
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
+from pliant.capture.trace import NULL
 from pliant.capture.tracebacks import copied, is_live
-from pliant.capture.value_kinds import DICT_VIEWS, HOLDS_FUNCTIONS, LOCKS, SYMBOLIC_TYPES, is_function, times_held
+from pliant.capture.value_kinds import (
+    DICT_VIEWS,
+    HOLDS_FUNCTIONS,
+    LOCKS,
+    SYMBOLIC_TYPES,
+    ByKind,
+    is_function,
+    is_numpy_scalar,
+    times_held,
+)
 from pliant.capture.varying_values import PROGRESSIONS, Progression, TensorOrNumber, Text
+from pliant.guards.facts import PLAIN
+from pliant.guards.standard import SENTINEL_TYPES, can_change
+from pliant.torch_adapter import OpOverload, OpOverloadPacket
 from pliant.unpatched import FUNCTOOLS as functools
-
-
-def atom(b: Statements, obj: Any) -> str:
-    return b.hold(obj)
 
 
 def _frame(b: Statements, obj: types.FrameType) -> str:
@@ -63,7 +87,7 @@ def _set(b: Statements, obj: set[Any]) -> str:
     return name
 
 
-def struct_sequence(b: Statements, obj: Any) -> str:
+def _struct_sequence(b: Statements, obj: Any) -> str:
     """What `torch.max(x, 1)` returns: a tuple whose fields have names, made from all of them."""
     contents, hidden = obj.__reduce__()[1]
     if hidden:
@@ -141,21 +165,11 @@ def _function(b: Statements, obj: types.FunctionType) -> str:
     closure = f"({b.items(obj.__closure__)},)" if obj.__closure__ else "None"
     parts = [b.hold(obj.__code__), b.hold(obj.__globals__), repr(obj.__name__), b.value(obj.__defaults__), closure]
     name = b.bind(obj, f"{make}({', '.join(parts)})", hint=obj.__name__)
-    if obj.__kwdefaults__:
-        b.fill(lambda: f"{name}.__kwdefaults__ = {b.value(obj.__kwdefaults__)}")
-    if obj.__annotations__:
-        b.fill(lambda: f"{name}.__annotations__ = {b.value(obj.__annotations__)}")
-    for attribute in ("__qualname__", "__doc__", "__module__"):
-        value = getattr(obj, attribute)
-        if value != _default_attribute(obj, attribute):
-            b.emit(f"{name}.{attribute} = {b.value(value)}")
+    plain = types.FunctionType(obj.__code__, obj.__globals__, obj.__name__, None, obj.__closure__)
+    fields = ("__kwdefaults__", "__annotations__", "__qualname__", "__doc__", "__module__")
+    told = [(field, value) for field in fields if (value := getattr(obj, field)) != getattr(plain, field)]
+    b.fill_each(told, lambda field, value: f"{name}.{field} = {b.value(value)}")
     return fill_dict(b, obj, name)
-
-
-def _default_attribute(function: types.FunctionType, attribute: str) -> Any:
-    """What a function made of the same code has without being told."""
-    plain = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
-    return getattr(plain, attribute)
 
 
 def _reduced(b: Statements, obj: Any) -> str:
@@ -163,33 +177,25 @@ def _reduced(b: Statements, obj: Any) -> str:
     made = obj.__reduce__()
     b.keep.append(made)
     name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
-    if len(made) > 2 and made[2] is not None:
+    if len(made) > 2 and type(obj) in OF_LISTS:  # which takes its place when the list has its items
+        b.late.append(f"{b.hold(put_at)}({name}, {made[2]})")
+    elif len(made) > 2 and made[2] is not None:
         b.emit(f"{name}.__setstate__({b.value(made[2])})")
-    return name
-
-
-def _over_list(b: Statements, obj: Any) -> str:
-    """An iterator over a list, which takes its place when the list has its items."""
-    made = obj.__reduce__()
-    if len(made) == 2:
-        return _reduced(b, obj)
-    name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
-    b.late.append(f"{b.hold(put_at)}({name}, {made[2]})")
     return name
 
 
 def _over_unordered(b: Statements, obj: Any) -> str:
     """An iterator over a dict or set, which is made when that has its items."""
-    container, cls = container_of(obj), b.hold(type(obj))
+    container = container_of(obj)
     if container is None:
         return _reduced(b, obj)
     try:
         rest = obj.__reduce__()[1][0]
     except RuntimeError:
-        return b.bind(obj, f"{b.hold(of_changed)}({cls})", hint="iterator")
+        raise CannotReconstruct("changed-while-iterated", obj) from None
     b.keep.append(rest)
     if isinstance(container, set):
-        return b.bind_late(obj, f"{b.hold(at_left)}({cls}, {b.value(container)}, {len(rest)}, [{b.items(rest)}])")
+        return b.bind_late(obj, f"{b.hold(at_left)}({b.value(container)}, {len(rest)}, [{b.items(rest)}])")
     if (way := way_over(obj, container)) is None:
         raise CannotReconstruct("changed-while-iterated", obj)
     return b.bind_late(obj, f"{b.hold(over_dict)}({way}, {b.value(container)}, {len(rest)})")
@@ -199,17 +205,8 @@ def _over_deque(b: Statements, obj: DequeItems) -> str:
     try:
         next(obj.real, None)
     except RuntimeError:
-        return b.bind(obj, f"{b.hold(of_changed)}({b.hold(OF_DEQUES)})", hint="iterator")
-    left = len(obj.container) - obj.taken
-    return b.bind_late(obj, f"{b.hold(at_left)}({b.hold(OF_DEQUES)}, {b.value(obj.container)}, {left})")
-
-
-def _over_loose(b: Statements, obj: LooseItems) -> str:
-    if obj.ended:
-        return b.bind(obj, "iter(set())", hint="iterator")
-    if obj.world.has_changes(obj.container):
-        raise CannotReconstruct("changed-while-iterated", obj)
-    return b.bind_late(obj, f"{b.hold(at_left)}({b.hold(OF_SETS)}, {b.value(obj.container)}, {len(obj.items) - obj.taken})")
+        raise CannotReconstruct("changed-while-iterated", obj) from None
+    return b.bind_late(obj, f"{b.hold(at_left)}({b.value(obj.container)}, {len(obj.container) - obj.taken})")
 
 
 def _string_io(b: Statements, obj: io.StringIO) -> str:
@@ -224,13 +221,7 @@ def _lock(b: Statements, obj: Any) -> str:
     return name
 
 
-def _random(b: Statements, obj: random.Random) -> str:
-    name = b.bind(obj, f"{b.hold(random.Random)}()")
-    b.lines.append(f"{name}.setstate({b.hold(obj.getstate())})")
-    return name
-
-
-def array(b: Statements, obj: Any) -> str:
+def _array(b: Statements, obj: Any) -> str:
     """An array of NumPy's on the memory of a tensor; what NumPy gives as a scalar is one."""
     return b.bind(obj, f"{b.value(obj.tensor)}.numpy(){'[()]' if is_scalar(obj) else ''}", hint="array")
 
@@ -238,13 +229,89 @@ def array(b: Statements, obj: Any) -> str:
 _OF_ITERTOOLS = """count groupby repeat chain cycle islice accumulate product permutations combinations starmap takewhile
 dropwhile compress zip_longest"""
 _ITERATORS: tuple[type, ...] = (
-    *(one for one in PLAIN_ITERATORS if one not in (*OF_LISTS, *OF_DICTS, OF_ORDERED, OF_SETS)),
+    *(one for one in PLAIN_ITERATORS if one not in (*OF_DICTS, OF_ORDERED, OF_SETS)),
     enumerate, zip, map, filter, type(next(itertools.groupby("a"))[1]),
     *(getattr(itertools, name) for name in _OF_ITERTOOLS.split()),
 )  # fmt: skip
 
 
-RECIPES: dict[type, Recipe] = {
+# ---- generators, iterators that a loop still needs, traced callables
+def _generator(b: Statements, obj: TracedGenerator) -> str:
+    if obj.is_broken:  # the code behind the break says where it stands next
+        return b.bind(obj, f"{b.hold(revive)}({b.hold(Suspended)}())", hint="generator")
+    if obj.finished:
+        return b.bind(obj, f"{b.hold(finished)}()", hint="generator")
+    if obj.started:
+        return b.bind(obj, f"{b.hold(revive)}({_suspended(b, obj)})", hint="generator")
+    return _new_generator(b, obj)
+
+
+def _suspended(b: Statements, obj: TracedGenerator) -> str:
+    """Text of the state of a generator that stands at a `yield`."""
+    frame = obj.frame
+    stack = [*frame.stack, None]
+    index = frame.program.index_of(frame.op.offset)
+    point = point_at(frame.program, index, [v is not NULL for v in stack], frame.locals, kept_locals(frame))
+    if point.handled or obj.running:
+        raise CannotReconstruct("started-generator", obj)
+    generator_code(point)
+    cells = [frame.cells.get(n) or types.CellType() for n in resume_freevars(frame.code)]
+    values = [*(v for v in stack if v is not NULL), *(frame.locals[n] for n in point.locals)]
+    b.keep.append(cells)
+    place = b.names(place_of(point, frame.globals, frame.name), "place")
+    return f"{b.hold(Suspended)}({place}, ({b.items(cells)}{',' * (len(cells) == 1)}), ({b.items(values)},))"
+
+
+def _new_generator(b: Statements, obj: TracedGenerator) -> str:
+    """A generator that has not started: its function is called again with the bound parameters."""
+    frame, code = obj.frame, obj.frame.code
+    names, placed, own = _parameters(code), code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    values = frame.locals | {n: frame.cells[n].cell_contents for n in code.co_cellvars if n in names and n in frame.cells}
+    closure = f"({b.items([frame.cells[n] for n in code.co_freevars])},)" if code.co_freevars else "None"
+    make = f"{b.names(types.FunctionType, 'FunctionType')}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
+    args = [b.value(values[n]) for n in names[:placed]]
+    keywords = [f"{n}={b.value(values[n])}" for n in names[placed:own]]
+    stars = ["*" * (1 + (i > 0 or not code.co_flags & 0x04)) + b.value(values[n]) for i, n in enumerate(names[own:])]
+    return b.bind(obj, f"{make}({', '.join([*args, *keywords, *stars])})", hint="generator")
+
+
+def _parameters(code: types.CodeType) -> tuple[str, ...]:
+    extra = bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]
+
+
+def _carry(b: Statements, obj: Carry) -> str:
+    text = _CARRIED.of(obj.real)(b, obj.real)
+    name = b.names.fresh("loop")
+    b.emit(f"{name} = [{b.hold(Carried)}({text}, {turns_left(obj)})]", name)
+    return f"{name}.pop()"  # the entry keeps none: what the loop drops is gone
+
+
+def _carried_items(b: Statements, obj: CarriedItems) -> str:
+    """Of a loop that has just begun; others existed before."""
+    source: Any = obj.source
+    name = b.bind(obj, f"list.{source.method}({b.value(obj.container)})", hint="iterator")
+    b.late.append(f"{b.hold(put_at)}({name}, {obj.index_of(obj.steps)})")
+    return name
+
+
+_CARRIED: ByKind[Callable[[Statements, Any], str]] = ByKind(Statements.value, {TracedGenerator: _suspended})
+
+
+def name_of_lazy(obj: Any) -> str | None:
+    """The name of an object of which code of the program runs once somebody asks it for items; None of others."""
+    return _LAZY.of(obj)(obj)
+
+
+_LAZY: ByKind[Callable[[Any], str | None]] = ByKind(
+    lambda obj: None,
+    {TracedGenerator: lambda generator: None if generator.finished else generator.frame.name},
+    dict.fromkeys((map, filter), lambda obj: type(obj).__name__),
+)
+
+
+# ---- the table
+_OBJECTS: dict[type, Recipe] = {
     float: lambda b, obj: repr(obj) if obj - obj == 0.0 else b.hold(obj),  # inf and nan have no literal
     list: lambda b, obj: b.bind_contents(obj, lambda: b.items(obj), "[{}]", ".extend([{}])"),
     tuple: expression(lambda b, obj: f"({b.items(obj)}{',' * (len(obj) == 1)})"),
@@ -274,7 +341,6 @@ RECIPES: dict[type, Recipe] = {
     TensorOrNumber: lambda b, obj: obj.settle(),
     io.StringIO: _string_io,
     **dict.fromkeys(LOCKS, _lock),
-    random.Random: _random,
     types.MappingProxyType: expression(lambda b, obj: f"{b.hold(types.MappingProxyType)}({_one_behind(b, obj)})"),
     bytearray: expression(lambda b, obj: f"{b.hold(bytearray)}({bytes(obj)!r})"),
     TracedId: expression(lambda b, obj: f"id({b.value(obj.obj)})", "address"),
@@ -287,8 +353,58 @@ RECIPES: dict[type, Recipe] = {
         for cls, name in DICT_VIEWS.items()
     },
     **dict.fromkeys(_ITERATORS, _reduced),
-    **dict.fromkeys(OF_LISTS, _over_list),
     **dict.fromkeys((*OF_DICTS, OF_ORDERED, OF_SETS), _over_unordered),
     DequeItems: _over_deque,
-    LooseItems: _over_loose,
+    TracedGenerator: _generator,
+    **dict.fromkeys((TracedCallable, TracedCallback), lambda b, obj: b.value(obj.function)),
+    Carry: _carry,
+    CarriedItems: _carried_items,
+    CountedTurns: expression(
+        lambda b, obj: (
+            f"iter(range({b.value(obj.start)} + {obj.step * obj.steps}, {b.value(obj.stop)}, {obj.step}))"
+        ),
+        "iterator",
+    ),
+    Numbered: expression(lambda b, obj: f"enumerate({b.items((obj.items, obj.count))})", "iterator"),
 }
+# Kept by reference: immutable, or global by nature.
+_ATOMS: tuple[type, ...] = (
+    *PLAIN, *SENTINEL_TYPES, complex, enum.Enum, types.ModuleType, types.CodeType, re.Pattern, re.Match,
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal, inspect.Signature,
+    inspect.Parameter, types.GenericAlias, OpOverload, OpOverloadPacket, torch.finfo, torch.iinfo,
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+)  # fmt: skip
+
+
+def _object(b: Statements, obj: Any) -> str:
+    if obj is NULL:
+        raise CannotReconstruct("null-on-stack", obj)
+    if hasattr(type(obj), "n_sequence_fields"):
+        return _struct_sequence(b, obj)
+    if is_array(obj):
+        return _array(b, obj)
+    return b.hold(obj) if is_numpy_scalar(obj) else instance(b, obj)
+
+
+def _scalar(b: Statements, obj: Any) -> str:
+    """A string or a number: itself, but of a class of the program each call makes its own."""
+    shared = not can_change(type(obj)) or isinstance(obj, enum.Enum)
+    return b.hold(obj) if shared else instance(b, obj)
+
+
+def _tensor(b: Statements, obj: torch.Tensor) -> str:
+    raise CannotReconstruct("unknown-tensor", obj)
+
+
+class Rebuilder(Statements):
+    recipes = ByKind(
+        _object,
+        _OBJECTS,
+        {
+            **dict.fromkeys(_ATOMS, Statements.hold),
+            torch.Tensor: _tensor,
+            type: class_,
+            **dict.fromkeys((int, str, bytes), _scalar),
+        },
+    )
