@@ -111,8 +111,12 @@ class _Slot:
         return self.start + self.prefixes + 1 + self.caches
 
 
-def assemble(items: Sequence[Item], template: CodeType, **changes: Any) -> CodeType:
-    """A copy of `template` that runs `items`; `changes` are further fields for `CodeType.replace`.
+_WORKING = 8  # slots of the stack for operations that are done in steps, and what stands below a frame's own
+
+
+def assemble(items: Sequence[Item], template: CodeType, more: int = 0, **changes: Any) -> CodeType:
+    """A copy of `template` that runs `items`; `changes` are further fields for `CodeType.replace`. `more`: how many values beside
+    the template's own the stack may have to hold.
 
     Raises KeyError for a jump to a label without a mark.
     """
@@ -124,6 +128,7 @@ def assemble(items: Sequence[Item], template: CodeType, **changes: Any) -> CodeT
         co_code=_encode(slots),
         co_exceptiontable=encode_exception_table(_exception_entries(slots, places)),
         co_linetable=encode_locations(first_line, ((s.end - s.start, s.instruction.position) for s in slots)),
+        co_stacksize=template.co_stacksize + more + _WORKING,
         **changes,
     )
 

@@ -263,6 +263,7 @@ class FrameCode:
         return assemble(
             [*start, *map(self._placed, items)],
             code,
+            len(self.parameters) + free,
             co_varnames=tuple(self.names),
             co_nlocals=len(self.names),
             co_cellvars=(),
@@ -271,7 +272,6 @@ class FrameCode:
             co_argcount=len(self.parameters),
             co_posonlyargcount=len(self.parameters),
             co_kwonlyargcount=0,
-            co_stacksize=code.co_stacksize + len(self.parameters) + free + _WORKING,
             co_flags=code.co_flags & self.flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         )
 
@@ -289,7 +289,6 @@ class _Generator(FrameCode):
 
 
 _FREE = 1 << 20  # above any number of locals
-_WORKING = 8  # more than what the stack holds here beside the original's, a closure and arguments
 
 
 @per_program
