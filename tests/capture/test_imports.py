@@ -78,3 +78,18 @@ def test_a_module_that_does_not_exist():
     x = torch.arange(3.0)
     assert torch.equal(pliant.compile(function, backend="eager")(x), x + 1)
     pliant.reset()
+
+
+def test_relative_imports():
+    namespace = {"__name__": "torch.nn.modules.added", "__package__": "torch.nn.modules"}
+    text = """
+        def program(x):
+            from . import activation
+            from .linear import Linear
+            from .. import functional
+            from ...utils import data
+            return functional.relu(x), activation.__name__, Linear.__name__, data.__name__
+    """
+    exec(textwrap.dedent(text), namespace)
+    compiled = pliant.compile(namespace["program"], backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2))[1:] == namespace["program"](torch.ones(2))[1:]

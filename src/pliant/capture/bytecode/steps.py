@@ -16,7 +16,7 @@ from typing import assert_never
 from pliant.capture.bytecode.cfg import jumped, layouts, live_locals, may_raise, moved
 from pliant.capture.bytecode.decode import Op
 from pliant.capture.bytecode.instructions import Handler, Instruction, Item, Mark
-from pliant.capture.bytecode.ops import FORMS, OPS, Form, call_pair
+from pliant.capture.bytecode.ops import FORMS, OPS, Form, call_pair, effect
 from pliant.capture.bytecode.resume import (
     GENERATORS,
     HANDLED,
@@ -198,10 +198,8 @@ def _bound_after(op: Op, stack: tuple[bool, ...], local_names: tuple[str, ...]) 
             return *stack, False
         case "LOAD_FAST_AND_CLEAR":
             return *stack, op.arg in local_names
-        case "LOAD_METHOD":
-            return *stack[:-1], *_CALL_PAIR
-        case "LOAD_SUPER_METHOD":
-            return *stack[:-3], *_CALL_PAIR
+        case "LOAD_METHOD" | "LOAD_SUPER_METHOD":
+            return *stack[: -effect(op)[0]], *_CALL_PAIR
         case _:
             return moved(op, stack, lambda: True)
 

@@ -429,7 +429,6 @@ def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> An
 
 _ANY_NEW = (BaseException, tuple, frozenset, str, int, float)  # also by the `__new__` of a class in C between
 _NEW: dict[type, Callable[..., Any]] = {  # by the base that says what the object is made of
-    BaseException: lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.concrete_tree, args), **kwargs),
     type: lambda t, cls, new, args, kwargs: class_statements.new_class(t, functools.partial(new, cls), args, kwargs),
     weakref.ref: lambda t, cls, new, args, kwargs: make_reference(t, cls, args, kwargs),
     **dict.fromkeys(_CONTAINERS, lambda t, cls, new, args, kwargs: t.native(new, cls)),
@@ -437,7 +436,7 @@ _NEW: dict[type, Callable[..., Any]] = {  # by the base that says what the objec
         (tuple, frozenset), lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.iterable, args), **kwargs)
     ),
     **dict.fromkeys(
-        (str, int, float), lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.concrete_tree, args), **kwargs)
+        (BaseException, str, int, float), lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.concrete_tree, args), **kwargs)
     ),
     **dict.fromkeys(
         (property, classmethod, staticmethod),

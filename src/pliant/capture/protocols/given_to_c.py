@@ -44,7 +44,7 @@ from pliant.capture.value_kinds import (
     tuple_of,
 )
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, Text
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import standard_globals
 from pliant.unpatched import BUILTINS
@@ -65,12 +65,9 @@ def _tuple_as_key(t: Tracer, key: Any) -> Any:
     return _object_as_key(t, key if same else tuple_of(type(key), parts, key))
 
 
-def _tensor_as_key(t: Tracer, key: FakeTensor) -> FakeTensor:
-    t.world.note_identity(key)
-    return _pinned(t, key)  # type: ignore[no-any-return]
-
-
 def _pinned(t: Tracer, key: Any) -> Any:
+    if is_fake(key):
+        t.world.note_identity(key)
     _refuse_own_hash(t, key)
     t.world.note_nan(key)
     t.world.pin(key)
@@ -213,8 +210,7 @@ _KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
     },
     {
         tuple: _tuple_as_key,
-        **dict.fromkeys((str, int, float, type, types.FunctionType, functools.partial, type(None)), _pinned),
-        FakeTensor: _tensor_as_key,
+        **dict.fromkeys((FakeTensor, str, int, float, type, types.FunctionType, functools.partial, type(None)), _pinned),
     },
 )
 _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(

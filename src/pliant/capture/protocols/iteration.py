@@ -67,7 +67,7 @@ def _items_of_tensor(t: Tracer, value: Any) -> Any:
     return t.native(BUILTINS.iter, value)
 
 
-def _items_of_set(t: Tracer, value: Any) -> Any:
+def _items_of_container(t: Tracer, value: Any) -> Any:
     note_order(t, value)
     return iter(t.world.adopt(t.world.resolve(value)))
 
@@ -100,8 +100,7 @@ _ITERATORS: ByKind[Callable[..., Any]] = ByKind(
         FakeTensor: _items_of_tensor,
         **dict.fromkeys(OURS, lambda t, value: value),
         **dict.fromkeys((tuple, str, bytes, range, torch.Size), lambda t, value: iter(value)),
-        **dict.fromkeys(MUTABLE_CONTAINERS, lambda t, value: iter(t.world.adopt(t.world.resolve(value)))),
-        **dict.fromkeys((set, frozenset), _items_of_set),
+        **dict.fromkeys((*MUTABLE_CONTAINERS, frozenset), _items_of_container),
         collections.deque: lambda t, value: DequeItems(t.world.adopt(t.world.resolve(value))),
     },
 )
