@@ -79,7 +79,7 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if method is None and special == "__str__" and type(value).__str__ is object.__str__:  # type: ignore[comparison-overlap]
         method = operators.python_method(t, value, "__repr__")
     if method is not None:
-        return TailCall(polyfills.text, (method, special, value))
+        return TailCall(polyfills.checked, (str, f"{special} returned non-string (type {{}})", method, value))
     if function is str and varying(value) is str:
         return value
     if is_symbolic(value) and (text := text_of(value, "")) is not None:
@@ -262,7 +262,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
         return text
     method = operators.python_method(t, value, "__format__")
     if method is not None:
-        return TailCall(polyfills.text_by_spec, (method, value, spec))
+        return TailCall(polyfills.checked, (str, "__format__ must return a str, not {}", method, value, spec))
     if not spec and not is_number(value) and not is_text(value):
         return TailCall(str, (value,))
     t.refuse_opaque(value)

@@ -405,10 +405,12 @@ def _object_truth(t: Tracer, value: Any) -> Any:
         number = plain_number(value)
         return truth(t, value.tensor if number is value else number)
     value = t.world.resolve(value)
-    for name, polyfilled in (("__bool__", polyfills.truth), ("__len__", polyfills.is_not_empty)):
-        if (method := python_method(t, value, name)) is not None:
-            return TailCall(polyfilled, (method, value))
-        refuse_none(t, value, name)
+    if (method := python_method(t, value, "__bool__")) is not None:
+        return TailCall(polyfills.checked, (bool, "__bool__ should return bool, returned {}", method, value))
+    refuse_none(t, value, "__bool__")
+    if (method := python_method(t, value, "__len__")) is not None:
+        return TailCall(polyfills.is_not_empty, (method, value))
+    refuse_none(t, value, "__len__")
     if t.world.is_foreign(value) and not isinstance(value, _ALWAYS_TRUE):
         if hasattr(type(value), "__bool__"):
             raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")

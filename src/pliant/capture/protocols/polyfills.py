@@ -88,11 +88,11 @@ def computed_once(function: Method, obj: Any, name: str) -> Any:
 
 
 # ---- truth and length
-def truth(method: Method, value: Any) -> bool:
-    """`__bool__`"""
-    result = method(value)
-    if not isinstance(result, bool):
-        raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
+def checked(wanted: type, complaint: str, method: Method, *args: Any) -> Any:
+    """What a special method gives, where it has to be of a class: `__bool__`, `__str__`, `__repr__`, `__format__`."""
+    result = method(*args)
+    if not isinstance(result, wanted):
+        raise TypeError(complaint.replace("{}", type(result).__name__))
     return result
 
 
@@ -342,22 +342,6 @@ def entered(enter: Method, leave: Method) -> tuple[Any, Any]:
 
 
 # ---- texts
-def text(method: Method, name: str, value: Any) -> str:
-    """`__str__` or `__repr__`"""
-    result = method(value)
-    if not isinstance(result, str):
-        raise TypeError(f"{name} returned non-string (type {type(result).__name__})")
-    return result
-
-
-def text_by_spec(method: Method, value: Any, spec: str) -> str:
-    """`__format__`"""
-    result = method(value, spec)
-    if not isinstance(result, str):
-        raise TypeError(f"__format__ must return a str, not {type(result).__name__}")
-    return result
-
-
 def text_of_ordered_dict(value: Any) -> str:
     inside = dict(value) if sys.version_info >= (3, 12) else list(value.items())
     return f"OrderedDict({inside!r})" if value else "OrderedDict()"
