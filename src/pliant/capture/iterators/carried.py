@@ -34,7 +34,7 @@ from pliant.capture.iterators.standing_iterators import (
 )
 from pliant.capture.iterators.suspended import Carried, Carry
 from pliant.capture.signatures import Frame, Tracer
-from pliant.capture.value_kinds import concrete, is_list, is_symbolic, is_tensor
+from pliant.capture.value_kinds import concrete, exactly, is_list, is_symbolic, is_tensor
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import Kind
@@ -210,9 +210,9 @@ def is_counted(iterator: Any) -> bool:
 
 def by_turn(iterator: Any) -> list[Any]:
     """Those of the iterators that a step advances whose steps may be counted."""
-    if type(iterator) in BY_TURN:
+    if _is_by_turn(iterator):
         return [iterator]
-    parts = _parts_of(iterator) if type(iterator) in _ITEM_BY_ITEM else ()
+    parts = _parts_of(iterator) if _is_item_by_item(iterator) else ()
     return [one for part in parts for one in by_turn(part)]
 
 
@@ -223,7 +223,8 @@ _TAKES_FROM: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     **dict.fromkeys((enumerate, itertools.groupby), lambda iterator: iterator.__reduce__()[1][:1]),
     **dict.fromkeys((map, filter), lambda iterator: iterator.__reduce__()[1][1:]),
 }
-_ITEM_BY_ITEM = (Numbered, zip, enumerate, map)  # one of each for one of theirs
+_is_item_by_item = exactly(Numbered, zip, enumerate, map)  # one of each for one of theirs
+_is_by_turn = exactly(*BY_TURN)
 
 
 def _parts_of(iterator: Any) -> tuple[Any, ...]:
