@@ -1,4 +1,5 @@
-"""Sums of losses that are returned beside the losses after `backward()`: what the caller may still ask of them, and what not."""
+"""Sums of losses, and what else is computed from one, returned beside the losses after `backward()`: what the caller may still
+ask of them, and what not."""
 
 import math
 
@@ -84,11 +85,37 @@ def test_the_sum_is_returned_beside_the_losses(combine, retain, parts):
     model = net()
     expected = steps(step, model)
     model = net()
-    if not (retain and parts and combine is weighted):  # what would be made again keeps a tensor
+    if not (retain and parts and combine is weighted):  # a compiled graph frees all that it saved at its first gradient
         compiled = pliant.compile(step, fullgraph=True)
         before = pliant.stats()["fallbacks"]
         torch.testing.assert_close(steps(compiled, model), expected, equal_nan=True)
         assert pliant.stats()["fallbacks"] == before
+
+
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda loss: -10.0 * torch.log(loss) / torch.log(torch.tensor([10.0])),
+        lambda loss: loss.exp(),
+        lambda loss: (loss * loss + loss.sqrt()).clamp(max=3.0),
+        lambda loss: torch.nn.functional.softplus(torch.stack([loss, loss.detach()])).norm(),
+    ],
+)
+def test_what_is_computed_from_a_loss_is_returned_beside_it(measure, retain):
+    def step(x):
+        loss = model(x).square().mean()
+        told = measure(loss)
+        loss.backward(retain_graph=retain)
+        return {"loss": loss, "told": told.sum()}
+
+    model = net()
+    expected = steps(step, model)
+    model = net()
+    compiled = pliant.compile(step, fullgraph=True)
+    before = pliant.stats()["fallbacks"]
+    torch.testing.assert_close(steps(compiled, model), expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert pliant.stats()["fallbacks"] == before
 
 
 def test_a_training_step_that_returns_all_its_losses_is_compiled():
@@ -133,6 +160,12 @@ def _what_is_drawn(found):
     return whole, found["a"]
 
 
+def _what_is_drawn_of_what_is_left(found):
+    noisy = torch.nn.functional.dropout(found["a"].expand(3), 0.5).sin()
+    found["a"].backward()
+    return noisy, found["a"]
+
+
 def _a_sum_of_which_a_part_was_freed(found):
     whole = found["a"].sin() + found["a"]
     whole.backward()
@@ -141,7 +174,14 @@ def _a_sum_of_which_a_part_was_freed(found):
 
 @pytest.mark.fallbacks_expected  # gradients are asked for through a tensor that is returned
 @pytest.mark.parametrize(
-    "end", [_a_view_of_the_sum, _a_loss_that_is_written, _what_is_drawn, _a_sum_of_which_a_part_was_freed]
+    "end",
+    [
+        _a_view_of_the_sum,
+        _a_loss_that_is_written,
+        _what_is_drawn,
+        _what_is_drawn_of_what_is_left,
+        _a_sum_of_which_a_part_was_freed,
+    ],
 )
 def test_what_must_not_be_made_again_runs_eagerly(end):
     def step(x):

@@ -303,7 +303,7 @@ class _Tracer:
         whole, tails = self._undivided(), cuts.tails
         if whole and "tails" not in self.captured.attributes:
             sides, mode = (results, [*seen, *written]), self.mode
-            tails = find_tails(*sides, self.timeline, mode.freed, whole, self.values, mode.written)
+            tails = find_tails(*sides, self.timeline, mode.freed, whole, self.values, mode.written, mode.graph)
         return dataclasses.replace(cuts, whole=(*whole, *self._unseen()), tails=tails)
 
     def _rewritten(self) -> WrittenViews:

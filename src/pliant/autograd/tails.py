@@ -1,9 +1,10 @@
-"""Sums of losses that a program asks gradients of and returns beside the losses.
+"""Sums of losses that a program asks gradients of and returns beside the losses, and what else it computes from a loss.
 
-In:     a program in which no cut fits between a loss and the sum, since gradients are asked for through both.
-Out:    the program with the sum made again at its end, of the same losses, and that one returned.
-Holds:  what is made again is known to be linear, keeps no tensor for its derivative, and reads nothing that is written: values
-        and gradients are the same. What the program does with the first sum stays as it is.
+In:     a program in which no cut fits between a loss and such a result, since gradients are asked for through the loss.
+Out:    the program with the result made again at its end, of the same losses, and that one returned.
+Holds:  what is made again has no effects, draws nothing and reads nothing that is written: values and gradients are the same.
+        Where gradients were asked for through it, it is known to be linear and to keep no tensor for its derivative: what
+        keeps one is freed by then. What the program does with the first result stays as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pliant.autograd.segments import Timeline, Write
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.late_module import LateModule
+from pliant.graph.passes.purity import has_effect
 
 _Edge = tuple[Any, int]  # as `gradient_of`
 
@@ -39,18 +41,22 @@ def find_tails(
     whole: Sequence[tuple[int, int]],
     values: dict[fx.Node, Any],
     writes: Sequence[Write],
+    recorded: fx.Graph,
 ) -> tuple[int, ...]:
     """The positions of what is to be made again; none if nothing is, or not all may be.
 
-    `whole`: (first, last) positions between which gradients are asked for; the others: as in `find_cuts`.
+    `whole`: (first, last) positions between which gradients are asked for; `recorded`: the trace's operators; the others: as
+    in `find_cuts`.
     """
     roots = [one.grad_fn for one in results]
     functions = functions_behind(roots, freed)
     positions, read = _leading_there(functions, seen, timeline, whole)
     every = functions_behind(roots)
-    if not positions or not _are_linear(every, positions, timeline) or _lead_to(every, functions, freed, read):
-        return ()
     nodes = {place: node for node, place in timeline.places.items() if node is not None}
+    free = positions - {timeline.position_of(one) for one in every if one in freed}
+    pure = _pure(nodes, free, recorded)
+    if not positions or not _are_linear(every, positions - pure, timeline) or _lead_to(every, functions, freed, read):
+        return ()
     if not all(place in nodes and timeline.modes[place] == timeline.modes[-1] for place in positions):
         return ()
     again = [nodes[place] for place in sorted(positions)]
@@ -83,6 +89,19 @@ def _lead_to(every: list[Node], functions: list[Node], freed: set[Node], read: s
     known = set(functions)
     gone = [one for one in every if one in freed and one not in known]
     return any(not read.isdisjoint(_read_by(one)) for one in functions_behind(gone))
+
+
+def _pure(nodes: dict[int, fx.Node], positions: set[int], recorded: fx.Graph) -> set[int]:
+    """Those of the positions at which PyTorch is called, with operators that may be run twice."""
+    effects: dict[fx.Node, bool] = {}
+    for one in recorded.nodes if positions else ():
+        if (origin := one.meta.get("origin")) is not None:
+            effects[origin] = effects.get(origin, False) or has_effect(one.target)
+    return {one for one in positions if one in nodes and not effects.get(nodes[one], True) and _is_of_torch(nodes[one])}
+
+
+def _is_of_torch(node: fx.Node) -> bool:
+    return node.op == "call_method" or (getattr(node.target, "__module__", "") or "").startswith(("torch", "_operator"))
 
 
 def _are_linear(functions: Iterable[Node], positions: set[int], timeline: Timeline) -> bool:
