@@ -1,5 +1,7 @@
 """NumPy arrays made of numbers that vary, sizes above all, or that only running the graph tells: one graph for all values."""
 
+import collections
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,7 @@ ITEMS = {
     "an array": lambda x: np.array([x.sum().item(), 1.0]) * 2,
     "an array of integers": lambda x: np.array([x.argmax().item(), 1]) * 2,
     "a mean": lambda x: np.mean([v.item() for v in x[:2, 0]]),
+    "a mean of a deque": lambda x: np.mean(collections.deque([v.item() for v in x[:, 0]], maxlen=2)),
     "a mean of integers": lambda x: np.mean([x.argmax().item(), 3]),
     "a sum in the graph": lambda x: np.sum([v.item() for v in x[:2, 0]]) * x,
     "others": lambda x: np.array([f([v.item() for v in x[:2, 0]]) for f in (np.std, np.max, np.min, np.prod, np.average, np.var)]),

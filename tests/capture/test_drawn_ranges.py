@@ -165,3 +165,32 @@ def test_a_draw_that_the_one_before_may_leave_nothing_to_breaks():
         return (x * random.randint(0, x.shape[1] - width),)
 
     at_sizes(program, (5, 6, 7, 9, 12, 8))
+
+
+FILLED = {
+    "all of ones": lambda x: torch.ones(x.shape[:1], dtype=torch.bool).all(),
+    "any of zeros": lambda x: ~torch.zeros(x.shape, dtype=torch.bool)[None].any(),
+    "all of zeros": lambda x: torch.zeros_like(x, dtype=torch.bool).all(),
+    "any of ones": lambda x: x.new_ones(x.shape, dtype=torch.bool).reshape(-1).any(),
+    "all of a number": lambda x: torch.full(x.shape, fill_value=x.dim() > 1, dtype=torch.bool).all(),
+    "any of a number": lambda x: torch.full(x.shape, x.dim() > 5, dtype=torch.bool).any(),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_what_a_filled_tensor_of_any_size_holds_is_known(name):
+    def program(x):
+        return (x.sum() + 1 if FILLED[name](x) else x.sum() - 1,)
+
+    stats = at_sizes(program, (6, 7, 9, 12), fullgraph=True)
+    assert (stats["graphs"], stats["recompiles"]) == (2, 1)
+    at_sizes(program, (6, 7, 0, 1, 5))
+
+
+def test_a_filled_tensor_that_was_written_is_not():
+    def program(x):
+        held = torch.ones(x.shape, dtype=torch.bool)
+        held[0, x.sum().long() % 2] = x.sum() > 100
+        return (x.sum() + 1 if held.all() else x.sum() - 1,)
+
+    at_sizes(program, (6, 7, 9, 12, 5))

@@ -19,6 +19,8 @@ PROGRAMS = {
     "bernoulli": lambda x: d.Bernoulli(logits=x).log_prob((x > 0).float()),
     "samples": lambda x: d.Normal(x, x.exp()).rsample(),
     "independent": lambda x: d.Independent(d.Laplace(x, x.exp()), 1).log_prob(x + 1),
+    "multivariate normal": lambda x: d.MultivariateNormal(x, torch.eye(3) + x.detach().abs().diag_embed()).log_prob(x * 2),
+    "multivariate, of a precision": lambda x: d.MultivariateNormal(x, precision_matrix=torch.eye(3)).rsample(),
     "beta": lambda x: d.Beta(x.exp(), x.exp() + 1).log_prob(x.sigmoid()),
 }
 
@@ -47,6 +49,23 @@ def test_a_parameter_out_of_its_domain_is_an_error():
     compiled(torch.ones(3), torch.ones(3))
     with pytest.raises(ValueError, match="Expected parameter scale"):
         compiled(torch.ones(3), -torch.ones(3))
+
+
+def test_a_matrix_that_is_not_positive_definite_is_an_error():
+    def f(x, covariance):
+        return d.MultivariateNormal(x, covariance, validate_args=True).log_prob(x)
+
+    pliant.reset()
+    compiled = pliant.compile(f)
+    skewed = torch.eye(3) + torch.tensor([[0.0, 1.0, 0.0]])
+    for rows, covariance in enumerate((torch.eye(3), -torch.eye(3), skewed, torch.eye(3) * 2, -torch.eye(3)), 2):
+        x, found = torch.ones(rows, 3), []
+        for run in (f, compiled):
+            try:
+                found.append(run(x, covariance))
+            except ValueError as error:
+                found.append(str(error))
+        assert found[0] == found[1] if isinstance(found[0], str) else torch.allclose(found[0], found[1])
 
 
 @pytest.mark.parametrize("writes", [False, True])

@@ -7,6 +7,7 @@ Holds:  types are those that NumPy gives: they depend on which types the numbers
 
 from __future__ import annotations
 
+import collections
 import sys
 from typing import Any
 
@@ -24,15 +25,20 @@ _OF_NUMBERS = frozenset(
     """sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arctan arctan2 hypot tanh abs absolute fabs square negative sign floor ceil
     rint trunc isnan isinf isfinite add subtract multiply divide true_divide power maximum minimum""".split()
 )
-# Functions of the numbers in a list.
+# Functions of the numbers in a list or deque.
 _OF_LISTS = frozenset("mean sum prod std var max min amax amin average any all cumsum".split())
 
 
 def in_graph(t: Tracer, function: Any, args: Args) -> Args:
     """The arguments with arrays and scalars that the graph has for numbers that only running it tells."""
-    if not args or not any(map(is_unbacked, leaves(args))):
+    if not args:
         return args
-    if getattr(function, "__name__", "") in _OF_LISTS and is_list_or_tuple(given := t.internalize(args[0])):
+    of_list = getattr(function, "__name__", "") in _OF_LISTS
+    if of_list and type(given := t.internalize(args[0])) is collections.deque:
+        args = (list(given), *args[1:])
+    if not any(map(is_unbacked, leaves(args))):
+        return args
+    if of_list and is_list_or_tuple(given := t.internalize(args[0])):
         made = of_varying(t, given, None)
         return args if made is None else (made, *args[1:])
     plain = NUMBERS.issuperset(map(plain_class, args)) and getattr(function, "__name__", "") in _OF_NUMBERS

@@ -58,7 +58,7 @@ class NodeValues(abc.ABC):
 
 class Constants(NodeValues):
     """Small tensors on the CPU that constants alone lead to, as in `torch.div(torch.tensor(n), 2)`; comparisons of drawn
-    numbers that every draw answers in the same way."""
+    numbers that every draw answers in the same way; whether all elements of a filled tensor are true."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,8 +102,9 @@ class Constants(NodeValues):
     def run(self, node: fx.Node) -> Any:
         made = node.meta["val"]
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
-        if (told := ranges.comparison(known_name(node), args, kwargs)) is not None:
-            return torch.tensor(told)
+        for known in (ranges.comparison, ranges.truth_of_elements):
+            if (told := known(known_name(node), args, kwargs)) is not None:
+                return torch.tensor(told)
         found = self.called(node)
         pairs = list(zip(several(made), several(found), strict=True))
         if any(is_fake(fake) and (real.dtype, real.size()) != (fake.dtype_, fake.size_) for fake, real in pairs):

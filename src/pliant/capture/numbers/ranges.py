@@ -1,11 +1,12 @@
 """What is known of elements that nobody has worked out: those of `torch.rand` are at least 0 and below 1, those of an `arange`
-lie between its ends.
+lie between its ends, those of `torch.full` are one number.
 
 In:     a tensor of which such a call made the elements, behind calls that only move them.
 Out:    a comparison that every draw answers in the same way (`torch.rand([]) < 0.0` of a layer that is never left out); the
-        largest and smallest element of a range of any length. None where that is not so.
-Holds:  the draw itself stays in the graph: the generator goes on as in eager. A guard says that a range is not empty. Tensors
-        that were written are unknown.
+        largest and smallest element of a range of any length; whether all or any elements of a filled tensor of any size are
+        true. None where that is not so.
+Holds:  the draw itself stays in the graph: the generator goes on as in eager. A guard says that a range, or a filled tensor, is
+        not empty where that matters. Tensors that were written are unknown.
 """
 
 from __future__ import annotations
@@ -68,6 +69,28 @@ def is_drawn(value: Any) -> bool:
     """Whether every element is at least 0 and less than 1."""
     made = _maker(value, _DTYPES, lambda node: known_name(node) in _MOVED)
     return made is not None and made.target in _DRAWING
+
+
+# ---- filled tensors
+_FILLING = {"ones": True, "zeros": False, "ones_like": True, "zeros_like": False, "new_ones": True, "new_zeros": False}
+
+
+def truth_of_elements(name: str, args: Args, kwargs: Kwargs) -> bool | None:
+    """What `all` or `any` gives of a filled tensor."""
+    if name not in ("all", "any") or len(args) != 1 or kwargs or not is_fake(args[0]):
+        return None
+    filled = _filled_with(_maker(args[0], {torch.bool}, _keeps_all))
+    if filled is None or filled is (name == "all"):
+        return filled
+    return filled if concrete(math.prod(args[0].size_) > 0) else name == "all"
+
+
+def _filled_with(made: fx.Node | None) -> bool | None:
+    name = "" if made is None else known_name(made)
+    if made is None or name != "full":
+        return _FILLING.get(name)
+    value = made.kwargs.get("fill_value", made.args[-1] if len(made.args) == 2 else None)
+    return bool(value) if type(value) in (bool, int, float) else None
 
 
 # ---- ranges

@@ -9,6 +9,7 @@ Holds:  a side changes nothing but the frame's own locals and stack, and records
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
@@ -57,6 +58,8 @@ _LINEAR = frozenset(
     """add sub getitem chunk split unbind select narrow view reshape flatten squeeze unsqueeze transpose permute t contiguous
     clone expand cat stack""".split()
 )
+# Calls that say in one of their results whether they failed, where they are not told to raise.
+_TELLING = frozenset("linalg_cholesky_ex linalg_inv_ex linalg_lu_factor_ex linalg_ldl_factor_ex linalg_solve_ex".split())
 _SHOWN = "a branch on the value of a tensor, and later it matters which tensor it gave"
 
 
@@ -228,10 +231,17 @@ def _check_nodes(last: fx.Node) -> None:
     for node in nodes_behind(last):
         value = node.meta.get("val")
         name = name_of_call(node)
+        if name in _TELLING and not node.kwargs.get("check_errors") and True not in node.args:
+            continue
         if node.op not in ("call_function", "call_method") or not is_fake(value):
             raise Refused("a side does more than compute tensors")
-        if name not in _SELECTING:
+        if name not in _SELECTING and not _is_result(node):
             raise Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
+
+
+def _is_result(node: fx.Node) -> bool:
+    """Whether it takes one of a call's several results."""
+    return node.target is operator.getitem and not is_fake(node.args[0].meta.get("val"))
 
 
 def name_of_call(node: fx.Node) -> str:
