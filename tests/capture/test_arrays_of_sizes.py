@@ -111,3 +111,60 @@ def test_types_are_those_of_numpy(name):
         if not isinstance(found, str):
             assert found.dtype == expected.dtype
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+BESIDE_NUMBERS = {
+    "arithmetic": lambda a, n: (a + n) * n - n // 2,
+    "a comparison": lambda a, n: (a > n) | (a == n),
+    "a choice": lambda a, n: np.where(a > n, a + n, 0),
+    "an element": lambda a, n: a[n % 3],
+    "an element of a row": lambda a, n: a[n % 3, 1] + a[1, -1 - n % 3],
+    "a row": lambda a, n: np.concatenate([a, a[n % 3][None]]),
+    "a written element": lambda a, n: (a.__setitem__((n % 3, 1), 5), a)[1],
+    "a written row": lambda a, n: (a.__setitem__(n % 3, a[0] + 1), a)[1],
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_NUMBERS)
+@pytest.mark.parametrize("kind", [np.float64, np.int64])
+def test_an_array_beside_numbers_that_vary_is_one_graph(name, kind):
+    f = BESIDE_NUMBERS[name]
+    pliant.reset()
+    compiled = pliant.compile(f, fullgraph=True)
+    for n in (1, 2, 4, 7, 8, 9):
+        a = np.arange(12).reshape(3, 4).astype(kind)
+        found, expected = compiled(a.copy(), n), f(a.copy(), n)
+        assert type(found) is type(expected) and found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected)
+    assert pliant.stats()["recompiles"] <= 1
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, n: a < n,
+        lambda a, n: (a == n).any(),
+        lambda a, n: np.searchsorted(a, n),
+        lambda a, n: (a.__setitem__(1, n), a)[1],
+        lambda a, n: (a.fill(n), a)[1],
+        lambda a, n: np.full((2,), n, dtype=a.dtype),
+        lambda a, n: a + n,
+        lambda a, n: (a > 1) ** n if type(n) is int else a,
+    ],
+)
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int64])
+def test_a_number_that_the_type_has_not_is_numpys_matter(f, kind):
+    pliant.reset()
+    compiled = pliant.compile(f)
+    for n in (1, 3, 2, 300, 0, 2.5, 1.5, float("nan"), 2**40, 5):
+        results = []
+        for run in (f, compiled):
+            try:
+                results.append(run(np.arange(5, dtype=kind), n))
+            except (ValueError, OverflowError) as error:
+                results.append(type(error))
+        assert getattr(results[0], "dtype", None) == getattr(results[1], "dtype", None)
+        if isinstance(results[0], type):
+            assert results[0] is results[1]
+        elif not (isinstance(n, float) and n != n):
+            np.testing.assert_array_equal(*results)

@@ -21,9 +21,10 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.array_memory import dtype_of, is_array, to_array, wrap
 from pliant.capture.numbers.given_numbers import refuse_many
-from pliant.capture.numbers.made_arrays import ONES, in_graph, of_varying
+from pliant.capture.numbers.made_arrays import ONES, in_graph, of_varying, that_fit
 from pliant.capture.numbers.numpy_rules import corrected
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
+from pliant.capture.numbers.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, is_list_or_tuple, leaves, mapped
@@ -129,6 +130,8 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return t.call(_TEXTS[name], args, kwargs)
     if name == "__getitem__" and any(_is_backwards(part) for part in as_tuple(args[1])):
         return _turned(t, args[0], args[1])
+    if name in ("__getitem__", "__setitem__") and _has_varying_position(args[1]):
+        return _at_varying_position(t, function, *args)
     if name == "__iter__" and args[0].ndim == 0:
         return t.native(iter, _stand_in(t, args[0]))  # which complains
     if name == "__iter__":
@@ -262,7 +265,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     """The function for tensors; what it returns is what NumPy's own returns for arrays of these kinds."""
     name = getattr(function, "__name__", "")
     kwargs = {k: v for k, v in kwargs.items() if v is not None or k not in ("device", "like", "subok")}
-    args, named = _given(t, args), _given(t, kwargs)
+    args, named = that_fit(name, _given(t, args), _given(t, kwargs))
     dummies, named_dummies = mapped((list(args), named), lambda value: _stand_in(t, value))
     check_float_errors(t, name, *args)
     try:
@@ -411,6 +414,26 @@ def _forwards(part: Any) -> Any:
         return slice(0, 0)
     low = None if part.stop is None else part.stop + 1
     return slice(low, None if part.start is None or part.start == -1 else part.start + 1)
+
+
+def _has_varying_position(index: Any) -> bool:
+    """Whether it is of integers, slices and the like alone, and an integer varies."""
+    parts = as_tuple(index)
+    return any(varying(part) is int for part in parts) and all(
+        varying(part) is int or plain_class(part) in _PARTS for part in parts
+    )
+
+
+def _at_varying_position(t: Tracer, function: Any, array: Any, index: Any, *value: Any) -> Any:
+    """array[index], or a store there, as of tensors: PyTorch's arrays fix what varies. An element is a scalar in NumPy."""
+    view, rest = t.native(select_symbolic, array.tensor, index)
+    rest = ... if rest is NOTHING_LEFT else rest
+    if value:
+        return _call_method(t, function, (wrap(view), rest, *value), {})
+    made = t.subscript(view, rest)
+    if made.dim() or any(part is Ellipsis for part in as_tuple(index)):
+        return wrap(made)
+    return wrap_scalar(made, t.recorder.elements.number(made, ask=False))
 
 
 def _is_turned(t: Tracer, array: Any) -> bool:

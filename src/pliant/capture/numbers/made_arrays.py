@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from pliant.capture.numbers.array_memory import wrap
-from pliant.capture.numbers.numpy_scalars import wrap_scalar
+from pliant.capture.numbers.array_memory import is_array, wrap
+from pliant.capture.numbers.numpy_scalars import is_scalar, wrap_scalar
 from pliant.capture.signatures import Args, Tracer
 from pliant.capture.structures import is_list_or_tuple, leaves, mapped
-from pliant.capture.value_kinds import NUMBERS, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import NUMBERS, concrete, is_int, is_symbolic, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
 
 # Functions of numbers whose type does not depend on who gives these: NumPy's numbers have widths, Python's have not.
@@ -59,6 +59,52 @@ def of_varying(t: Tracer, data: Any, dtype: Any) -> Any:
     if not all(_is_held(made.dtype.name, one) for one in leaves(data)):
         return None
     return wrap(t.call(torch.tensor, (data,), {"dtype": getattr(torch, made.dtype.name)}))
+
+
+def that_fit(name: str, args: Any, named: Any) -> Any:
+    """The arguments, with numbers that vary as they are at this call where an array's type, or the one asked for, has not got
+    them: NumPy refuses such a number, or compares it as it is, and tensors cast it. To be compared, arrays are made wider."""
+    if name not in _OF_VALUES:
+        return args, named
+    types = [kind for kind in map(_type_of, leaves(args, named)) if kind in _INTEGERS]
+    first = 2 if name == "__setitem__" else 0 if name in _COMPARING else 1  # what stands before is no value
+    values, named = mapped((list(args[first:]), named), lambda one: _that_fits(one, types))
+    args = (*args[:first], *values)
+    if name in _COMPARING and not all(_has(kind, one) for kind in types for one in args if is_int(one)):
+        args = tuple([_widened(one) if is_array(one) else one for one in args])
+    return args, named
+
+
+def _has(kind: torch.dtype, number: Any) -> Any:
+    return concrete(number >= torch.iinfo(kind).min) and concrete(number <= torch.iinfo(kind).max)
+
+
+def _widened(array: Any) -> Any:
+    made = array.tensor.to(torch.int64) if array.tensor.dtype in _INTEGERS else array.tensor
+    return wrap_scalar(made) if is_scalar(array) else wrap(made)
+
+
+def _type_of(value: Any) -> Any:
+    """The type of an array, or that which an argument names."""
+    if is_array(value):
+        return value.tensor.dtype
+    numpy = sys.modules["numpy"]
+    named = isinstance(value, numpy.dtype) or isinstance(value, type) and issubclass(value, numpy.generic)
+    return getattr(torch, numpy.dtype(value).name, None) if named else None
+
+
+def _that_fits(number: Any, types: list[torch.dtype]) -> Any:
+    kind = varying(number) if is_symbolic(number) and not is_unbacked(number) else None
+    if kind is float:
+        return concrete(number) if types else number
+    return number if kind is not int or all(_has(one, number) for one in types) else concrete(number)
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_COMPARING = frozenset(
+    """__lt__ __le__ __gt__ __ge__ __eq__ __ne__ less less_equal greater greater_equal equal not_equal searchsorted""".split()
+)
+_OF_VALUES = _COMPARING | frozenset("__setitem__ fill put full full_like copyto fill_diagonal place putmask clip".split())
 
 
 def _is_held(name: str, number: Any) -> bool:

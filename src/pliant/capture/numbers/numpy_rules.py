@@ -15,7 +15,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.array_memory import dtype_of
-from pliant.capture.value_kinds import concrete, is_int, varying
+from pliant.capture.value_kinds import concrete, is_int, plain_class, varying
 from pliant.records import dataclass
 from pliant.torch_adapter import numpy_on_tensors
 
@@ -91,16 +91,19 @@ def _round(function: _Named, x: Any, decimals: Any = 0, **kwargs: Any) -> Any:
 
 
 def _power(function: _Named, base: Any, exponent: Any, *args: Any, **kwargs: Any) -> Any:
-    """NumPy refuses negative powers of integers, takes 0.5 for a square root, and no other power for another function."""
+    """NumPy refuses negative powers of integers, takes 0.5 for a square root, and no other power for another function; squares of
+    booleans are of another type than their other powers."""
     signed = _kind(exponent) == "i" or varying(exponent) is int
     if _kind(base) in "iub" and signed and (hasattr(exponent, "tensor") or not concrete(exponent >= 0)):
         _refuse(function)
-    if _kind(base) == "f" and type(exponent) is float and abs(exponent) == 0.5:
+    if _kind(base) == "b" and varying(exponent) is int:
+        concrete(exponent == 2)  # under a guard
+    if _kind(base) == "f" and plain_class(exponent) is float and concrete(abs(exponent) == 0.5):
         if args or kwargs or function.name == "__ipow__":
             _refuse(function)
-        if exponent == 0.5:
+        if concrete(exponent > 0):
             return numpy_on_tensors().sqrt(base)
-        return function(base, numpy_on_tensors().full_like(base, exponent))
+        return function(base, numpy_on_tensors().full_like(base, -0.5))
     return function(base, exponent, *args, **kwargs)
 
 

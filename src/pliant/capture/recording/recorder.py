@@ -25,7 +25,7 @@ from pliant.capture.recording.overrides import Overrides
 from pliant.capture.recording.stand_ins import Checkpointed, set_apart
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import leaves, mapped, several
-from pliant.capture.value_kinds import concrete, is_constant, is_of_program, is_tensor
+from pliant.capture.value_kinds import concrete, is_constant, is_of_program, is_symbolic, is_tensor, varying
 from pliant.errors import DataDependentError, Unsupported
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
 from pliant.graph.given_warnings import GivenWarning, paused
@@ -140,6 +140,9 @@ class Recorder(Nodes, TorchFunctionMode):
 
     def _by_other_calls(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         """The result of a call that the graph has as others, None if it has the call itself."""
+        if func is torch.as_tensor and len(args) == 1 and varying(args[0]) in _TENSOR_TYPES and is_symbolic(args[0]):
+            dtype = kwargs.get("dtype") or _TENSOR_TYPES[varying(args[0])] or torch.get_default_dtype()
+            return self._dispatch(torch.full, ((), *args), {**kwargs, "dtype": dtype})  # which need not ask for its value
         if kwargs.get("out") is not None:
             with self.inputs.mode.shape_only(), torch.no_grad():
                 refuse_cast(func, args, kwargs)
@@ -318,6 +321,7 @@ _SIZED = _MAKE | frozenset(
     """view reshape expand repeat tile resize_ unflatten narrow as_strided broadcast_to new_zeros new_ones new_empty new_full
     split chunk unfold pad interpolate""".split()
 )
+_TENSOR_TYPES: dict[Any, torch.dtype | None] = {int: torch.int64, float: None}
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
 _FLAG_BEFORE = "call requires_grad_() before the compiled function, or of a tensor that is made in it: x.detach().requires_grad_()"
 _BOUNDS = _INTEGERS | {torch.float64, torch.float32, torch.bfloat16, torch.float16}
