@@ -241,7 +241,8 @@ def _check_nodes(last: fx.Node) -> None:
 
 def _is_result(node: fx.Node) -> bool:
     """Whether it takes one of a call's several results."""
-    return node.target is operator.getitem and not is_fake(node.args[0].meta.get("val"))
+    given = node.args[0] if node.args else None
+    return node.target is operator.getitem and isinstance(given, fx.Node) and not is_fake(given.meta.get("val"))
 
 
 def name_of_call(node: fx.Node) -> str:
