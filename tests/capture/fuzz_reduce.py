@@ -1,16 +1,18 @@
 """The smallest program that is left of a random one when statements are taken out as long as it still disagrees.
 
-`python -m tests.capture.fuzz_reduce SEED [--theme NAME]` prints it. What all programs start with (`fuzz_prelude`) stays.
+`python -m tests.capture.fuzz_reduce SEED [--theme NAME] [--python]` prints it, of `fuzz_programs` or of `fuzz_python`. What all programs start with (`fuzz_prelude`) stays.
 """
 
 import argparse
 import ast
+import functools
 import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tests.capture.fuzz_programs import disagreement, program_of
+from tests.capture import fuzz_programs, fuzz_python
 from tests.capture.fuzz_themes import NAMED
 
 import pliant
@@ -26,7 +28,11 @@ class Reducer:
         self.tree = ast.parse(text)
         self.is_wanted = is_wanted
         self.tried: set[str] = set()
-        self.added = [node for node in self.tree.body if re.fullmatch(r"[fgh]\d*", getattr(node, "name", ""))]
+        self.added = [node for node in self.tree.body if re.fullmatch(r"[fgh]\d*", getattr(node, "name", "")) or self._has_class(node)]
+
+    @staticmethod
+    def _has_class(node: ast.AST) -> bool:
+        return isinstance(node, ast.Try) and isinstance(node.body[0], ast.ClassDef)
 
     @property
     def added_text(self) -> str:
@@ -80,7 +86,7 @@ class Reducer:
         return False
 
 
-def outcome(text: str, seed: int, backend: str = "eager", theme: str = "") -> str:
+def outcome(text: str, disagreement: Callable[[str], str]) -> str:
     """What is wrong with the program: the type of the compiler's error, what each did (`raised`, `returned`), or nothing.
 
     A program that raises in eager too must not stand for one that only the compiler lets fail.
@@ -88,7 +94,9 @@ def outcome(text: str, seed: int, backend: str = "eager", theme: str = "") -> st
     try:
         compile(text, "<program>", "exec")
         with pliant.config.patch(strict=True), warnings.catch_warnings(action="ignore"):
-            found = disagreement(seed, backend, text, theme)
+            found = disagreement(text)
+            if found.startswith("seed") and "+++ compiled" in found:  # of `fuzz_python`: the first line that differs
+                return "differs " + re.sub(r"\d+", "", next(re.finditer(r"^[-+](?![-+]{2})(.{0,25})", found, re.M))[0])
             return found and "differs " + " ".join(
                 re.findall(r"^(?: got|want) \('(?:raised|returned)'.{0,20}", found, re.M)
             )
@@ -101,14 +109,17 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--theme", default="", choices=("", *NAMED))
+    parser.add_argument("--python", action="store_true")
     parser.add_argument("--file", type=Path, help="write it with the classes and functions that it uses here")
     options = parser.parse_args()
-    text = program_of(options.seed, options.theme)
-    how = options.seed, options.backend, options.theme
-    wanted = outcome(text, *how)
+    seed, how = options.seed, {} if options.python else {"theme": options.theme}
+    fuzzer: Any = fuzz_python if options.python else fuzz_programs
+    text = fuzzer.program_of(seed, **how)
+    asked = functools.partial(outcome, disagreement=lambda t: fuzzer.disagreement(seed, options.backend, t, **how))
+    wanted = asked(text)
     if not wanted:
         raise SystemExit(f"seed {options.seed} agrees")
-    reducer = Reducer(text, lambda t: outcome(t, *how) == wanted)
+    reducer = Reducer(text, lambda t: asked(t) == wanted)
     left = reducer.reduce()
     print(reducer.added_text)
     if options.file is not None:

@@ -309,6 +309,6 @@ def tuple_of(cls: type, items: list[Any], like: Any = None) -> Any:
     `os.stat_result` has times as floats, is that of the one it is like."""
     if cls is torch.Size:
         return torch.Size(items) if SIZES.issuperset(map(type, items)) else tuple(items)
-    if hasattr(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
+    if has_method(cls, "n_sequence_fields"):  # a struct sequence (torch.return_types), made by its type alone
         return cls(items, like.__reduce__()[1][1] if type(like) is cls else {})
     return tuple.__new__(cls, items)

@@ -22,7 +22,7 @@ import torch
 from pliant.debug import events
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
 from pliant.dispatch.entry import Entry
-from pliant.dispatch.markers import ORIGINAL, is_ours
+from pliant.dispatch.markers import ORIGINAL, Compiled, is_ours
 from pliant.dispatch.own_frames import OWN_CODE, hide_frames
 from pliant.dispatch.roots import CallableRoot
 from pliant.errors import PliantWarning
@@ -106,7 +106,7 @@ def location_of(fn: Any) -> SourceLocation | None:
 # ---- modules and other objects
 
 
-class CompiledObject:
+class CompiledObject(Compiled):
     """Mixed into a subclass of the object's own class; instances share the original's `__dict__`.
 
     So every attribute (of a module: parameter, hook, flag) is the original's, whichever of the two sets it, and
@@ -114,7 +114,6 @@ class CompiledObject:
     """
 
     __slots__ = ()
-    _pliant_is_compiled = True
     _orig_mod: Any
     _pliant_dispatcher: Dispatcher
 

@@ -19,6 +19,12 @@ from pliant import peer
 from pliant.torch_adapter import PEER
 
 
+class Compiled:
+    """Base of the classes of compiled objects: a class can be asked for it without running its metaclass."""
+
+    __slots__ = ()
+
+
 class Mark(Enum):
     """How calls of a marked function are captured."""
 
@@ -106,7 +112,7 @@ def original_of(compiled: Any) -> Any:
     if type(compiled).__name__ == "OptimizedModule" and type(compiled).__module__ == peer.EVAL_FRAME:
         disabled = type(compiled.__dict__.get("dynamo_ctx")).__name__ == "DisableContext"
         return compiled if disabled else compiled._orig_mod
-    if getattr(type(compiled), "_pliant_is_compiled", False) is True:
+    if issubclass(type(compiled), Compiled):
         return compiled._orig_mod
     if isinstance(compiled, torch.jit.ScriptFunction):
         return compiled.__dict__.get("_torchdynamo_inline", compiled)

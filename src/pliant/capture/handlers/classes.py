@@ -93,7 +93,7 @@ def _construct_reversed(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if is_fake(value):
         carried.refuse_varying_rows(t.frames[-1], value)
         return t.native(reversed, t.sequence(value))
-    if not hasattr(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
+    if not has_method(type(value), "__reversed__") and operators.python_method(t, value, "__getitem__"):
         size = concrete(operators.length(t, value))
         return iter([t.subscript(value, i) for i in range(size - 1, -1, -1)])
     if t.world.is_opaque(value) and base_in_c(value) is list:

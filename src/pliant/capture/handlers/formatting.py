@@ -20,7 +20,7 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import LITERALS, concrete, is_symbolic, is_text
+from pliant.capture.value_kinds import LITERALS, concrete, has_method, is_symbolic, is_text
 from pliant.capture.varying_values import join
 from pliant.graph.fake_tensor import is_fake
 from pliant.unpatched import BUILTINS
@@ -38,7 +38,7 @@ _NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {  # how an object becomes a 
 def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
     """pattern % value"""
     several = issubclass(type(value), tuple)
-    is_mapping = not several and hasattr(type(value), "__getitem__") and not is_text(value)
+    is_mapping = not several and has_method(type(value), "__getitem__") and not is_text(value)
     given = list(tuple.__iter__(value)) if several else [value]
     if LITERALS.issuperset(map(type, given)):
         return t.native(str.__mod__, pattern, value)

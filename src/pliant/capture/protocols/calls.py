@@ -408,6 +408,9 @@ _INITIALIZERS: ByKind[Callable[..., Any]] = ByKind(
 )
 
 
+_IS_ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT; the attribute would ask the program's metaclass
+
+
 def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> Any:
     """new(cls, *args, **kwargs), of a `__new__` written in C"""
     if new is object.__new__:
@@ -415,7 +418,7 @@ def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> An
             raise Raised(TypeError("object.__new__() takes exactly one argument (the type to instantiate)"))
         if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]
             raise Raised(TypeError(f"{cls.__name__}() takes no arguments"))
-        if getattr(cls, "__abstractmethods__", None):
+        if cls.__flags__ & _IS_ABSTRACT:
             t.native(object.__new__, cls)  # which complains
         try:
             return object.__new__(cls)

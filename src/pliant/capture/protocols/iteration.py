@@ -83,7 +83,7 @@ def _object_items(t: Tracer, value: Any) -> Any:
         return TailCall(method, (value,)) if is_array(value) else TailCall(polyfills.iterator, (method, value))
     if t.world.is_opaque(value):
         return _ITERATORS_OUTSIDE.of(value)(t, value)
-    if not hasattr(type(value), "__iter__") and python_method(t, value, "__getitem__") is not None:
+    if not has_method(type(value), "__iter__") and python_method(t, value, "__getitem__") is not None:
         return t.call(polyfills.items_by_index, (value,), {})
     return t.native(BUILTINS.iter, value)
 
@@ -154,7 +154,7 @@ def is_driven(t: Tracer, items: Any) -> bool:
 
 def taken(t: Tracer, items: Any) -> Any:
     """What a polyfill loops over: containers are read as a whole, the items of others one by one."""
-    return items if is_driven(t, items) or hasattr(type(items), "__next__") else t.sequence(items)
+    return items if is_driven(t, items) or has_method(type(items), "__next__") else t.sequence(items)
 
 
 def watched(t: Tracer, items: Any, taken_as: Any) -> Any:

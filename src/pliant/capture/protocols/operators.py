@@ -40,6 +40,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     class_name,
     concrete,
+    has_method,
     is_function,
     is_method,
     is_mutable_container,
@@ -412,9 +413,9 @@ def _object_truth(t: Tracer, value: Any) -> Any:
         return TailCall(polyfills.is_not_empty, (method, value))
     refuse_none(t, value, "__len__")
     if t.world.is_foreign(value) and not isinstance(value, _ALWAYS_TRUE):
-        if hasattr(type(value), "__bool__"):
+        if has_method(type(value), "__bool__"):
             raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")
-        if hasattr(type(value), "__len__"):
+        if has_method(type(value), "__len__"):
             return length(t, value) != 0
     return bool(t.native(bool, value))
 

@@ -24,7 +24,17 @@ from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, MUTABLE_CONTAINERS, ByKind, concrete, function_of, is_list, is_slice
+from pliant.capture.value_kinds import (
+    DICT_TYPES,
+    MUTABLE_CONTAINERS,
+    ByKind,
+    concrete,
+    function_of,
+    has_method,
+    is_iterable,
+    is_list,
+    is_slice,
+)
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumber
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
@@ -243,7 +253,7 @@ def _index(t: Tracer, key: Any) -> Any:
 def _place(t: Tracer, key: Any) -> Any:
     """The key as an int; what is none is left to the container to refuse."""
     index = _index(t, key)
-    return operator.index(index) if hasattr(type(index), "__index__") else index
+    return operator.index(index) if has_method(type(index), "__index__") else index
 
 
 _ITEMS: ByKind[Callable[..., Any]] = ByKind(
@@ -316,8 +326,10 @@ def _change_dict(t: Tracer, container: Any, key: Any, value: Any = DELETED) -> N
 
 
 def _change_sequence(t: Tracer, container: Any, key: Any, *value: Any) -> None:
-    value = tuple(map(t.iterable, value)) if is_slice(key) else value
-    _change_in_c(t, container, _index(t, key), *value)
+    index = _index(t, key)
+    if is_slice(key):  # what cannot be iterated is left to the container to refuse
+        value = tuple(t.iterable(one) if is_iterable(one) else one for one in value)
+    _change_in_c(t, container, index, *value)
 
 
 def _change_in_c(t: Tracer, container: Any, key: Any, *value: Any) -> None:

@@ -380,7 +380,7 @@ _ATOMS: tuple[type, ...] = (
 def _object(b: Statements, obj: Any) -> str:
     if obj is NULL:
         raise CannotReconstruct("null-on-stack", obj)
-    if hasattr(type(obj), "n_sequence_fields"):
+    if has_method(type(obj), "n_sequence_fields"):
         return _struct_sequence(b, obj)
     if is_array(obj):
         return _array(b, obj)

@@ -19,7 +19,7 @@ from torch.overrides import get_default_nowrap_functions
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple, made_like
-from pliant.capture.value_kinds import is_class, is_parameter
+from pliant.capture.value_kinds import has_method, is_class, is_parameter
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import StateSource
@@ -125,7 +125,7 @@ def default_override(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
 def _converted(t: Tracer, value: Any, cls: type, inputs: tuple[Any, ...]) -> Any:
     if cls is torch.Tensor or isinstance(value, cls):
         return value
-    if is_list_or_tuple(value) or hasattr(value, "n_sequence_fields"):  # eager looks into nothing else
+    if is_list_or_tuple(value) or has_method(type(value), "n_sequence_fields"):  # eager looks into nothing else
         return made_like(value, [_converted(t, one, cls, inputs) for one in value])
     if not is_fake(value):
         return value

@@ -1,0 +1,98 @@
+"""Random Python programs (`fuzz_python`) behave compiled as they do in Python; so do small programs that once did not."""
+
+import abc
+
+import pytest
+import torch
+from tests.capture import fuzz_python
+from tests.capture.constructs.harness import observe, same
+
+import pliant
+
+
+@pytest.mark.parametrize("first", range(0, 50, 10))
+@pytest.mark.fallbacks_expected  # whatever random programs need
+def test_random_python_programs(first):
+    with pliant.config.patch(strict=True):
+        for seed in range(first, first + 10):
+            assert fuzz_python.disagreement(seed) == ""
+
+
+class Answering(type):
+    """Knows any attribute of its classes, and writes down which it was asked for."""
+
+    asked: list[str] = []
+
+    def __getattr__(cls, name):
+        Answering.asked.append(name)
+        return len(name)
+
+
+class Answered(metaclass=Answering):
+    def __init__(self, value):
+        self.value = value
+
+
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def f(self): ...
+
+
+PROGRAMS = []
+
+
+def program(function):
+    PROGRAMS.append(function)
+    return function
+
+
+@program
+def metaclass_with_attributes(x, log):
+    Answering.asked.clear()
+    one = Answered(x)
+    pliant.graph_break()
+    log += [one, Answered(2).value, [*map(str, [one.value])], bool(one), Answered.other, list(Answering.asked)]
+    return isinstance(one, Answered), {1: one}, type(one)(3)
+
+
+@program
+def abstract_class(x, log):
+    try:
+        Abstract()
+    except TypeError as error:
+        log.append(str(error))
+    return type("Concrete", (Abstract,), {"f": lambda self: 1})().f()
+
+
+class Place:
+    def __init__(self, log, at):
+        self.log, self.at = log, at
+
+    def __index__(self):
+        self.log.append(("place", self.at))
+        return self.at
+
+    def __iter__(self):
+        self.log.append("items")
+        return iter("ab")
+
+
+@program
+def slices_of_lists(x, log):
+    for key in (slice(0, 1), slice(None, None, 2), slice(Place(log, 0), Place(log, 1))):
+        for items in (..., 3, Place(log, 3), "ab", iter([1])):
+            target = [0, 1, 2, 3]
+            try:
+                target[key] = items
+            except (TypeError, ValueError) as error:
+                log.append(str(error))
+            log.append(target)
+    return x + 1
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=[function.__name__ for function in PROGRAMS])
+def test_as_in_python(function):
+    compiled = pliant.compile(function, backend="eager")
+    for size in (2, 2, 3):
+        want, got = (observe(f, (torch.ones(size), [])) for f in (function, compiled))
+        assert same(got, want), (got, want)
