@@ -1,6 +1,7 @@
 """The smallest program that is left of a random one when statements are taken out as long as it still disagrees.
 
-`python -m tests.capture.fuzz_reduce SEED [--theme NAME] [--python]` prints it, of `fuzz_programs` or of `fuzz_python`. What all programs start with (`fuzz_prelude`) stays.
+`python -m tests.capture.fuzz_reduce SEED [--theme NAME]` prints it, with `--python` one of `fuzz_python`. What all programs start
+with (`fuzz_prelude`, or the grammar's) stays.
 """
 
 import argparse

@@ -18,6 +18,14 @@ def test_random_python_programs(first):
             assert fuzz_python.disagreement(seed) == ""
 
 
+PROGRAMS = []
+
+
+def program(function):
+    PROGRAMS.append(function)
+    return function
+
+
 class Answering(type):
     """Knows any attribute of its classes, and writes down which it was asked for."""
 
@@ -33,17 +41,39 @@ class Answered(metaclass=Answering):
         self.value = value
 
 
+class Noting:
+    """Writes down which attributes it is asked for, and has them all."""
+
+    asked: list[str] = []
+
+    def __init__(self, value):
+        self.value = value
+
+    def __getattribute__(self, name):
+        if name != "__class__":  # which `isinstance` asks of it, while the program is captured
+            Noting.asked.append(name)
+        return object.__getattribute__(self, name)
+
+    def __getattr__(self, name):
+        return len(name)
+
+    def __call__(self, value):
+        return value
+
+
+@program
+def object_with_attributes(x, log):
+    Noting.asked.clear()
+    one = Noting(3)
+    one.other = x.shape[0]
+    pliant.graph_break()
+    log += [one, one(2), sorted([3, 1], key=one), list(Noting.asked)]
+    return one.value, one.some, one.other
+
+
 class Abstract(abc.ABC):
     @abc.abstractmethod
     def f(self): ...
-
-
-PROGRAMS = []
-
-
-def program(function):
-    PROGRAMS.append(function)
-    return function
 
 
 @program

@@ -11,6 +11,7 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.value_kinds import is_class, is_function
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.entry import Answer
@@ -58,7 +59,8 @@ def call_marked(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _warn_of_what_is_not_honoured(function: Any) -> None:
     name, module = "error_on_graph_break", f"{PEER}.decorators"
-    if getattr(function, "__name__", "") == name and getattr(function, "__module__", "") == module:
+    known = function if is_function(function) or is_class(function) else None  # others are not asked: they may answer anything
+    if getattr(known, "__name__", "") == name and getattr(known, "__module__", "") == module:
         events.warn_once(name, f"{PEER}.{name} inside a compiled function does nothing; put it around the call")
 
 

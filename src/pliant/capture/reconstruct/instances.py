@@ -161,7 +161,9 @@ def fill_dict(b: Statements, obj: Any, name: str) -> str:
     table: dict[str, Any] = {}
     with contextlib.suppress(AttributeError):
         table = object.__getattribute__(obj, "__dict__")
-    b.fill_each(table.items(), lambda k, v: f"{name}.__dict__[{k!r}] = {b.value(v)}")
+    plain = type(obj).__getattribute__ is object.__getattribute__  # the program's is not run
+    place = f"{name}.__dict__" if plain or not table else f"{b.hold(object.__getattribute__)}({name}, '__dict__')"
+    b.fill_each(table.items(), lambda k, v: f"{place}[{k!r}] = {b.value(v)}")
     return name
 
 
