@@ -1,6 +1,7 @@
 """Random Python programs (`fuzz_python`) behave compiled as they do in Python; so do small programs that once did not."""
 
 import abc
+import weakref
 
 import pytest
 import torch
@@ -120,6 +121,58 @@ def slices_of_lists(x, log):
     return x + 1
 
 
+class OwnNumber(int):
+    shown = 0
+
+    def __str__(self):
+        OwnNumber.shown += 1
+        return f"<{OwnNumber.shown}>"
+
+
+class OwnText(str):
+    def __str__(self):
+        OwnNumber.shown += 1
+        return f"<{OwnNumber.shown}>"
+
+
+class NoText(str):
+    def __str__(self):
+        OwnNumber.shown += 1
+
+
+NUMBER, TEXT, NO_TEXT = OwnNumber(2), OwnText("a"), NoText("b")
+
+
+@program
+def formatted_numbers_and_texts(x, log):
+    OwnNumber.shown = x.shape[0]
+    log += [f"{NUMBER}{TEXT}", "{} {}".format(NUMBER, TEXT), f"{NUMBER:3}{TEXT:>3}", format(NUMBER), "%s" % TEXT]
+    try:
+        log.append(f"{NO_TEXT}")
+    except TypeError as error:
+        log.append(str(error))
+    log.append(OwnNumber.shown)
+
+
+@program
+def property_by_its_getter(x, log):
+    log.append(OwnNumber.shown)
+    return property(lambda self: self.shape[0]).__get__(x)
+
+
+class Referred: ...
+
+
+@program
+def dead_reference_in_a_set(x, log):
+    objects = [Referred() for _ in range(3)]
+    references = {weakref.ref(one) for one in objects}
+    del objects[0]
+    pliant.graph_break()
+    log.append(sum(one() is None for one in references))
+
+
+@pytest.mark.fallbacks_expected  # a reference that is dead
 @pytest.mark.parametrize("function", PROGRAMS, ids=[function.__name__ for function in PROGRAMS])
 def test_as_in_python(function):
     compiled = pliant.compile(function, backend="eager")

@@ -282,6 +282,8 @@ def _change_error(t: Tracer, error: BaseException, name: str, bound: Any, args: 
 def _descriptor_method(t: Tracer, descriptor: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if name == "__init__" and t.world.is_foreign(descriptor):
         raise GraphBreak("unknown-call", f"the {type(descriptor).__name__} of a class is made anew")
+    if name == "__get__" and isinstance(descriptor, property) and args[0] is not None and descriptor.fget is not None:
+        return t.call(t.get_attr(descriptor, "fget"), args[:1], {})
     return t.native(bound, *args, **kwargs)
 
 

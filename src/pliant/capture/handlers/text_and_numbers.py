@@ -263,7 +263,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
     method = operators.python_method(t, value, "__format__")
     if method is not None:
         return TailCall(polyfills.checked, (str, "__format__ must return a str, not {}", method, value, spec))
-    if not spec and not is_number(value) and not is_text(value):
+    if not spec and plain_class(value) not in LITERALS:  # a number's or a text's class may have its own, too
         return TailCall(str, (value,))
     t.refuse_opaque(value)
     return t.native(BUILTINS.format, concrete(value), concrete(spec))

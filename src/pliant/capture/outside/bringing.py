@@ -24,8 +24,6 @@ from pliant.capture.outside.whole_containers import bring_items
 from pliant.capture.signatures import World
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
-    LOCKS,
-    MUTABLE_CONTAINERS,
     ByKind,
     concrete,
     is_nan,
@@ -46,9 +44,6 @@ from pliant.guards.sources import (
 from pliant.guards.standard import identity_types, is_numpy_function
 from pliant.guards.state import decimal_settings
 from pliant.unpatched import FUNCTOOLS as functools
-
-# Methods bound to an object: what they do depends on it, so it is read like any other object from outside.
-_BOUND_TO = (*MUTABLE_CONTAINERS, types.GeneratorType, *LOCKS, torch.Tensor, torch.nn.Parameter, str, bytes, int, float)
 
 # They are known by which one they are. Of what derives from a number or from text no guard reads which it is.
 _ONES = (*identity_types(), int, float, complex, str, bytes)
@@ -97,11 +92,25 @@ def _text(world: World, value: str, source: Source) -> Any:
 
 
 def _method_in_c(world: World, value: Any, source: Source) -> Any:
-    if type(value.__self__) not in _BOUND_TO:
+    """A function, or the method of an object, whose state is the object's."""
+    owner = value.__self__
+    if _IS_FUNCTION.of(owner) or is_numpy_scalar(owner) or type(owner).__name__.startswith("pybind11"):
         return _itself(world, value, source)
     world.guard(source, Kind.TYPE, type(value))
-    receiver = concrete(world.bring(value.__self__, AttributeSource(source, "__self__")))
-    return getattr(receiver, world.bring(value.__name__, AttributeSource(source, "__name__")))
+    receiver = concrete(world.bring(owner, AttributeSource(source, "__self__")))
+    name = world.bring(value.__name__, AttributeSource(source, "__name__"))
+    if receiver is not owner:
+        return getattr(receiver, name)
+    if type(value) is types.MethodWrapperType:  # of which class, which `super()` chooses
+        world.bring(value.__objclass__, AttributeSource(source, "__objclass__"))
+    world.set_origin(value, source)
+    return value
+
+
+# By whose `__self__`: functions of modules and classes, which have no state, as NumPy's scalars have none.
+_IS_FUNCTION: ByKind[bool] = ByKind(
+    False, {types.NoneType: True, types.GetSetDescriptorType: True}, {types.ModuleType: True, type: True}
+)
 
 
 def _range(world: World, value: range, source: Source) -> range:

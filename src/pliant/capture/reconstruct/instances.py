@@ -89,6 +89,10 @@ def _fill_deque(b: Statements, obj: Any, name: str) -> None:
 def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
     """The arguments that make a weak reference."""
     found, callback = weakref.ref.__call__(obj), obj.__callback__
+    if found is None:
+        with contextlib.suppress(TypeError):  # it has no hash; one asked while the object lived is kept
+            hash(obj)
+            raise CannotReconstruct("builtin-instance", obj)
     text = "set()" if found is None else b.value(found)  # dead at once
     return text if callback is None else f"{text}, {b.value(callback)}"
 

@@ -63,6 +63,7 @@ from pliant.capture.value_kinds import (
     LOCKS,
     SYMBOLIC_TYPES,
     ByKind,
+    has_method,
     is_function,
     is_numpy_scalar,
     times_held,

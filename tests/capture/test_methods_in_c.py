@@ -1,0 +1,111 @@
+"""Methods written in C, bound to objects from outside: what they do depends on their objects at each call."""
+
+import array
+import collections
+import io
+import itertools
+import threading
+import types
+
+import pytest
+import torch
+
+import pliant
+
+
+class Base(list):
+    def __len__(self):
+        return 100 + super().__len__()
+
+
+class Derived(Base):
+    def pop(self):
+        return "the derived one's"
+
+
+class Table(dict): ...
+
+
+class Fields:
+    v = 1
+    doubled = property(lambda self: self.v * 2)
+
+
+@types.coroutine
+def waiting():
+    yield 1
+    yield 2
+
+
+async def coroutine():
+    await waiting()
+
+
+def methods():
+    """Rows of: name, what makes a method, its arguments, and what changes its object between two calls."""
+    items, derived, table, fields, local = [1, 2], Derived([1, 2, 3, 4, 5]), Table(a=1), Fields(), threading.local()
+    local.v = 1
+    space, view, letters = types.SimpleNamespace(v=1), {"a": 1}, io.StringIO("abcdefg")
+    function = lambda: None
+    function.v = 1
+
+    def grow(of):
+        return lambda: setattr(of, "v", of.v + 1)
+
+    def fill(of):
+        return lambda: of.update(a=of["a"] + 1, **{f"k{len(of)}": 1})
+
+    yield "count", itertools.count().__next__, (), None
+    yield "list iterator", iter([1, 2, 3, 4, 5, 6]).__next__, (), None
+    yield "map", map(str, range(9)).__next__, (), None
+    yield "zip", zip(range(9)).__next__, (), None
+    yield "generator", (i for i in range(9)).send, (None,), None
+    yield "coroutine", coroutine().send, (None,), None
+    yield "lines", io.StringIO("1\n2\n3\n4\n").__next__, (), None
+    yield "read", letters.read, (1,), None
+    yield "list", items.pop, (), lambda: items.append(len(items))
+    yield "derived", derived.__len__, (), lambda: derived.append(1)
+    yield "of the base", super(Base, derived).__len__, (), lambda: derived.append(1)
+    yield "hidden", super(Base, derived).pop, (), None
+    yield "get", table.get, ("a",), fill(table)
+    yield "item", table.__getitem__, ("a",), fill(table)
+    yield "keys", table.keys, (), fill(table)
+    yield "proxy", types.MappingProxyType(table).get, ("a",), fill(table)
+    yield "view", view.values().__len__, (), fill(view)
+    yield "deque", collections.deque(range(9)).popleft, (), None
+    yield "array", array.array("i", range(9)).pop, (), None
+    yield "field", fields.__getattribute__, ("v",), grow(fields)
+    yield "namespace", space.__repr__, (), grow(space)
+    yield "of a thread", local.__getattribute__, ("v",), grow(local)
+    yield "of a function", function.__getattribute__, ("v",), grow(function)
+    yield "property", Fields.doubled.__get__, (fields,), grow(fields)
+
+
+def outcomes(function, name):
+    found = []
+    for row, method, args, change in methods():
+        for _ in range(4 if row == name else 0):
+            try:
+                found.append(str(function(torch.ones(2), method, args)[1]))
+            except Exception as error:
+                found.append(repr(error))
+            if change is not None:
+                change()
+    return found
+
+
+def called(x, method, args):
+    return x + 1, method(*args)
+
+
+def called_behind_a_break(x, method, args):
+    pliant.graph_break()
+    return x + 1, method(*args)
+
+
+@pytest.mark.parametrize("function", [called, called_behind_a_break])
+@pytest.mark.parametrize("name", [row[0] for row in methods()])
+@pytest.mark.fallbacks_expected  # of a coroutine's
+def test_what_a_method_in_c_does_depends_on_its_object(name, function):
+    want = outcomes(function, name)
+    assert outcomes(pliant.compile(function, backend="eager"), name) == want
