@@ -32,6 +32,14 @@ class Trouble(Exception):
 class Root:
     def __init__(self, *args, **kw): self.f = args[0] if args else 3; self.g = list(args); self.h = kw
 
+class Words(dict): pass
+class Items(list): pass
+class Small(int): pass
+
+WORDS, ITEMS = Words(a=1), Items([1, 2, 3])
+BOUND = (itertools.count().__next__, WORDS.get, ITEMS.pop, ITEMS.__len__, types.MappingProxyType(WORDS).get, types.SimpleNamespace(f=1).__getattribute__, (i for i in range(9)).send)
+UP, GET, POP, SIZE, LOOK, ASK, SEND = BOUND
+
 class Field:
     """A data descriptor."""
     def __set_name__(self, owner, name): self.name = "_" + name
@@ -201,7 +209,7 @@ EXPRESSIONS = {
     "obj": (*["o", "p", "$own()", "$own($any)"] * 4, "$own(u=$any)", "$data", "Made()", "Slots($any)", "Frozen()", "Color.RED", "Color($int)", "Bits.A | Bits.B", "Level($int)", "Color['BLUE']", "Root($any, $any)", "types.SimpleNamespace(f=$any)", "$obj.f", "$obj + $any", "$any - $obj", "$class($any)", "$obj.p", "$obj.m($any)", "-$obj", "$obj * $any", "$obj[$key]", "$obj()", "collections.deque($many, maxlen=#)", "range($int)", "copy_of($obj)", "Bits(#)"),
     "error": ("ValueError($any)", "KeyError($key)", "TypeError('t')", "IndexError", "StopIteration($any)", "$own", "ZeroDivisionError(*$tuple)", "RuntimeError($str, $int)", "AttributeError('no')", "Trouble($any)", "$any", "LookupError", "ExceptionGroup('g', [ValueError($int), KeyError(#)])"),
     "plain": ("$int", "$str", "$num", "None", "[$int, $str]", "($num,)", "{$int: $str}", "{#}", "$data", "Point($int, $str)", "Color.RED", "Bits.A | Bits.C", "Frozen()", "types.SimpleNamespace(f=$int)", "collections.Counter($str)", "collections.deque($ints)", "range(#)", "slice($int, None)", "ValueError($int)", "Level.LOW", "$class", "b'a'", "$num"),
-    "any": (*["$int", "$str", "$list", "$tuple", "$dict", "$set", "$num", "$bool", "None"] * 3, *["$obj", "o", "p", "o", "p", "n", "s", "l", "d", "t"] * 4, "$class", "$func", "$iter", "note($any)", "($any if $any else $any)", "getattr($any, $attr, $any)", "next($iter, $any)", "$dict.get($key)", "$dict[$key]", "$list[$int]", "$func($any)", "$func(*$many)", "$func(**$dict)", "matched($any)", "single($any)", "$any.f", "type($any)", "$list[$int:$int]", "max($many)", "$any @ $any", "$any + $any", "$any * #", "$any % $any", "$any[$any]", "NotImplemented", "...", "brk($any)", "$obj.m($any)", "$class.m", "$any ** #", "$any // $any", "round($any)", "divmod($any, #)", "abs($any)", "-$any", "iter($any)", "len($any)", "min($many, key=$func)", "sum($many)", "sum($many, $any)", "float($any)", "vars($obj)", "$any | $any", "$any & $any", "getattr($any, $attr)", "next($iter)", "setattr($obj, 'f', $any)", "b'ab'", "reversed($any)", "slice($any, $any)", "hash($key) == hash($key)", "dict($many)", "set($many)", "tuple($any)", "complex($any)"),
+    "any": (*["$int", "$str", "$list", "$tuple", "$dict", "$set", "$num", "$bool", "None"] * 3, *["$obj", "o", "p", "o", "p", "n", "s", "l", "d", "t"] * 4, "$class", "$func", "$iter", "note($any)", "($any if $any else $any)", "getattr($any, $attr, $any)", "next($iter, $any)", "$dict.get($key)", "$dict[$key]", "$list[$int]", "$func($any)", "$func(*$many)", "$func(**$dict)", "matched($any)", "single($any)", "$any.f", "type($any)", "UP()", "GET($key)", "POP($int)", "SIZE()", "LOOK('a')", "ASK($attr)", "SEND($any)", "BOUND[#]($any)", "$list[$int:$int]", "max($many)", "$any @ $any", "$any + $any", "$any * #", "$any % $any", "$any[$any]", "NotImplemented", "...", "brk($any)", "$obj.m($any)", "$class.m", "$any ** #", "$any // $any", "round($any)", "divmod($any, #)", "abs($any)", "-$any", "iter($any)", "len($any)", "min($many, key=$func)", "sum($many)", "sum($many, $any)", "float($any)", "vars($obj)", "$any | $any", "$any & $any", "getattr($any, $attr)", "next($iter)", "setattr($obj, 'f', $any)", "b'ab'", "reversed($any)", "slice($any, $any)", "hash($key) == hash($key)", "dict($many)", "set($many)", "tuple($any)", "complex($any)"),
     "tensor": ("a", "x", "a + $int", "a * $num", "a - x", "a.sum()", "x.clone()", "torch.ones(#)", "a.relu()", "a[:#]", "x + n", "torch.stack([x, x])", "torch.full((2,), $int)"),
 }
 TARGETS = {
@@ -226,13 +234,13 @@ STATEMENTS = {
         "def h@():\n    q = yield from $gen\n    note(q)\n    $yields\nfor i in h@():\n    $loop", "j = $gen; note(next(j, 'none')); j.close(); note(next(j, 'closed'))", "note(next(j, 'over')); note(list(j)); note(list(j))", "q, *r = $many; note((q, r))", "(q, r), t = $tuple, $any; note(r)",
         "match $any:\n    case int() | str() as q: note(q)\n    case [q, *r]: note(r)\n    case {'a': q, **r}: note((q, r))\n    case Root(f=q): note(q)\n    case Data(u=q) if $bool: note(q)\n    case _:\n        $block", "match $many:\n    case [q, r] | [q, _, r]: note((q, r))\n    case 1 | None: note('one')\n    case str(q): note(q)\n    case Point(q, r): note(r)\n    case _:\n        $block",
         "class H@($base):\n    f = $any\n    $member\n    $member\nnote(H@($any).f)\no = H@()", "class H@($base):\n    f: int = $int\n    def m(self, v=1): return super().m(v)\no = H@($any); note(o.m($any))", "@dataclasses.dataclass\nclass H@:\n    u: int = $int\n    v: list = dataclasses.field(default_factory=lambda: $list)\n    def __post_init__(self): self.w = $any\nnote(H@()); note(H@($any, $any) == H@($any))",
-        "H@ = type('H@', ($own,), {'f': $any, 'm': lambda self, *v: v})\np = H@(); note(p.f); note(p.m($any))", "assert $bool, $any", "if $bool: raise $error", "if $bool: return $any", "G = $any; note(G)", "G = $any\ndef h@():\n    global G\n    G = (G, $any)\nh@(); note(G)", "COUNT[0] += 1; note(COUNT)", "q = n; del q\ntry: note(q)\nexcept UnboundLocalError as e: note(str(e))",
+        "H@ = type('H@', ($own,), {'f': $any, 'm': lambda self, *v: v})\np = H@(); note(p.f); note(p.m($any))", "assert $bool, $any", "if $bool: raise $error", "if $bool: return $any", "G = $any; note(G)", "G = $any\ndef h@():\n    global G\n    G = (G, $any)\nh@(); note(G)", "COUNT[0] += 1; note(COUNT)", "WORDS[$key] = $any", "ITEMS.append($any)", "q = n; del q\ntry: note(q)\nexcept UnboundLocalError as e: note(str(e))",
         "try: note($own.f); $own.f = $any\nexcept AttributeError as e: note(str(e))", "print($any, $str, sep='-')", "n, s = s, n; n, s = s, n", "lambda: (yield)", "if (q := $any): note(q)", "note(h(*$many))", "note(sorted($list, key=lambda v: 1 // (len(str(v)) - 1)))", "l[1:1] = $many", "note((lambda: [(yield), $any])())",
     ),
     "caught": ("Exception", "Exception", "Exception", "(TypeError, AttributeError)", "(KeyError, IndexError)", "ValueError", "LookupError", "ArithmeticError", "(Trouble, ValueError)", "StopIteration", "RuntimeError"),
     "inloop": ("if $bool: break", "if $bool: continue", "note(i)", "try:\n    $block\n    continue\nfinally:\n    note('f')", "try:\n    if $bool: break\nfinally:\n    $block", "n += 1", "with managed(i):\n    if $bool: continue\n    $block"),
     "yield": ("yield $any", "q = yield $int; note(q)", "yield from $many", "note((yield))", "note([(yield i) for i in ()])", "try: yield $any\nfinally: note('y')", "for i in $many: yield i"),
-    "base": ("Root", "Root", "Root", "$own", "int", "str", "list", "dict", "tuple", "set", "Exception", "Root, list", "$own, Root", "Made", "Slots", "float", "Data", "Point", "collections.UserDict", "collections.deque"),
+    "base": ("Root", "Root", "Root", "$own", "int", "str", "list", "dict", "tuple", "set", "Exception", "Root, list", "$own, Root", "Small", "Words", "Items", "Made", "Slots", "float", "Data", "Point", "collections.UserDict", "collections.deque"),
     "selfany": ("self.f", "other", "(self, other)", "self", "NotImplemented", "#", "$int", "$any", "type(self)(other)", "self.g", "len(self.g)", "other == 1", "getattr(other, 'f', #)", "None", "super().__repr__()", "$str", "$bool", "[other]", "'o'"),
 }
 MEMBERS = {

@@ -131,8 +131,10 @@ def described(value: object, seen: dict[int, int], depth: int = 6) -> str:
         return f"tensor {value.dtype} {value.tolist()}"
     if kind is str and ("0x" in value or "x0" in value):
         return "an address"
-    if kind in (int, float, str, bytes, bool, complex, type(None), range, slice):
+    if kind in (int, float, str, bytes, bool, complex, type(None), range):
         return repr(value)
+    if kind is slice:
+        return f"slice({inner(value.start)}, {inner(value.stop)}, {inner(value.step)})"
     if id(value) in seen or not depth:
         return f"again {seen.get(id(value), kind.__name__)}"
     if not isinstance(value, tuple):  # which of equal tuples are one object is not promised
@@ -193,7 +195,8 @@ def disagreement(seed: int, backend: str = "eager", source: str = "") -> str:
             want, got = outcome(plain.f, plain, seed, call), outcome(compiled, other, seed, call)
             if got != want:
                 lines = difflib.unified_diff(want, got, "python", "compiled", n=1, lineterm="")
-                return f"seed {seed}, call {call}\n" + "\n".join(line[:300] for line in lines)
+                shown = itertools.islice(lines, 40)
+                return f"seed {seed}, call {call}\n" + "\n".join(line[:300] for line in shown)
     return ""
 
 

@@ -1,6 +1,7 @@
 """Random Python programs (`fuzz_python`) behave compiled as they do in Python; so do small programs that once did not."""
 
 import abc
+import enum
 import weakref
 
 import pytest
@@ -129,6 +130,9 @@ class OwnNumber(int):
         return f"<{OwnNumber.shown}>"
 
 
+class OwnReal(float): ...
+
+
 class OwnText(str):
     def __str__(self):
         OwnNumber.shown += 1
@@ -136,8 +140,7 @@ class OwnText(str):
 
 
 class NoText(str):
-    def __str__(self):
-        OwnNumber.shown += 1
+    __str__ = lambda self: setattr(OwnNumber, "shown", OwnNumber.shown + 1)
 
 
 NUMBER, TEXT, NO_TEXT = OwnNumber(2), OwnText("a"), NoText("b")
@@ -158,6 +161,52 @@ def formatted_numbers_and_texts(x, log):
 def property_by_its_getter(x, log):
     log.append(OwnNumber.shown)
     return property(lambda self: self.shape[0]).__get__(x)
+
+
+class Shown(int):
+    def __repr__(self):
+        OwnNumber.shown += 1
+        return "shown"
+
+
+class Counted(str):
+    def __len__(self):
+        OwnNumber.shown += 1
+        return 1
+
+
+SHOWN = [Shown(3), Shown(4)]
+
+
+@program
+def numbers_and_texts_that_guards_and_loops_see(x, log):
+    before = OwnNumber.shown
+    number = SHOWN[x.shape[0] % 2]
+    pliant.graph_break()
+    for one in Counted("ab"):
+        pliant.graph_break()
+        log.append(one)
+    log += [number, (lambda items: [one for one in items])(Counted("cd")), OwnNumber.shown - before]
+
+
+@program
+def literals_of_own_classes(x, log):
+    OwnNumber.shown = x.shape[0]
+    log += [Counted(TEXT), OwnText(NUMBER), str.__new__(OwnText, TEXT), OwnReal(NUMBER), OwnNumber(NUMBER)]
+    log.append(OwnNumber.shown)
+
+
+class Flags(enum.Flag):
+    A = 1
+
+
+@program
+def no_operator_of_the_metaclass(x, log):
+    for left, right in ((Referred(), Flags.A), (Flags.A, Referred()), (Referred(), Referred())):
+        try:
+            left | right
+        except TypeError as error:
+            log.append(str(error))
 
 
 class Referred: ...

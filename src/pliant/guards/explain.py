@@ -103,11 +103,16 @@ def _short(value: Any) -> str:
         return value.__qualname__
     if isinstance(value, enum.Enum):
         return f"{type(value).__qualname__}.{value.__dict__.get('_name_')}"
-    text = repr(value) if isinstance(value, _PLAIN) or type(value).__module__ == "numpy" else ""
+    text = repr(value) if _is_plain(value) or type(value).__module__ == "numpy" else ""
     return text if text and len(text) < 80 else f"a {type(value).__qualname__}"
 
 
-_PLAIN = (int, float, complex, str, bytes, tuple, range, set, frozenset, type(None), torch.dtype, torch.device)
+_PLAIN = (int, float, complex, bool, str, bytes, range, type(None), torch.dtype, torch.device)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether its text runs nothing of the program."""
+    return type(value) in _PLAIN or type(value) in (tuple, set, frozenset) and all(map(_is_plain, value))
 
 
 def describe_guard(guard: Guard) -> str:

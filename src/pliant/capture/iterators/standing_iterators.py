@@ -98,8 +98,9 @@ def _length(items: Any) -> int:
     return _LENGTH_OF.of(items)(items)
 
 
-_LENGTH_OF: ByKind[Callable[[Any], int]] = ByKind(len, families={list: list.__len__})
-_ITEM_OF: ByKind[Callable[[Any, int], Any]] = ByKind(operator.getitem, families={list: list.__getitem__})
+_INDEXED: tuple[Any, ...] = (list, tuple, str, bytes, bytearray)
+_LENGTH_OF: ByKind[Callable[[Any], int]] = ByKind(len, families={cls: cls.__len__ for cls in _INDEXED})
+_ITEM_OF: ByKind[Callable[[Any, int], Any]] = ByKind(operator.getitem, families={cls: cls.__getitem__ for cls in _INDEXED})
 
 
 def container_of(iterator: Any) -> Any:

@@ -47,7 +47,16 @@ from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import CONSTANTS, MUTABLE_CONTAINERS, ByKind, concrete, function_of, is_class, misused
+from pliant.capture.value_kinds import (
+    CONSTANTS,
+    LITERALS,
+    MUTABLE_CONTAINERS,
+    ByKind,
+    concrete,
+    function_of,
+    is_class,
+    misused,
+)
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import OPERATORS
 from pliant.guards.kinds import MISSING, Kind
@@ -430,6 +439,14 @@ def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> An
     return make(t, cls, new, args, kwargs)
 
 
+def _new_literal(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Of a class that derives from `str`, `int` or `float`: made of what this one makes of the arguments."""
+    base = new.__self__
+    if base in (str, int, float) and not LITERALS.issuperset(map(type, args)):  # objects are asked
+        args, kwargs = (t.call(base, args, kwargs),), {}
+    return t.native(new, cls, *map(t.concrete_tree, args), **kwargs)
+
+
 _ANY_NEW = (BaseException, tuple, frozenset, str, int, float)  # also by the `__new__` of a class in C between
 _NEW: dict[type, Callable[..., Any]] = {  # by the base that says what the object is made of
     type: lambda t, cls, new, args, kwargs: class_statements.new_class(t, functools.partial(new, cls), args, kwargs),
@@ -438,9 +455,8 @@ _NEW: dict[type, Callable[..., Any]] = {  # by the base that says what the objec
     **dict.fromkeys(
         (tuple, frozenset), lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.iterable, args), **kwargs)
     ),
-    **dict.fromkeys(
-        (BaseException, str, int, float), lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.concrete_tree, args), **kwargs)
-    ),
+    BaseException: lambda t, cls, new, args, kwargs: t.native(new, cls, *map(t.concrete_tree, args), **kwargs),
+    **dict.fromkeys((str, int, float), _new_literal),
     **dict.fromkeys(
         (property, classmethod, staticmethod),
         lambda t, cls, new, args, kwargs: t.native(new, cls, *args, **kwargs),

@@ -237,7 +237,7 @@ def in_turn(
     if is_numpy_scalar(left):  # which may become a number, or the object an array, before the object is asked
         raise GraphBreak("unknown-call", f"{symbol} of a NumPy scalar and an object with methods of its own")
     for obj, name, other in ((left, names[0], right), (right, names[1], left)):
-        method = getattr(type(obj), name, None)
+        method = getattr(type(obj), name) if has_method(type(obj), name) else None  # `type` has some for classes
         if method is not None and not is_function(method):
             if getattr(method, "__objclass__", None) is not object:
                 methods.append((method, obj, other))

@@ -22,7 +22,7 @@ from typing import Any
 from pliant.capture.bytecode.resume import stores_to
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
-from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind, exactly, is_class, is_exception
+from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind, exactly, is_class, is_exception, is_function
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held
@@ -165,7 +165,7 @@ def fill_dict(b: Statements, obj: Any, name: str) -> str:
     table: dict[str, Any] = {}
     with contextlib.suppress(AttributeError):
         table = object.__getattribute__(obj, "__dict__")
-    plain = type(obj).__getattribute__ is object.__getattribute__  # the program's is not run
+    plain = not is_function(type(obj).__getattribute__)  # the program's is not run
     place = f"{name}.__dict__" if plain or not table else f"{b.hold(object.__getattribute__)}({name}, '__dict__')"
     b.fill_each(table.items(), lambda k, v: f"{place}[{k!r}] = {b.value(v)}")
     return name
