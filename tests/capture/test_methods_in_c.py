@@ -2,6 +2,7 @@
 
 import array
 import collections
+import decimal
 import io
 import itertools
 import threading
@@ -109,3 +110,29 @@ def called_behind_a_break(x, method, args):
 def test_what_a_method_in_c_does_depends_on_its_object(name, function):
     want = outcomes(function, name)
     assert outcomes(pliant.compile(function, backend="eager"), name) == want
+
+
+class Passing:
+    """Finds attributes where every object has them."""
+
+    def __getattribute__(self, name):
+        return super().__getattribute__(name)
+
+
+READS = [lambda o: o.c, lambda o: getattr(o, "c", 0), lambda o: hasattr(o, "c"), lambda o: dict(vars(o))]
+
+
+@pytest.mark.parametrize("read", range(len(READS)))
+@pytest.mark.parametrize("base", [str, int, float, bytes, tuple, frozenset, list, decimal.Decimal])
+def test_attributes_of_values_of_own_classes(base, read):
+    one = type("Own", (Passing, base), {})()
+    compiled = pliant.compile(lambda x, o: (x + 1, READS[read](o)), backend="eager")
+    found = []
+    for call in range(4):
+        for function in (READS[read], lambda o: compiled(torch.ones(2), o)[1]):
+            try:
+                found.append(function(one))
+            except AttributeError as error:
+                found.append(str(error))
+        one.c = call // 2
+    assert found[::2] == found[1::2]

@@ -196,6 +196,16 @@ def literals_of_own_classes(x, log):
     log.append(OwnNumber.shown)
 
 
+@program
+def errors_that_name_tuples_of_numbers(x, log):
+    number = x.shape[0] + len(log)
+    for fails in (lambda: [].index((number, "t")), lambda: {}[number, (number,)], lambda: int("z", number)):
+        try:
+            fails()
+        except (ValueError, LookupError) as error:
+            log.append(str(error))
+
+
 class Flags(enum.Flag):
     A = 1
 
@@ -225,6 +235,6 @@ def dead_reference_in_a_set(x, log):
 @pytest.mark.parametrize("function", PROGRAMS, ids=[function.__name__ for function in PROGRAMS])
 def test_as_in_python(function):
     compiled = pliant.compile(function, backend="eager")
-    for size in (2, 2, 3):
+    for size in (2, 2, 3, 4):
         want, got = (observe(f, (torch.ones(size), [])) for f in (function, compiled))
         assert same(got, want), (got, want)

@@ -65,9 +65,10 @@ from pliant.capture.recording.overrides import Overrides, begin_overrides, call_
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.recording.tensor_errors import error_of_eager
+from pliant.capture.structures import leaves
 from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.tracebacks import chain
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_tuple
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Answer
@@ -310,8 +311,10 @@ class Tracer:
                 pass
             case _ if any(map(is_fake, args)):
                 raise self.tensor_error(error, function, args, kwargs) from error
-        if not PLAIN_TYPES.keys().isdisjoint(map(type, (*args, *kwargs.values()))):  # they complain as Python's own
-            return self.native(function, *map(concrete, args), **{k: concrete(v) for k, v in kwargs.items()})
+        values = [leaf for v in (*args, *kwargs.values()) for leaf in (leaves(v) if is_tuple(v) else (v,))]
+        if not PLAIN_TYPES.keys().isdisjoint(map(type, values)):  # they complain as Python's own
+            args, given = ([self.concrete_tree(v) if is_tuple(v) else concrete(v) for v in of] for of in (args, kwargs.values()))
+            return self.native(function, *args, **dict(zip(kwargs, given, strict=True)))
         if _STAND_IN.search(str(error)):
             raise GraphBreak("unknown-object", "C code would look into a symbolic number, or a tensor") from None
         raise self.raised(error) from None

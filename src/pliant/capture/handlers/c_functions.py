@@ -61,7 +61,7 @@ from pliant.capture.value_kinds import (
 from pliant.capture.varying_values import Text, join
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.sources import question
-from pliant.guards.standard import LRU_CACHE
+from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import TensorBase
 from pliant.unpatched import BUILTINS
 
@@ -141,6 +141,8 @@ def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwa
         found = text_by_name(t, receiver, name, args, _owner(receiver, name, bound))
         if found is not NotImplemented:
             return found
+    if name in ATTRIBUTE_METHODS and can_change(type(receiver)) and not isinstance(receiver, (type, torch.Tensor)):
+        return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)  # also of numbers and texts that have attributes
     return _METHODS.of(receiver)(t, receiver, name, bound, args, kwargs)
 
 
