@@ -1,7 +1,9 @@
 """Random Python programs (`fuzz_python`) behave compiled as they do in Python; so do small programs that once did not."""
 
 import abc
+import collections
 import enum
+import types
 import weakref
 
 import pytest
@@ -194,6 +196,41 @@ def literals_of_own_classes(x, log):
     OwnNumber.shown = x.shape[0]
     log += [Counted(TEXT), OwnText(NUMBER), str.__new__(OwnText, TEXT), OwnReal(NUMBER), OwnNumber(NUMBER)]
     log.append(OwnNumber.shown)
+
+
+class Taking(set):
+    def __ror__(self, other):
+        return "taken"
+
+
+class TakingTable(dict):
+    def __ror__(self, other):
+        return "taken"
+
+
+@program
+def in_place_before_the_other_operand(x, log):
+    for left, right in ({}, TakingTable(a=x)), ({}, collections.ChainMap({}, {"b": 1})), ({1}, Taking([2])), ([], Taking()):
+        before = left
+        try:
+            left |= right
+        except TypeError as error:
+            log.append(str(error))
+        log += [left is before, before, left]
+
+
+def joined(x, table):
+    table |= collections.ChainMap({}, table)
+    table.popitem()
+    return types.SimpleNamespace(of=table, size=x.shape[0]), table
+
+
+def test_a_table_from_outside_is_changed_and_kept():
+    compiled = pliant.compile(joined, backend="eager")
+    for size in (2, 2, 3, 4):
+        table = {"a": size, "b": 1}
+        space, result = compiled(torch.ones(size), table)
+        assert space.of is table and result is table and table == {"a": size} and space.size == size
 
 
 @program

@@ -152,6 +152,12 @@ def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(cls, *map(t.plain, args), **{k: t.concrete_tree(v) for k, v in kwargs.items()})
 
 
+def _construct_namespace(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    made = _construct_plain(t, cls, args, {})
+    vars(made).update(kwargs)  # as they are: containers from outside too
+    return made
+
+
 def _construct_bytes(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     taken = [t.sequence(value) if has_method(type(value), "__next__") else value for value in args]
     return _construct_plain(t, cls, tuple(_as_c_reads_it(t, t.plain(value)) for value in taken), kwargs)
@@ -272,7 +278,8 @@ CLASSES |= {
     **dict.fromkeys(
         (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(given.asked, given.items)
     ),
-    **dict.fromkeys((torch.device, torch.finfo, torch.iinfo, types.SimpleNamespace, memoryview), _construct_plain),
+    **dict.fromkeys((torch.device, torch.finfo, torch.iinfo, memoryview), _construct_plain),
+    types.SimpleNamespace: _construct_namespace,
     **dict.fromkeys((bytes, bytearray), _construct_bytes),
     complex: _construct_complex,
     torch.Size: _construct_size,

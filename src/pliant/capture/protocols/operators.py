@@ -170,9 +170,17 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             methods.insert(0, (method, left, right))
         elif methods:
             refuse_none(t, left, f"__i{name}__")
+            if base_in_c(left) in DICT_TYPES and name == "or":  # before the other operand is asked
+                t.call(dict.__ior__, (left, right), {})
+                return left
+            if base_in_c(left) is set and isinstance(right, (set, frozenset)) and name in _OF_SETS:
+                return _native_binary(t, function, left, right, inplace)
     if methods:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__r{name}__"))
     return _native_binary(t, function, left, right, inplace)
+
+
+_OF_SETS = ("or", "and", "sub", "xor")
 
 
 def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: bool) -> Any:
