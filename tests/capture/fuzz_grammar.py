@@ -31,6 +31,7 @@ class Trouble(Exception):
 
 class Root:
     def __init__(self, *args, **kw): self.f = args[0] if args else 3; self.g = list(args); self.h = kw
+    def __repr__(self): return "<root>"  # without an address
 
 class Words(dict): pass
 class Items(list): pass
@@ -112,6 +113,7 @@ class Frozen:
 class Slots:
     __slots__ = ("u", "v")
     def __init__(self, u=1): self.u = u
+    def __repr__(self): return "<slots>"
 
 class Meta(type):
     made = 0
@@ -130,6 +132,7 @@ class Meta(type):
 class Made(metaclass=Meta, key=1):
     f = 2
     def __init__(self, v=0): self.v = v
+    def __repr__(self): return "<made>"
 
 @functools.singledispatch
 def single(v): return "any"
@@ -221,7 +224,7 @@ STATEMENTS = {
     "stmt": (
         *["note($any)"] * 8, *["$target = $any"] * 4, "n = $int", "s = $str", "l = $list", "d = $dict", "k = $set", "t = $tuple", "o = $obj", "p = $obj", "j = $iter", "a = $tensor", "a = a + $tensor", "note($tensor)", "brk()", "brk()", "note($bool)",
         "$augmented $operation= $any", "n += $int", "l += $many", "k |= $set", "d |= $dict", "s += $str", "l.append($any)", "l.extend($many)", "l.insert($int, $any)", "note(l.pop($int))", "l.remove($any)", "l.sort(key=$func)", "l.reverse()", "l.clear()", "del l[$int]", "del l[#:$int]",
-        "d.update($dict)", "note(d.pop($key, $any))", "note(d.setdefault($key, $any))", "note(d.popitem())", "del d[$key]", "k.add($key)", "k.discard($key)", "k.update($many)", "note(k.pop())", "del o.f", "del o.p", "o.f = $any", "o.p = $any", "setattr(o, $attr, $any)", "delattr(o, $attr)",
+        "d.update($dict)", "note(d.pop($key, $any))", "note(d.setdefault($key, $any))", "note(d.popitem())", "del d[$key]", "k.add($key)", "k.discard($key)", "k.update($many)", "note(sorted(map(str, k)))", "del o.f", "del o.p", "o.f = $any", "o.p = $any", "setattr(o, $attr, $any)", "delattr(o, $attr)",
         "if $bool:\n    $block\nelse:\n    $block", "if $any:\n    $block\nelif $bool:\n    $block", *["for i in $many:\n    $loop"] * 3, "for i in $many:\n    $loop\nelse:\n    $block", "for i, (q, *r) in $list:\n    $loop", "w@ = 0\nwhile w@ < # and $bool:\n    w@ += 1\n    $loop\nelse:\n    $block",
         "for i in d:\n    $loop\n    if i == 'a': d[s] = $any", "for i in l:\n    $loop\n    if len(l) < 6: l.append($any)", "for i in list(k): k.discard(i)",
         *["try:\n    $block\nexcept $caught as e:\n    note((type(e).__name__, str(e)))"] * 6, "try:\n    $block\nexcept $caught as e:\n    note(repr(e.__context__))\n    $block\nelse:\n    $block\nfinally:\n    $block", "try:\n    $block\nfinally:\n    $block",
@@ -230,7 +233,7 @@ STATEMENTS = {
         "with Caught(KeyError, TypeError, AttributeError):\n    $block", "with managed($any) as q:\n    $block", "with Caught(Exception) as q, managed(n) as r:\n    $block\n    raise $error", "with contextlib.suppress(LookupError, TypeError):\n    $block", "with contextlib.ExitStack() as q:\n    q.callback(note, $any); q.enter_context(Caught(ValueError))\n    $block", "with $obj as q:\n    $block",
         "def h@(q=$any, *r, u=$any, **w):\n    $block\n    return (q, r, u, w)\nnote(h@($any)); note(h@(*$many, **$dict))", "def h@():\n    nonlocal n, l, s, o\n    $block\n    return n\nnote(h@()); note(n)", "def h@(q, /, r, *, u=2): return $any\ntry: note(h@($any, r=$any)); note(h@($any, $any, q=$any))\nexcept TypeError as e: note(str(e))",
         "def h@(q): return $any if q <= 0 else (q, h@(q - 1))\nnote(h@(#))", "@traced\ndef h@(q): return $any\nnote(h@($any)); note(h@.__name__)", "@adding($int)\ndef h@(q=$any):\n    $block\n    return q\nnote(h@())", "h@ = [lambda q=i: (q, i) for i in $ints]\nnote([r() for r in h@])",
-        "def h@():\n    $yields\n    return $any\nj = h@()\nnote([*j])", "def h@():\n    try:\n        $yields\n    except (ValueError, GeneratorExit) as e: note(type(e).__name__); yield $any\n    finally: note('ended')\nj = h@()\ntry: note(next(j)); note(j.send($any)); note(j.throw(ValueError('v'))); j.close()\nexcept (StopIteration, ValueError, RuntimeError) as e: note(repr(e))",
+        "def h@():\n    $yields\n    return $any\nj = h@()\nnote([*j])", "def h@():\n    try:\n        $yields\n    except ValueError as e: note(type(e).__name__); yield $any\n    except GeneratorExit: note('exit'); raise\n    finally: note('ended')\nj = h@()\ntry: note(next(j)); note(j.send($any)); note(j.throw(ValueError('v'))); j.close()\nexcept (StopIteration, ValueError, RuntimeError) as e: note(repr(e))",
         "def h@():\n    q = yield from $gen\n    note(q)\n    $yields\nfor i in h@():\n    $loop", "j = $gen; note(next(j, 'none')); j.close(); note(next(j, 'closed'))", "note(next(j, 'over')); note(list(j)); note(list(j))", "q, *r = $many; note((q, r))", "(q, r), t = $tuple, $any; note(r)",
         "match $any:\n    case int() | str() as q: note(q)\n    case [q, *r]: note(r)\n    case {'a': q, **r}: note((q, r))\n    case Root(f=q): note(q)\n    case Data(u=q) if $bool: note(q)\n    case _:\n        $block", "match $many:\n    case [q, r] | [q, _, r]: note((q, r))\n    case 1 | None: note('one')\n    case str(q): note(q)\n    case Point(q, r): note(r)\n    case _:\n        $block",
         "class H@($base):\n    f = $any\n    $member\n    $member\nnote(H@($any).f)\no = H@()", "class H@($base):\n    f: int = $int\n    def m(self, v=1): return super().m(v)\no = H@($any); note(o.m($any))", "@dataclasses.dataclass\nclass H@:\n    u: int = $int\n    v: list = dataclasses.field(default_factory=lambda: $list)\n    def __post_init__(self): self.w = $any\nnote(H@()); note(H@($any, $any) == H@($any))",

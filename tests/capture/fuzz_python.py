@@ -129,7 +129,7 @@ def described(value: object, seen: dict[int, int], depth: int = 6) -> str:
     kind, inner = type(value), lambda v: described(v, seen, depth - 1)
     if isinstance(value, torch.Tensor):
         return f"tensor {value.dtype} {value.tolist()}"
-    if kind is str and ("0x" in value or "x0" in value):
+    if kind is str and re.search("0x|x0", value, re.I):
         return "an address"
     if kind in (int, float, str, bytes, bool, complex, type(None), range):
         return repr(value)
