@@ -81,7 +81,7 @@ def test_symbolic_sizes_cost_a_look_at_how_gradients_lie():
     compiled, x = pliant.compile(lambda x: x.sin() * x.shape[0], dynamic=True), torch.randn(4, 8, requires_grad=True)
     step, _ = steps(compiled, x, given=torch.ones(4, 8))
     found = functions_in(step)
-    assert len(found) <= 13 and "_by_what_is_given" not in found
+    assert len(found) <= 15 and "_by_what_is_given" not in found  # two of them: where what is saved lies, before and after
 
 
 def test_whatever_is_around_a_call_is_asked_at_each():

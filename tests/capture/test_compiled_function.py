@@ -14,6 +14,7 @@ from pliant import config
 from pliant.backends import BACKENDS
 from pliant.debug import events
 from pliant.dispatch.compiled_function import dispatcher_of
+from pliant.dispatch.markers import Compiled
 from pliant.errors import FallbackWarning, GraphBreakError, InternalError, PliantWarning, RecompileError
 
 compiled = functools.partial(pliant.compile, backend="eager")
@@ -268,7 +269,7 @@ def test_copies_compile_anew():
     c = compiled(sequential())
     expected = c(X)
     for other in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
-        assert type(other)._pliant_is_compiled and dispatcher_of(other) is not dispatcher_of(c)
+        assert isinstance(other, Compiled) and dispatcher_of(other) is not dispatcher_of(c)
         assert torch.equal(other(X), expected)
         with torch.no_grad():
             other[0].weight.zero_()

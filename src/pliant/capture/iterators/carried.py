@@ -203,9 +203,9 @@ def own_items(t: Tracer, items: list[Any], turns: int | None = None, method: str
 
 def is_counted(iterator: Any) -> bool:
     """Whether it gives the numbers of a range, each turn another one."""
-    if type(iterator) in (CarriedItems, Carry):
+    if _is_list_carried(iterator):
         return is_counted(iterator.real)
-    return type(iterator) in (CountedTurns, _COUNTING)
+    return _is_counted(iterator)
 
 
 def by_turn(iterator: Any) -> list[Any]:
@@ -225,6 +225,8 @@ _TAKES_FROM: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 }
 _is_item_by_item = exactly(Numbered, zip, enumerate, map)  # one of each for one of theirs
 _is_by_turn = exactly(*BY_TURN)
+_is_list_carried = exactly(CarriedItems, Carry)
+_is_counted = exactly(CountedTurns, _COUNTING)
 
 
 def _parts_of(iterator: Any) -> tuple[Any, ...]:

@@ -90,7 +90,7 @@ def _filled_with(made: fx.Node | None) -> bool | None:
     if made is None or name != "full":
         return _FILLING.get(name)
     value = made.kwargs.get("fill_value", made.args[-1] if len(made.args) == 2 else None)
-    return bool(value) if type(value) in (bool, int, float) else None
+    return bool(value) if plain_class(value) is bool or is_fixed_number(value) else None
 
 
 # ---- ranges

@@ -128,6 +128,8 @@ def refuse_none(t: Tracer, obj: Any, name: str, text: str = "'NoneType' object i
 def special_method(t: Tracer, obj: Any, name: str) -> Any:
     """The bound special method looked up on the class, or None."""
     found = t.world.type_lookup(type(obj), name)
+    if found is None:
+        raise GraphBreak("unknown-object", f"the {name} of a {type(obj).__qualname__} is None")
     return None if found is MISSING else ended(t, bind(t, found, obj, type(obj), name))
 
 

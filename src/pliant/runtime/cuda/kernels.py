@@ -34,7 +34,8 @@ from pliant.runtime.kept import no_space
 
 _COMMENTS = re.compile(r"^\s*//.*\n", re.M)
 MOST_THREADS = 24  # more gained nothing when measured: 153 kernels of a training step took 2.2, 1.7, 1.2 and 1.2 s in 8, 16, 24 and 32
-PROGRAM = 16_000  # characters of kernels for which a program is begun
+PROGRAM, MOST_PROGRAM = 3_000, 8_000  # characters of kernels for which a program is begun: more, the more there are
+PROGRAMS = 16  # of equal size, which so many characters would make of all that was begun
 MOST_KNOWN = 1024  # cubins kept in memory; the loaded ones are the driver's
 
 _lock = background.lock()
@@ -60,14 +61,16 @@ class Ahead:
     def __init__(self, prelude: Callable[[str], str], architecture: str) -> None:
         self._prelude, self._architecture = prelude, architecture
         self._wanted: dict[Key, str] = {}
+        self._begun = 0  # characters
 
     def add(self, body: str) -> None:
-        """A kernel is written. A program begins when there is text enough."""
+        """A kernel is written. A program begins when there is text enough: few kernels had best be built side by side, and many
+        not have a program each."""
         key = key_of(self._prelude(body) + body, self._architecture)
         with _lock:
             if key.digest not in _known and key.digest not in _begun:
                 self._wanted[key] = body
-        if sum(map(len, self._wanted.values())) >= PROGRAM:
+        if sum(map(len, self._wanted.values())) >= min(max(PROGRAM, self._begun // PROGRAMS), MOST_PROGRAM):
             self.begin()
 
     def begin(self) -> None:
@@ -76,6 +79,7 @@ class Ahead:
         wanted, self._wanted = self._wanted, {}
         if not wanted:
             return
+        self._begun += sum(map(len, wanted.values()))
         context = contextvars.copy_context()
         program = _Program(wanted, lambda: context.run(_build_missing, wanted, self._prelude, self._architecture))
         with _lock:
