@@ -20,7 +20,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("graph",),
     ("guards",),
     ("autograd",),
-    ("capture.bytecode",),
+    ("bytecode",),
     ("dispatch.entry", "dispatch.roots", "dispatch.markers", "dispatch.dynamic_policy", "dispatch.own_frames"),
     ("capture",),
     ("dispatch",),

@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional as F
 
 import pliant
-from pliant.capture.bytecode.cfg import sides
-from pliant.capture.bytecode.decode import decode
+from pliant.bytecode.cfg import sides
+from pliant.bytecode.decode import decode
 
 
 def clamped(x):

@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 from torch import fx
 
 from pliant import config
-from pliant.capture.bytecode.cfg import layouts
-from pliant.capture.bytecode.ops import effect, operand_count
-from pliant.capture.bytecode.resume import is_generator, point_at, resume_freevars
-from pliant.capture.bytecode.steps import step_code
+from pliant.bytecode.cfg import layouts
+from pliant.bytecode.ops import effect, operand_count
+from pliant.bytecode.resume import is_generator, point_at, resume_freevars
+from pliant.bytecode.steps import step_code
 from pliant.capture.collect import collect_values
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pliant.capture.bytecode.cfg import ITERATOR, layouts, looks_at_locals
-from pliant.capture.bytecode.decode import Program, decode
+from pliant.bytecode.cfg import ITERATOR, layouts, looks_at_locals
+from pliant.bytecode.decode import Program, decode
 from pliant.capture.iterators.carried import can_be_carried
 from pliant.capture.iterators.generators import TracedGenerator, is_traced_generator
 from pliant.capture.iterators.suspended import Carry

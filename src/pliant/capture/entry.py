@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from pliant.capture.bytecode.cfg import layouts, loop_variables
-from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.ops import FORMS, Form
-from pliant.capture.bytecode.resume import is_generator, point_at
-from pliant.capture.bytecode.steps import StepCode, step_code
+from pliant.bytecode.cfg import layouts, loop_variables
+from pliant.bytecode.decode import decode
+from pliant.bytecode.ops import FORMS, Form
+from pliant.bytecode.resume import is_generator, point_at
+from pliant.bytecode.steps import StepCode, step_code
 from pliant.capture.graph_breaks import told_of
 from pliant.capture.iterators.carried import is_counted
 from pliant.capture.iterators.standing_iterators import END

@@ -11,9 +11,9 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from pliant.bytecode.decode import Op, Program, decode
+from pliant.bytecode.ops import OPS, OpInfo
 from pliant.capture import tracebacks
-from pliant.capture.bytecode.decode import Op, Program, decode
-from pliant.capture.bytecode.ops import OPS, OpInfo
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.endings import let_go
 from pliant.capture.protocols import polyfills

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch.nn.modules.module as nn_module
 
-from pliant.capture.bytecode.instructions import encode_locations
+from pliant.bytecode.instructions import encode_locations
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.tracebacks import line_at, live_frame, module_calls

@@ -22,8 +22,8 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from pliant import config
+from pliant.bytecode.decode import Op, Program, per_program
 from pliant.capture import callables, opcodes
-from pliant.capture.bytecode.decode import Op, Program, per_program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.graph_breaks import (
     BreakBefore,

@@ -38,7 +38,7 @@ from pliant.source import SourceLocation
 from pliant.torch_adapter import shielded
 
 if TYPE_CHECKING:
-    from pliant.capture.bytecode.resume import ResumePoint
+    from pliant.bytecode.resume import ResumePoint
     from pliant.guards.explain import Failure
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`

@@ -23,7 +23,7 @@ from pliant.torch_adapter import OPERATORS
 from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
-    from pliant.capture.bytecode.resume import ResumePoint
+    from pliant.bytecode.resume import ResumePoint
     from pliant.graph.contracts import CapturedGraph
     from pliant.guards.held_section import HeldSection
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from pliant import config, peer, torch_adapter
 from pliant.autograd.aliasing import LastingWrite
+from pliant.bytecode.resume import ResumePoint
 from pliant.capture.attempt import break_error, trace
-from pliant.capture.bytecode.resume import ResumePoint
 from pliant.capture.entry import make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet, told_of
 from pliant.capture.trace import Break, BreakReason, Trace

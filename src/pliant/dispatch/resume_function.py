@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
+from pliant.bytecode.resume import ResumePoint, generator_code, is_generator, resume_code
 from pliant.capture.iterators.suspended import one_step, with_generators
 from pliant.capture.protocols import polyfills
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher

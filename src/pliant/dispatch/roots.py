@@ -13,7 +13,7 @@ from pliant.guards.sources import ArgSource
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
-    from pliant.capture.bytecode.resume import ResumePoint
+    from pliant.bytecode.resume import ResumePoint
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -22,7 +22,7 @@ from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
 if TYPE_CHECKING:
-    from pliant.capture.bytecode.resume import ResumePoint
+    from pliant.bytecode.resume import ResumePoint
     from pliant.capture.iterators.suspended import Place
     from pliant.entries.fact_writer import FactWriter
 
@@ -80,14 +80,14 @@ def made(json: Json, reader: FactReader, dispatcher: Dispatcher) -> Any:
 
 
 def _read_point(json: Json, reader: FactReader) -> ResumePoint:
-    from pliant.capture.bytecode.resume import ResumePoint
+    from pliant.bytecode.resume import ResumePoint
 
     code, offset, stack, names, handled, entered = json
     return ResumePoint(reader.finder.code(*code), offset, tuple(stack), tuple(names), handled, entered)
 
 
 def _step(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int | None) -> Any:
-    from pliant.capture.bytecode.steps import step_code
+    from pliant.bytecode.steps import step_code
 
     code = step_code(_read_point(point, reader)).code
     return code if space is None else types.FunctionType(code, reader.finder.find(space))

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from pliant.capture.bytecode.cfg import can_end
-from pliant.capture.bytecode.decode import Op, Program
+from pliant.bytecode.cfg import can_end
+from pliant.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.foreseen import foreseen, place_of

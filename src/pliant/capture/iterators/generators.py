@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.bytecode.resume import resume_freevars
+from pliant.bytecode.resume import resume_freevars
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.iterators.carried import BRING, SHARED, TRACED, shared
 from pliant.capture.iterators.endings import ends_itself

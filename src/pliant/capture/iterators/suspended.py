@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
-from pliant.capture.bytecode.resume import ResumePoint, generator_code
+from pliant.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
 from pliant.capture.protocols import polyfills
 from pliant.guards.sources import ChainedSource, source_class

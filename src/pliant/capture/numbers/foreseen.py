@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.bytecode.decode import Op
+from pliant.bytecode.decode import Op
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.numbers.node_values import NodeValues

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.bytecode.cfg import forward, live_locals
-from pliant.capture.bytecode.decode import Op, Program
+from pliant.bytecode.cfg import forward, live_locals
+from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.numbers.selections import (
     OPS,

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import torch
 from torch import fx
 
-from pliant.capture.bytecode.cfg import live_locals, sides
-from pliant.capture.bytecode.decode import Op, Program
+from pliant.bytecode.cfg import live_locals, sides
+from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import Frame, Handler, Returned, Yielded
 from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.numbers.number_domains import PRECISE

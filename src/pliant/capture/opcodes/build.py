@@ -5,8 +5,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
+from pliant.bytecode.decode import Op
+from pliant.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.iterators.generators import not_stop_iteration

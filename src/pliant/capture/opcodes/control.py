@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pliant.capture.bytecode.decode import Op
+from pliant.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.handlers.data_dependent import decide

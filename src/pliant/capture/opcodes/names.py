@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from pliant.capture.bytecode.decode import Op
+from pliant.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
 from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
 from pliant.capture.protocols.module_attributes import builtins_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.ops import call_pair
+from pliant.bytecode.decode import Op
+from pliant.bytecode.ops import call_pair
 from pliant.capture.frame import Frame, Handlers, Returned
 from pliant.capture.graph_breaks import Raised
 from pliant.capture.handlers.data_dependent import for_test

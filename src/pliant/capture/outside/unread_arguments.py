@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.capture.bytecode.cfg import unread_locals
-from pliant.capture.bytecode.decode import decode
+from pliant.bytecode.cfg import unread_locals
+from pliant.bytecode.decode import decode
 from pliant.capture.outside.bringing import fixing_guard
 from pliant.capture.value_kinds import ByKind, is_function
 from pliant.guards.sources import Source

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 import torch
 
 from pliant import arity
+from pliant.bytecode.decode import Program, decode, per_program
 from pliant.capture import tracebacks
-from pliant.capture.bytecode.decode import Program, decode, per_program
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native

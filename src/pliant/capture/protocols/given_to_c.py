@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pliant.capture.bytecode.decode import Program, decode, per_program
+from pliant.bytecode.decode import Program, decode, per_program
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import find
 from pliant.capture.iterators.generators import TracedCallable

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.bytecode.decode import Op, Program
+from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import Frame, Handler
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special

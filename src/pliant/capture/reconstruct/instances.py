@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pliant.capture.bytecode.resume import stores_to
+from pliant.bytecode.resume import stores_to
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind, exactly, is_class, is_exception, is_function

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.bytecode.resume import generator_code, point_at, resume_freevars
+from pliant.bytecode.resume import generator_code, point_at, resume_freevars
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.threads import TracedToken
 from pliant.capture.iterators.carried import CarriedItems, CountedTurns, DequeItems, Numbered, turns_left

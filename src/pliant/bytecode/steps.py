@@ -13,11 +13,11 @@ from dataclasses import replace
 from types import CodeType
 from typing import assert_never
 
-from pliant.capture.bytecode.cfg import jumped, layouts, live_locals, may_raise, moved
-from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.instructions import Handler, Instruction, Item, Mark
-from pliant.capture.bytecode.ops import FORMS, OPS, Form, call_pair, effect
-from pliant.capture.bytecode.resume import (
+from pliant.bytecode.cfg import jumped, layouts, live_locals, may_raise, moved
+from pliant.bytecode.decode import Op
+from pliant.bytecode.instructions import Handler, Instruction, Item, Mark
+from pliant.bytecode.ops import FORMS, OPS, Form, call_pair, effect
+from pliant.bytecode.resume import (
     GENERATORS,
     HANDLED,
     RESUMES,
@@ -28,7 +28,7 @@ from pliant.capture.bytecode.resume import (
     per_point,
     point_at,
 )
-from pliant.capture.bytecode.versions import AFTER_FOR, NULL_BELOW_CALLABLE, call_group, load_cell, without_method
+from pliant.bytecode.versions import AFTER_FOR, NULL_BELOW_CALLABLE, call_group, load_cell, without_method
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 

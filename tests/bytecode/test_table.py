@@ -3,11 +3,11 @@
 import dis
 import opcode
 
-from tests.capture.bytecode.roundtrip import MODULES, codes_of, disassemble
+from tests.bytecode.roundtrip import MODULES, codes_of, disassemble
 
 import pliant.capture.tracer  # fills the handlers
-from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.ops import OPS
+from pliant.bytecode.decode import decode
+from pliant.bytecode.ops import OPS
 from pliant.capture.frame import HANDLERS
 
 assert pliant.capture.tracer

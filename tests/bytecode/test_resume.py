@@ -7,9 +7,9 @@ import pytest
 from harness import Stepper, outcome
 from programs import CASES, LOG
 
-from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.resume import ResumePoint, generator_code, parameters, point_at, resume_code
-from pliant.capture.bytecode.steps import step_code
+from pliant.bytecode.decode import decode
+from pliant.bytecode.resume import ResumePoint, generator_code, parameters, point_at, resume_code
+from pliant.bytecode.steps import step_code
 from pliant.errors import Unsupported
 
 ROWS = [(function, args) for function, rows in CASES for args in rows]

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.resume import ResumePoint, parameters, point_at, resume_code
-from pliant.capture.bytecode.steps import step_code
+from pliant.bytecode.decode import decode
+from pliant.bytecode.resume import ResumePoint, parameters, point_at, resume_code
+from pliant.bytecode.steps import step_code
 from pliant.errors import Unsupported
 
 

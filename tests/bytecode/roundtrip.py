@@ -1,6 +1,6 @@
 """Code taken apart and put together again: of the standard library, and of a program for each opcode.
 
-`python tests/capture/bytecode/roundtrip.py` runs all of it on an interpreter that has neither torch nor pytest, with the
+`python tests/bytecode/roundtrip.py` runs all of it on an interpreter that has neither torch nor pytest, with the
 sources of the package on PYTHONPATH; it prints what differs and exits with 1.
 """
 
@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from opcode_programs import NEVER, PROGRAMS, Program, codes
 
-from pliant.capture.bytecode.cfg import layouts
-from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.instructions import Instruction, Item, Mark, assemble, instructions
+from pliant.bytecode.cfg import layouts
+from pliant.bytecode.decode import decode
+from pliant.bytecode.instructions import Instruction, Item, Mark, assemble, instructions
 
 # Chosen for variety: pattern matching, exception groups, async code, generics, long functions, thousands of constants.
 MODULES = """ast.py argparse.py asyncio/taskgroups.py asyncio/base_events.py collections/__init__.py contextlib.py

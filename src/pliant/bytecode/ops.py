@@ -21,8 +21,8 @@ import enum
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pliant.capture.bytecode.decode import Op
-from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE
+from pliant.bytecode.decode import Op
+from pliant.bytecode.versions import NULL_BELOW_CALLABLE
 from pliant.records import dataclass
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ import gc
 import torch
 
 import pliant
-from pliant.capture.bytecode import decode
+from pliant.bytecode import decode
 
 
 def made(number):

@@ -11,8 +11,8 @@ from functools import lru_cache, reduce
 from operator import and_
 from typing import Any, TypeVar
 
-from pliant.capture.bytecode.decode import Op, Program, per_program
-from pliant.capture.bytecode.ops import OPS, effect, jump_effect
+from pliant.bytecode.decode import Op, Program, per_program
+from pliant.bytecode.ops import OPS, effect, jump_effect
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 

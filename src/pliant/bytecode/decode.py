@@ -12,8 +12,8 @@ from functools import cache, cached_property
 from types import CodeType
 from typing import TypeVar, cast
 
-from pliant.capture.bytecode.instructions import Handler, Instruction, Label, Position, instructions
-from pliant.capture.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
+from pliant.bytecode.instructions import Handler, Instruction, Label, Position, instructions
+from pliant.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 

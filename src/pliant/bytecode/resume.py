@@ -20,11 +20,11 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, TypeVar
 
-from pliant.capture.bytecode.cfg import Layout, layouts, live_locals, reads_first_argument
-from pliant.capture.bytecode.decode import Program, decode, per_program
-from pliant.capture.bytecode.instructions import Instruction, Item, Label, Mark, Position, assemble
-from pliant.capture.bytecode.ops import operand_count
-from pliant.capture.bytecode.versions import SLOT_OPCODES, Names, checked
+from pliant.bytecode.cfg import Layout, layouts, live_locals, reads_first_argument
+from pliant.bytecode.decode import Program, decode, per_program
+from pliant.bytecode.instructions import Instruction, Item, Label, Mark, Position, assemble
+from pliant.bytecode.ops import operand_count
+from pliant.bytecode.versions import SLOT_OPCODES, Names, checked
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 

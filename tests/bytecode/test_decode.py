@@ -2,10 +2,10 @@
 
 import pytest
 
-from pliant.capture.bytecode.cfg import live_locals
-from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.ops import OPS
-from pliant.capture.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
+from pliant.bytecode.cfg import live_locals
+from pliant.bytecode.decode import decode
+from pliant.bytecode.ops import OPS
+from pliant.bytecode.versions import NULL_BELOW_CALLABLE, CallArgs
 
 
 def program_of(text):

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tests.capture.bytecode.opcode_programs import NEVER, PROGRAMS
-from tests.capture.bytecode.roundtrip import compiled, opcodes, outcome, program_for, wrong_with
+from tests.bytecode.opcode_programs import NEVER, PROGRAMS
+from tests.bytecode.roundtrip import compiled, opcodes, outcome, program_for, wrong_with
 
 import pliant
 

@@ -11,13 +11,13 @@ import types
 from pathlib import Path
 
 import pytest
-from tests.capture.bytecode.roundtrip import MODULES, again, codes_of, difference, disassemble
+from tests.bytecode.roundtrip import MODULES, again, codes_of, difference, disassemble
 
 import pliant
-from pliant.capture.bytecode.cfg import live_locals
-from pliant.capture.bytecode.decode import decode
-from pliant.capture.bytecode.instructions import assemble
-from pliant.capture.bytecode.ops import OPS, effect
+from pliant.bytecode.cfg import live_locals
+from pliant.bytecode.decode import decode
+from pliant.bytecode.instructions import assemble
+from pliant.bytecode.ops import OPS, effect
 
 
 @pytest.mark.parametrize("path", MODULES)

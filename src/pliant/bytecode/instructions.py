@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from types import CodeType
 from typing import Any
 
-from pliant.capture.bytecode.versions import cache_entries, jump_name
+from pliant.bytecode.versions import cache_entries, jump_name
 from pliant.records import dataclass
 
 Label = Hashable
