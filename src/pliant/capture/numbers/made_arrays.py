@@ -17,7 +17,7 @@ from pliant.capture.numbers.array_memory import is_array, wrap
 from pliant.capture.numbers.numpy_scalars import is_scalar, wrap_scalar
 from pliant.capture.signatures import Args, Tracer
 from pliant.capture.structures import is_list_or_tuple, leaves, mapped
-from pliant.capture.value_kinds import NUMBERS, concrete, is_int, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import NUMBERS, concrete, is_class, is_int, is_symbolic, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
 
 # Functions of numbers whose type does not depend on who gives these: NumPy's numbers have widths, Python's have not.
@@ -89,7 +89,7 @@ def _type_of(value: Any) -> Any:
     if is_array(value):
         return value.tensor.dtype
     numpy = sys.modules["numpy"]
-    named = isinstance(value, numpy.dtype) or isinstance(value, type) and issubclass(value, numpy.generic)
+    named = isinstance(value, numpy.dtype) or is_class(value) and issubclass(value, numpy.generic)
     return getattr(torch, numpy.dtype(value).name, None) if named else None
 
 
