@@ -1,6 +1,6 @@
 """Small programs, by what they are made of (`kept_or_not.txt`): which entries another process finds, and which are not kept, and why.
 
-    python -m tests.entries.kept_or_not
+    python -m tests.entries.kept_or_not [name ...]
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def processes(name: str, folder: str) -> tuple[str, str]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for name in PROGRAMS:
+        for name in sys.argv[1:] or PROGRAMS:
             print(f"{name}: {', '.join(dict.fromkeys(processes(name, folder)))}", flush=True)
 
 
