@@ -185,6 +185,21 @@ def test_programs_begin_while_others_are_written(monkeypatch):
     assert build_kernels(texts, "sm_80") == cubins and built() == 3  # they are in the store
 
 
+def test_nobody_waits_for_a_thread_that_cannot_start(monkeypatch):
+    ahead = kernels.Ahead(lambda text: "", "sm_80")
+    ahead.add(text(43))
+
+    def start(work, name):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kernels.background, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            ahead.begin()
+    assert not kernels._begun and not kernels._waiting and kernels._threads == 0
+    assert build_kernels([text(43)], "sm_80")[0].startswith(b"\x7fELF")
+
+
 @pytest.mark.parametrize("jobs", [1, 4])
 def test_what_was_begun_and_refused_is_said_by_who_asks(jobs):
     ahead = kernels.Ahead(lambda text: "", "sm_80")

@@ -87,8 +87,12 @@ class Ahead:
             _waiting.append(program)
             starts = _threads < _at_once()
             _threads += starts
-        if starts and not background.start(_take_programs, "pliant-build"):
-            _end_thread()
+        started = False
+        try:
+            started = not starts or background.start(_take_programs, "pliant-build")
+        finally:
+            if not started:  # nobody is to wait for it
+                _end_thread()
 
 
 def _take_programs() -> None:
