@@ -138,7 +138,7 @@ def for_each(work: Callable[[Item], None], items: Sequence[Item], *, at_once: in
             except IndexError:  # another thread was faster
                 return
             try:
-                raise_if_ended()
+                _raise_if_ended()
                 work(item)
             except BaseException as error:
                 errors[k] = error
@@ -227,7 +227,7 @@ def run_all(commands: Sequence[Sequence[str]], *, at_once: int, timeout: float) 
             process = running.popleft()
             _children.discard(process)
             if process.returncode != 0:
-                raise_if_ended()
+                _raise_if_ended()
                 raise Failed(process.args, output)  # type: ignore[arg-type]
 
 
@@ -245,7 +245,7 @@ def _all_ended(running: deque[subprocess.Popen[str]]) -> Iterator[None]:
 def _started(command: Sequence[str]) -> subprocess.Popen[str]:
     """In a group of its own: compilers start further programs, which are to end with them."""
     with _state:
-        raise_if_ended()
+        _raise_if_ended()
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             errors="replace", process_group=0,
@@ -255,8 +255,7 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
     return process
 
 
-def raise_if_ended() -> None:
-    """`ProgramEnded`, in a thread beside the program, once that has ended."""
+def _raise_if_ended() -> None:
     if _ended and _here.beside:
         raise ProgramEnded
 

@@ -1,26 +1,16 @@
 """Kernels to machine code: for every architecture, side by side, once a text, and refused texts."""
 
 import os
-import threading
 import time
 from pathlib import Path
 
 import pytest
-import torch
 
 import pliant
-from codegen.cuda.shim_backend import kernels_on_shim
-from lowering.tracing import trace
 from pliant import config
-from pliant.codegen.wrapper import runs_of
 from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
-from pliant.lowering.lower import lower
 from pliant.runtime.cuda import kernels, nvrtc
-from pliant.runtime.cuda.backend import CudaC
-from pliant.runtime.cuda.load import Launcher
-from pliant.schedule.schedule import schedule
-from pliant.together import together
 
 TEXT = """\
 // src a node
@@ -149,109 +139,6 @@ def test_threads_compile_side_by_side(monkeypatch):
     assert len(most) == 3 and 2 <= max(most) <= 3
     for k, cubin in enumerate(cubins, 10):  # each is in its cubin, with another
         assert b"k%d\0" % k in cubin and cubins.count(cubin) == 2
-
-
-class Gate:
-    """Holds compilations until it is opened."""
-
-    def __init__(self, monkeypatch):
-        self.open, self.begun = threading.Event(), threading.Semaphore(0)
-        compile_text = nvrtc.compile_text
-
-        def gated(*given, **more):
-            self.begun.release()
-            self.open.wait(60)
-            return compile_text(*given, **more)
-
-        monkeypatch.setattr(nvrtc, "compile_text", gated)
-
-
-def test_programs_begin_while_others_are_written(monkeypatch):
-    gate, texts = Gate(monkeypatch), [text(k) for k in range(30, 35)]
-    monkeypatch.setattr(kernels, "PROGRAM", 2 * len(texts[0]))
-    ahead = kernels.Ahead(lambda text: "", "sm_80")
-    for one in (*texts[:3], texts[0]):  # one again
-        ahead.add(one)
-    assert gate.begun.acquire(timeout=60)  # of two kernels, with nobody waiting for it
-    ahead.add(texts[3])
-    ahead.begin()
-    gate.open.set()
-    cubins = build_kernels(texts, "sm_80")
-    for k, cubin in enumerate(cubins, 30):
-        assert b"k%d\0" % k in cubin
-    assert cubins[0] == cubins[1] != cubins[2] == cubins[3] != cubins[4] and built() == 3
-    assert not kernels._begun and not kernels._waiting and kernels._threads == 0
-    kernels.forget_kernels()
-    assert build_kernels(texts, "sm_80") == cubins and built() == 3  # they are in the store
-
-
-def test_nobody_waits_for_a_thread_that_cannot_start(monkeypatch):
-    ahead = kernels.Ahead(lambda text: "", "sm_80")
-    ahead.add(text(43))
-
-    def start(work, name):
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(kernels.background, "start", start)
-        with pytest.raises(RuntimeError, match="new thread"):
-            ahead.begin()
-    assert not kernels._begun and not kernels._waiting and kernels._threads == 0
-    assert build_kernels([text(43)], "sm_80")[0].startswith(b"\x7fELF")
-
-
-@pytest.mark.parametrize("jobs", [1, 4])
-def test_what_was_begun_and_refused_is_said_by_who_asks(jobs):
-    ahead = kernels.Ahead(lambda text: "", "sm_80")
-    with config.patch(build_jobs=jobs):
-        for one in ("this is not CUDA", text(40), text(41)):
-            ahead.add(one)
-            ahead.begin()
-        assert build_kernels([text(40), text(41)], "sm_80")[0].startswith(b"\x7fELF")
-        with pytest.raises(CompileError, match="NVRTC refused generated text"):
-            build_kernels([text(40), "this is not CUDA"], "sm_80")
-
-
-def test_a_forked_child_builds_what_its_parent_begun(monkeypatch):
-    gate = Gate(monkeypatch)
-    ahead = kernels.Ahead(lambda text: "", "sm_80")
-    ahead.add(text(42))
-    ahead.begin()
-    assert gate.begun.acquire(timeout=60)
-
-    def builds():
-        monkeypatch.undo()
-        return build_kernels([text(42)], "sm_80")[0].startswith(b"\x7fELF")
-
-    try:
-        assert in_child(builds)
-    finally:
-        gate.open.set()
-    build_kernels([text(42)], "sm_80")
-
-
-def test_kernels_begin_where_code_is_built_beside():
-    added = []
-
-    class Noted:
-        def __init__(self, prelude):
-            pass
-
-        def add(self, text):
-            added.append(text)
-
-        def begin(self):
-            added.append("begin")
-
-    backend = CudaC(lambda device: Launcher(lambda code: [], 0, ahead=Noted))
-    with kernels_on_shim():
-        program = lower(trace(lambda x: (x.sin().sum(0) / 2).exp().cumsum(0), (torch.empty(512, 64),)))
-        runs = runs_of(schedule(program, config.get().schedule))
-        code = backend.write(runs, {}, {}, {}, {})
-        assert added == []
-        with together():
-            assert backend.write(runs, {}, {}, {}, {}) == code
-    assert added == [*(function.text for function in code.functions), "begin"] and len(added) > 1
 
 
 def test_a_forked_child_compiles():

@@ -69,11 +69,11 @@ def write_native(
         kernels.setdefault(kernel.text, []).append(kernel)
     places = {text: k for k, text in enumerate(kernels)}
     written = [_run(f"launch{k}", run, listed, places) for k, run in enumerate(runs)]
-    functions = tuple(function_of(alike, hints) for alike in kernels.values())
+    functions = tuple(_function(alike, hints) for alike in kernels.values())
     return DeviceCode(prelude, functions, tuple(entry for entry, _ in written), tuple(table for _, table in written))
 
 
-def function_of(alike: Sequence[DeviceKernel], hints: Mapping[Symbol, Number]) -> Function:
+def _function(alike: Sequence[DeviceKernel], hints: Mapping[Symbol, Number]) -> Function:
     """The function of kernels with one text."""
     kernel, shared = alike[0], max(one.shared for one in alike)
     name = f"pliant_{hashlib.sha256(kernel.text.encode()).hexdigest()[:12]}"

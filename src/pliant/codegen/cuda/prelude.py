@@ -55,6 +55,20 @@ P_INLINE int64_t p_quotient(int64_t a, int64_t b) {
   return (uint64_t)(a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
 }
 """,
+    # what numbers from 0 to 2**31 are divided by; `reciprocal`: what to multiply by, and above it how far to shift
+    "p_divisor": """\
+struct p_divisor {
+  uint32_t n, factor, shift;
+  __device__ p_divisor(int64_t n, int64_t reciprocal)
+      : n((uint32_t)n), factor((uint32_t)reciprocal), shift((uint32_t)(reciprocal >> 32)) {}
+};
+P_INLINE int operator/(int a, const p_divisor& b) {
+  return (int)(((uint32_t)((uint64_t)(uint32_t)a * b.factor >> 32) + (uint32_t)a) >> b.shift);
+}
+P_INLINE int operator%(int a, const p_divisor& b) { return a - a / b * (int)b.n; }
+P_INLINE int64_t operator/(int64_t a, const p_divisor& b) { return a / (int64_t)b.n; }
+P_INLINE int64_t operator%(int64_t a, const p_divisor& b) { return a % (int64_t)b.n; }
+""",
     "p_signbit": """\
 P_INLINE bool p_signbit(float x) { return __float_as_int(x) < 0; }
 P_INLINE bool p_signbit(double x) { return __double_as_longlong(x) < 0; }

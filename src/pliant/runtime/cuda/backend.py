@@ -8,21 +8,20 @@ from dataclasses import replace
 import torch
 
 from pliant import config
-from pliant.codegen.cuda.entry import DeviceCode, function_of, write_native
-from pliant.codegen.cuda.kernel_text import DeviceKernel
+from pliant.codegen.cuda.entry import DeviceCode, write_native
+from pliant.codegen.cuda.parameters import with_parameters
 from pliant.codegen.cuda.prelude import text_for
 from pliant.codegen.cuda.writer import write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.ir.loops import Buffer
 from pliant.runtime.backend import WrittenCode
 from pliant.runtime.cuda import nvrtc
-from pliant.runtime.cuda.kernels import Ahead, build_kernels, key_of
+from pliant.runtime.cuda.kernels import build_kernels, key_of
 from pliant.runtime.cuda.load import DeviceLibrary, Launcher, expected, gpu_launcher, load
 from pliant.runtime.load import NativeEntry
 from pliant.schedule.kernel import Kernel
 from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
-from pliant.together import is_open
 
 
 class CudaC:
@@ -41,27 +40,9 @@ class CudaC:
         in_place: Mapping[Buffer, Buffer],
         hints: Mapping[Symbol, Number],
     ) -> DeviceCode:
-        begun: dict[torch.device, Ahead] = {}
-
-        def write_one(kernel: Kernel) -> list[DeviceKernel]:
-            texts = write_kernel(kernel, kernel.target)
-            if (ahead := self._ahead(kernel.device, begun)) is not None:
-                for function in (function_of([text], hints) for text in texts):
-                    if function.expected:
-                        ahead.add(function.text)
-            return texts
-
-        once = WrittenOnce(write_one)
+        once = WrittenOnce(lambda kernel: write_kernel(kernel, kernel.target))
         written = [[text for kernel in run for text in once(kernel)] for run in runs]
-        for ahead in begun.values():
-            ahead.begin()
-        return write_native(written, listed, text_for, hints)
-
-    def _ahead(self, device: torch.device, begun: dict[torch.device, Ahead]) -> Ahead | None:
-        """What builds kernels of a device while others are written, where code is built beside at all."""
-        if device not in begun and is_open() and (ahead := self.launcher_of(device).ahead) is not None:
-            begun[device] = ahead(text_for)
-        return begun.get(device)
+        return write_native(with_parameters(written), listed, text_for, hints)
 
     def builder(self, code: DeviceCode, options: config.Build) -> Callable[[], object] | None:
         devices = dict.fromkeys(entry.device for entry in code.entries if entry.device is not None)

@@ -6,170 +6,32 @@ Holds:  a kernel has a key of its own, so it is built once whatever graph it is 
         compiler give the same code; those that are nowhere are built side by side.
 
 A program takes 50 ms before its first kernel, so each thread builds one program of several kernels; its cubin is stored
-under the key of each. `Ahead` begins programs while other kernels are still written: `build_kernels` waits for them, and
-builds again what failed there, to say so.
+under the key of each.
 """
 
 from __future__ import annotations
 
-import contextvars
 import heapq
 import os
 import re
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from collections.abc import Callable, Sequence
 
 from pliant import background, config
 from pliant.cache.key import Key, make_key
 from pliant.cache.store import Store, open_store
 from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
-from pliant.interruptions import pass_on, suppressed
-from pliant.records import dataclass
+from pliant.interruptions import pass_on
 from pliant.runtime.cuda import nvrtc
 from pliant.runtime.kept import no_space
 
 _COMMENTS = re.compile(r"^\s*//.*\n", re.M)
 MOST_THREADS = 24  # more gained nothing when measured: 153 kernels of a training step took 2.2, 1.7, 1.2 and 1.2 s in 8, 16, 24 and 32
-PROGRAM, MOST_PROGRAM = 3_000, 8_000  # characters of kernels for which a program is begun: more, the more there are
-PROGRAMS = 16  # of equal size, which so many characters would make of all that was begun
 MOST_KNOWN = 1024  # cubins kept in memory; the loaded ones are the driver's
 
 _lock = background.lock()
 _known: dict[str, bytes] = {}  # by digest; the oldest goes first
-_begun: dict[str, _Program] = {}  # by digest of the kernels in it; taken out when it is done
-_waiting: deque[_Program] = deque()  # those of them that no thread has begun
-_threads = 0  # that take them
-
-
-@dataclass(slots=True, eq=False)
-class _Program:
-    """Kernels that are built beside. took: seconds, where it was built and nobody was told."""
-
-    wanted: dict[Key, str]
-    build: Callable[[], float | None]
-    done: threading.Event = field(default_factory=threading.Event)
-    took: float | None = None
-
-
-class Ahead:
-    """Builds kernels of a device while others are written."""
-
-    def __init__(self, prelude: Callable[[str], str], architecture: str) -> None:
-        self._prelude, self._architecture = prelude, architecture
-        self._wanted: dict[Key, str] = {}
-        self._begun = 0  # characters
-
-    def add(self, body: str) -> None:
-        """A kernel is written. A program begins when there is text enough: few kernels had best be built side by side, and many
-        not have a program each."""
-        key = key_of(self._prelude(body) + body, self._architecture)
-        with _lock:
-            if key.digest not in _known and key.digest not in _begun:
-                self._wanted[key] = body
-        if sum(map(len, self._wanted.values())) >= min(max(PROGRAM, self._begun // PROGRAMS), MOST_PROGRAM):
-            self.begin()
-
-    def begin(self) -> None:
-        """Build what was added."""
-        global _threads
-        wanted, self._wanted = self._wanted, {}
-        if not wanted:
-            return
-        self._begun += sum(map(len, wanted.values()))
-        context = contextvars.copy_context()
-        program = _Program(wanted, lambda: context.run(_build_missing, wanted, self._prelude, self._architecture))
-        with _lock:
-            _begun.update(dict.fromkeys((key.digest for key in wanted), program))
-            _waiting.append(program)
-            starts = _threads < _at_once()
-            _threads += starts
-        started = False
-        try:
-            started = not starts or background.start(_take_programs, "pliant-build")
-        finally:
-            if not started:  # nobody is to wait for it
-                _end_thread()
-
-
-def _take_programs() -> None:
-    """A thread that builds what waits."""
-    program = None
-    try:
-        while (program := _next()) is not None:
-            background.raise_if_ended()
-            with suppressed(Exception):  # `build_kernels` meets it again
-                program.took = program.build()
-            _end(program)
-    finally:
-        if program is not None:  # the program has ended
-            _end(program)
-            _end_thread()
-
-
-def _next() -> _Program | None:
-    """What a thread takes; None, and one thread less: there is nothing."""
-    global _threads
-    with _lock:
-        _threads -= not _waiting
-        return _waiting.popleft() if _waiting else None
-
-
-def _end_thread() -> None:
-    """A thread that takes nothing more. What waits for none is not built beside."""
-    global _threads
-    with _lock:
-        _threads -= 1
-        left = [] if _threads else list(_waiting)
-        for _ in left:
-            _waiting.popleft()
-    for program in left:
-        _end(program)
-
-
-def _end(program: _Program) -> None:
-    with _lock:
-        for key in program.wanted:
-            _begun.pop(key.digest, None)
-    program.done.set()
-
-
-def _in_forked_child() -> None:
-    """No thread builds here."""
-    global _threads
-    _begun.clear()
-    _waiting.clear()
-    _threads = 0
-
-
-os.register_at_fork(after_in_child=_in_forked_child)
-
-
-def _wait(digests: Iterable[str]) -> None:
-    """Until those of these kernels that are built beside are."""
-    with _lock:
-        programs = dict.fromkeys(_begun[digest] for digest in digests if digest in _begun)
-    for program in programs:
-        program.done.wait()
-        if program.took is not None:
-            events.record("build", name=next(iter(program.wanted)).digest[:12], seconds=program.took)
-            program.took = None
-
-
-def _build_missing(wanted: dict[Key, str], prelude: Callable[[str], str], architecture: str) -> float | None:
-    """Build those that the store has not, as one program. Seconds that it took."""
-    store = open_store("cubins")
-    stored = {key: cubin for key in wanted if (cubin := store.get(key, ".cubin")) is not None}
-    missing = {key: body for key, body in wanted.items() if key not in stored}
-    started, bodies = time.perf_counter(), "".join(missing.values())
-    made = dict.fromkeys(missing, nvrtc.compile_text(prelude(bodies) + bodies, architecture, keep_refused=False)) if missing else {}
-    took = time.perf_counter() - started if missing else None
-    _keep(made, store)
-    _know(stored | made)
-    return took
 
 
 def build_kernels(bodies: Sequence[str], prelude: Callable[[str], str], architecture: str) -> list[bytes]:
@@ -177,7 +39,6 @@ def build_kernels(bodies: Sequence[str], prelude: Callable[[str], str], architec
     refused; NoKernels where there is no NVRTC."""
     keys = [key_of(prelude(body) + body, architecture) for body in bodies]
     wanted = dict(zip(keys, bodies))
-    _wait(key.digest for key in wanted)
     with _lock:
         found = {key: _known[key.digest] for key in wanted if key.digest in _known}
     store = open_store("cubins")
@@ -187,15 +48,11 @@ def build_kernels(bodies: Sequence[str], prelude: Callable[[str], str], architec
     made = _built({key: body for key, body in wanted.items() if key not in found}, prelude, architecture)
     _keep(made, store)
     found |= made
-    _know(found)
-    return [found[key] for key in keys]
-
-
-def _know(found: dict[Key, bytes]) -> None:
     with _lock:
         _known.update({key.digest: cubin for key, cubin in found.items()})
         for digest in list(_known)[: max(0, len(_known) - MOST_KNOWN)]:
             del _known[digest]
+    return [found[key] for key in keys]
 
 
 def stored(digest: str) -> bytes:
@@ -256,7 +113,8 @@ def _keep(made: dict[Key, bytes], store: Store) -> None:
 
 
 def _at_once() -> int:
-    return config.get().build.build_jobs or min(MOST_THREADS, os.cpu_count() or 1)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # a container has some
+    return config.get().build.build_jobs or min(MOST_THREADS, cores)
 
 
 def forget_kernels() -> None:

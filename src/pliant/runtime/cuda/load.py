@@ -22,7 +22,7 @@ from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_o
 from pliant.records import dataclass
 from pliant.runtime.build import build, quick
 from pliant.runtime.cuda import driver, nvrtc
-from pliant.runtime.cuda.kernels import Ahead, build_kernels, key_of, stored
+from pliant.runtime.cuda.kernels import build_kernels, key_of, stored
 from pliant.runtime.load import NativeEntry, prepare
 from pliant.targets.registry import target_of
 from pliant.targets.target import Target
@@ -39,7 +39,6 @@ class Launcher:
     functions: code to the addresses of its functions, in order, which are built now.
     build: builds the code for `functions` to find, in any thread; None: that does it alone.
     places: code to the places of its functions in the store, in order; None: it does not have them.
-    ahead: what begins to build kernels while others are written; None: nothing does.
     launch: address of `int (void* function, blocks in x, y, z, threads, shared bytes: uint32_t each, void* stream,
         void** arguments)`, which returns 0 or the number of an error. context: made current meanwhile; 0: none.
     """
@@ -49,7 +48,6 @@ class Launcher:
     context: int = 0
     build: Callable[[DeviceCode], object] | None = None
     places: Callable[[DeviceCode], list[str]] | None = None
-    ahead: Callable[[Callable[[str], str]], Ahead] | None = None
 
 
 def load(code: DeviceCode, launcher: Launcher) -> list[NativeEntry]:
@@ -127,7 +125,7 @@ def gpu_launcher(device: torch.device, target: Target) -> Launcher:
     def places(code: DeviceCode) -> list[str]:
         return [key_of(text, architecture).digest for text in code.texts]
 
-    return Launcher(functions, _driver_launch(), context.handle, build, places, lambda prelude: Ahead(prelude, architecture))
+    return Launcher(functions, _driver_launch(), context.handle, build, places)
 
 
 def _capability(target: Target) -> int:
