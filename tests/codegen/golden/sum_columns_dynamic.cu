@@ -40,12 +40,17 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
     __syncthreads();
     #pragma unroll
     for (int u = 0; u < 4; u++) {
-      float macc0 = x[(0 * 4 + u) * 32 + threadIdx.x % 32];
-      for (int y = 1; y < 8; y++) {
+      acc0[u] = x[(0 * 4 + u) * 32 + threadIdx.x % 32];
+    }
+    #pragma unroll 1
+    for (int y = 1; y < 8; y++) {
+      #pragma unroll
+      for (int u = 0; u < 4; u++) {
+        float macc0 = acc0[u];
         const float omacc0 = x[(y * 4 + u) * 32 + threadIdx.x % 32];
         macc0 += omacc0;
+        acc0[u] = macc0;
       }
-      acc0[u] = macc0;
     }
   }
   float r0[4];

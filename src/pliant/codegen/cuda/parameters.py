@@ -22,7 +22,7 @@ from pliant.symbolic.expr import Expr, lit
 
 MANY = 48  # distinct kernels of a program: more than are built at once, several times over
 LONG_LOOP = 256  # a bound that is an argument: the compiler need not know it to unroll the loop
-_KEPT = r"^.*(?:__shared__|#pragma|__launch_bounds__).*$|^\s*(?:alignas\(\d+\) )?\w+ \w+\[.*$"  # whole lines
+_KEPT = r"^ *(?:extern|__shared__|alignas|#pragma|\w+ \w+\[).*$"  # whole lines: declarations, of arrays and functions, and how to unroll
 _NUMBER = r"(?<=[(\[ ,-])\d+(?=\*\w)|(?<=[+-] )\d+(?=[)\],]| [<>&])|(?<= < )\d+(?=\))"  # of an index or a comparison
 _DIVISOR = r"(?<=item [/%] \()\d+(?=\);)|(?<=q [/%] \()\d+(?=\);)|(?<=qi\d [/%] \()\d+(?=\);)"  # of what is not negative
 _BOUND = r"(?<=; q < )\d+(?=; q \+=)"

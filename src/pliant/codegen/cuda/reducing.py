@@ -351,15 +351,20 @@ class DeviceReducingWriter(DeviceWriter):
         self.line("#pragma unroll")
         self.begin(f"for (int u = 0; u < {width}; u++)")
         for v in acc.variables():
-            self.line(f"{v.ctype} {one.name}{v.suffix} = x{v.suffix}[{place.format('0')}];")
+            self.line(f"{acc.name}{v.suffix}{at} = x{v.suffix}[{place.format('0')}];")
+        self.end()
+        self.line("#pragma unroll 1")  # all turns written out take a third of the kernel's time to build
         self.begin(f"for (int y = 1; y < {plan.group}; y++)")
+        self.line("#pragma unroll")
+        self.begin(f"for (int u = 0; u < {width}; u++)")
         for v in acc.variables():
+            self.line(f"{v.ctype} {one.name}{v.suffix} = {acc.name}{v.suffix}{at};")
             self.line(f"const {v.ctype} o{one.name}{v.suffix} = x{v.suffix}[{place.format('y')}];")
         for text in one.merge(f"o{one.name}"):
             self.line(text)
-        self.end()
         for v in acc.variables():
             self.line(f"{acc.name}{v.suffix}{at} = {one.name}{v.suffix};")
+        self.end()
         self.end()
         self.end()
 
