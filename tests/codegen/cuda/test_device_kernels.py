@@ -351,7 +351,7 @@ def test_an_index_out_of_range_raises(cases, wrong):
 
 def test_wide_accesses_are_behind_choices(cases):
     (kernel,) = cases["turned"][0].kernels
-    assert kernel.text.count("p_load<8>") == 2
+    assert kernel.text.count("p_load_even<8>") == 2
     assert "a0[" not in kernel.text
 
 

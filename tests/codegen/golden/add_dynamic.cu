@@ -5,9 +5,9 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float
   const int64_t i0b = i0g * 4;
   const int cnt = (int)p_min(n1 - i0b, 4);
   alignas(16) float v0[4];
-  p_load<4>(v0, a0 + (i0b), cnt);
+  p_load_even<4>(v0, a0 + (i0b), cnt);
   alignas(16) float v2[4];
-  p_load<4>(v2, a1 + (i0b), cnt);
+  p_load_even<4>(v2, a1 + (i0b), cnt);
   alignas(16) float s5[4];
   #pragma unroll
   for (int u = 0; u < 4; u++) {

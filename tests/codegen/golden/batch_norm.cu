@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(64) @(const float* a0, const float*
     const int qi2 = q / (9);
     const int i1 = qi2;
     const int i2b = i2g * 4;
-    p_load<4>(v0 + k * 4, a0 + (i2b + 36*i0 + 288*i1));
+    p_load_even<4>(v0 + k * 4, a0 + (i2b + 36*i0 + 288*i1));
   }
   #pragma unroll
   for (int k = 0; k < 1; k++) {

@@ -6,9 +6,9 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float
   const int i0 = qi1;
   const int i1b = i1g * 4;
   alignas(16) float v0[4];
-  p_load<4>(v0, a0 + (i1b + 96*i0));
+  p_load_even<4>(v0, a0 + (i1b + 96*i0));
   alignas(16) float v2[4];
-  p_load<4>(v2, a1 + (i1b));
+  p_load_even<4>(v2, a1 + (i1b));
   alignas(16) float s6[4];
   #pragma unroll
   for (int u = 0; u < 4; u++) {

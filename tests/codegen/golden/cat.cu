@@ -6,9 +6,9 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float
   const int i0 = qi1;
   const int i1b = i1g * 4;
   alignas(16) float v2[4] = {};
-  if ((i1b < 96)) p_load<4>(v2, a0 + (i1b + 96*i0));
+  if ((i1b < 96)) p_load_even<4>(v2, a0 + (i1b + 96*i0));
   alignas(16) float v3[4] = {};
-  if (!(i1b < 96)) p_load<4>(v3, a1 + (i1b + 96*i0 - 96));
+  if (!(i1b < 96)) p_load_even<4>(v3, a1 + (i1b + 96*i0 - 96));
   alignas(16) float s5[4];
   #pragma unroll
   for (int u = 0; u < 4; u++) {

@@ -8,9 +8,9 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float
   const int64_t t0 = (int64_t)(i0);
   const _Bool t1 = t0 < 8;
   alignas(16) float v2[4] = {};
-  if ((i0 < 8)) p_load<4>(v2, a0 + (i1b + 96*i0));
+  if ((i0 < 8)) p_load_even<4>(v2, a0 + (i1b + 96*i0));
   alignas(16) float v3[4] = {};
-  if (!(i0 < 8)) p_load<4>(v3, a1 + (i1b + 96*i0 - 768));
+  if (!(i0 < 8)) p_load_even<4>(v3, a1 + (i1b + 96*i0 - 768));
   alignas(16) float s5[4];
   #pragma unroll
   for (int u = 0; u < 4; u++) {

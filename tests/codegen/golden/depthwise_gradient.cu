@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(96) @(const float* a0, const float*
     const int qi4 = qi5 / (12);
     const int i3 = qi4;
     const int i5b = i5g * 4;
-    p_load<4>(v0 + k * 4, a0 + (i5b + 144*i0 + 576*i3 + 12*i4));
+    p_load_even<4>(v0 + k * 4, a0 + (i5b + 144*i0 + 576*i3 + 12*i4));
     p_load<4>(v2 + k * 4, a1 + (i5b + 196*i0 + 14*i1 + i2 + 784*i3 + 14*i4));
   }
   #pragma unroll

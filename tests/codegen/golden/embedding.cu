@@ -10,7 +10,7 @@ extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, const flo
   const int64_t t2 = t1 ? 50 : t0;
   const int64_t t3 = p_check_index(t2, 50);
   alignas(16) float v4[4];
-  p_load<4>(v4, a1 + (32*t3 + i1b));
+  p_load_even<4>(v4, a1 + (32*t3 + i1b));
   alignas(16) float s6[4];
   #pragma unroll
   for (int u = 0; u < 4; u++) {

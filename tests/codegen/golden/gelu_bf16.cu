@@ -4,7 +4,7 @@ extern "C" __global__ void __launch_bounds__(256) @(const uint16_t* a0, uint16_t
   const int i0g = item;
   const int i0b = i0g * 8;
   alignas(16) uint16_t v0[8];
-  p_load<8>(v0, a0 + (i0b));
+  p_load_even<8>(v0, a0 + (i0b));
   alignas(16) float s5[8];
   #pragma unroll
   for (int u = 0; u < 8; u++) {

@@ -4,9 +4,9 @@ extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, const int
   const int i0g = item;
   const int i0b = i0g * 2;
   alignas(16) int64_t v0[2];
-  p_load<2>(v0, a0 + (i0b));
+  p_load_even<2>(v0, a0 + (i0b));
   alignas(16) int64_t v4[2];
-  p_load<2>(v4, a1 + (i0b));
+  p_load_even<2>(v4, a1 + (i0b));
   alignas(16) int64_t s7[2];
   #pragma unroll
   for (int u = 0; u < 2; u++) {

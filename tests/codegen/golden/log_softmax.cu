@@ -11,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, float* a1, 
     if (q >= 24) break;
     const int i1g = q;
     const int i1b = i1g * 4;
-    p_load<4>(v0 + k * 4, a0 + (i1b + 96*i0));
+    p_load_even<4>(v0 + k * 4, a0 + (i1b + 96*i0));
   }
   #pragma unroll
   for (int k = 0; k < 1; k++) {

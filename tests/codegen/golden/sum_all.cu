@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(1024) @(const float* a0, float* a1,
     const int q = lane + k * 1024;
     const int i0g = q;
     const int i0b = i0g * 4;
-    p_load<4>(v0 + k * 4, a0 + (i0b));
+    p_load_even<4>(v0 + k * 4, a0 + (i0b));
   }
   #pragma unroll
   for (int k = 0; k < 8; k++) {

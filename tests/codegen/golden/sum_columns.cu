@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(512) @(const float* a0, float* a1, 
     for (int q = lane; q < 64; q += 16) {
       const int i1 = q;
       alignas(16) float v0[4];
-      p_load<4>(v0, a0 + (i0b + 512*i1));
+      p_load_even<4>(v0, a0 + (i0b + 512*i1));
       #pragma unroll
       for (int u = 0; u < 4; u++) {
         const int i0 = i0b + u;

@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, float* a1, 
     if (i0 >= 96) break;
     const int i1b = i1t + ahead;
     alignas(16) float v0[4];
-    p_load<4>(v0, a0 + (i1b + 128*i0));
+    p_load_even<4>(v0, a0 + (i1b + 128*i0));
     alignas(16) float s4[4];
     #pragma unroll
     for (int u = 0; u < 4; u++) {

@@ -4,9 +4,9 @@ extern "C" __global__ void __launch_bounds__(256) @(const float* a0, const float
   const int i0g = item;
   const int i0b = i0g * 4;
   alignas(16) float v0[4];
-  p_load<4>(v0, a0 + (i0b));
+  p_load_even<4>(v0, a0 + (i0b));
   alignas(16) float v2[4];
-  p_load<4>(v2, a1 + (i0b));
+  p_load_even<4>(v2, a1 + (i0b));
   alignas(16) float s7[4];
   #pragma unroll
   for (int u = 0; u < 4; u++) {

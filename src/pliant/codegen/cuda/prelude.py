@@ -160,6 +160,24 @@ template <int N, class T> P_INLINE void p_load(T* to, const T* from, int low, in
 }
 template <int N, class T> P_INLINE void p_load(T* to, const T* from, int end) { p_load<N>(to, from, 0, end); }
 """,
+    # The same of elements that are aligned if the buffer is.
+    "p_load_even": """\
+template <int N, class T> P_INLINE void p_load_even(T* to, const T* from) {
+  typedef typename p_piece<N * sizeof(T) < 16 ? N * sizeof(T) : 16>::type P;
+  if ((uint64_t)from % sizeof(P) == 0) {
+#pragma unroll
+    for (int k = 0; k < N * sizeof(T) / sizeof(P); k++) ((P*)to)[k] = ((const P*)from)[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; k++) to[k] = from[k];
+  }
+}
+template <int N, class T> P_INLINE void p_load_even(T* to, const T* from, int end) {
+  if (end >= N) return p_load_even<N>(to, from);
+#pragma unroll
+  for (int k = 0; k < N; k++) to[k] = k < end ? from[k] : (T)0;
+}
+""",
     "p_store": """\
 template <int N, class T> P_INLINE void p_store(T* to, const T* from) {
   typedef typename p_piece<N * sizeof(T) < 16 ? N * sizeof(T) : 16>::type P;

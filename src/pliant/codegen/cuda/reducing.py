@@ -277,7 +277,7 @@ class DeviceReducingWriter(DeviceWriter):
                 self.line(f"{name}[k] = {source}[{self.names.text(e)}];")
                 continue
             start = self.names.text(substitute(e, {tile.axis.symbol: tile.start}))
-            self.line(f"p_load<{width}>({name} + k * {width}, {source} + ({start}){tile.limit});")
+            self.line(f"{tile.load(e)}({name} + k * {width}, {source} + ({start}){tile.limit});")
         self._end_inner()
 
     # -- sharing -------------------------------------------------------------------------------------------------------

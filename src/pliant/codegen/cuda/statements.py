@@ -124,7 +124,7 @@ class DeviceStatements(Statements):
             source = f"{self.names.buffer(x.buffer)} + ({start})"
             self.before += [
                 f"alignas(16) {MEMORY_TYPES[x.dtype]} {found}[{self.tile.width}]{' = {}' if condition else ''};",
-                f"{f'if ({condition}) ' * bool(condition)}p_load<{self.tile.width}>({found}, {source}{limit});",
+                f"{f'if ({condition}) ' * bool(condition)}{self.tile.load(e)}({found}, {source}{limit});",
             ]
         return found
 

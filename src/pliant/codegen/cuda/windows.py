@@ -25,13 +25,12 @@ from pliant.codegen.reductions import Accumulator
 from pliant.ir.loops import Axis, Buffer, Reduction
 from pliant.ir.scalar import Apply, Const, Load, Scalar
 from pliant.records import dataclass
-from pliant.schedule.align import quotient
 from pliant.schedule.kernel import Member
 from pliant.symbolic.expr import Expr, Symbol, lit
 from pliant.symbolic.traverse import substitute
 
 _Scope = tuple[dict[str, str], dict[tuple[Buffer, str], str], dict[tuple[Scalar, int], str]]
-_CONDITIONAL = re.compile(r"if \((.*)\) p_load(<\d+>\(.*)\);")
+_CONDITIONAL = re.compile(r"if \((.*)\) p_load_even(<\d+>\(.*)\);")
 
 
 @dataclass(slots=True)
@@ -109,10 +108,10 @@ class WindowStatements(DeviceStatements):
     def _note_aligned(self, texts: list[str], e: Expr) -> None:
         """Have the last access say that it is aligned, where that follows from its buffer's being so."""
         assert self.tile is not None
-        if not self.tile.limits and quotient(e.drop(self.tile.axis.symbol), lit(self.tile.width)) is not None:
+        if not self.tile.limits and self.tile.is_even(e):
             conditional = _CONDITIONAL.fullmatch(texts[-1])
             if conditional is None:
-                texts[-1] = f"{texts[-1].removesuffix(');')}, p_whole());"
+                texts[-1] = f"{texts[-1].removesuffix(');').replace('p_load_even', 'p_load')}, p_whole());"
             else:
                 condition, load = conditional.groups()
                 texts[-1] = f"p_load_if{load}, {condition.replace('&&', '&').replace('||', '|')});"
