@@ -6,8 +6,12 @@ The names below are loaded at first use, so that importing a part (the bytecode 
 import importlib
 from typing import Any
 
-from pliant.gc_pause import GcPause
-from pliant.unpatched import BUILTINS as BUILTINS  # before a program can put others in their place
+from pliant.own_modules import find_quickly
+
+find_quickly(__spec__)
+
+from pliant.gc_pause import GcPause  # noqa: E402
+from pliant.unpatched import BUILTINS as BUILTINS  # noqa: E402  # before a program can put others in their place
 
 __version__ = "0.1.0"
 
