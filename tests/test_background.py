@@ -288,3 +288,28 @@ def test_threads_that_others_start_are_waited_for():
     background.finish("pliant-test-outer")
     background.finish("pliant-test-inner")
     assert len(done) == 100
+
+
+def test_work_that_starts_a_process_has_begun_when_it_runs():
+    ended = threading.Event()
+
+    def work():
+        background.run_all([[sys.executable, "-c", "import time; time.sleep(0.3)"]], at_once=1, timeout=60)
+        ended.set()
+
+    start = time.monotonic()
+    background.begin(work, "pliant-test")
+    assert background._children and not ended.is_set()
+    background.finish("pliant-test")
+    assert ended.is_set() and time.monotonic() - start >= 0.3
+
+
+def test_work_without_a_process_has_begun_when_it_is_done_or_soon():
+    done, go = [], threading.Event()
+    background.begin(lambda: done.append(1), "pliant-test")
+    assert done == [1]
+    background.begin(lambda: (go.wait(60), done.append(2)), "pliant-test")  # nobody is waited for that waits himself
+    assert done == [1]
+    go.set()
+    background.finish("pliant-test")
+    assert done == [1, 2]

@@ -1,7 +1,7 @@
 """Work beside the program: threads, processes of compilers, and locks, none of which outlives or outwits the program.
 
 In:     functions to run in a thread; commands.
-Out:    `start(work, name)`; `wait(event, seconds)`; `for_each(work, items)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
+Out:    `start(work, name)`; `begin(work, name)`; `wait(event, seconds)`; `for_each(work, items)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
 Holds:  no thread of ours runs when the interpreter ends: native code that asks for the interpreter then aborts the
         process. Python joins these threads behind the program's last line; the compilers that they wait for are ended,
         so that this takes no time. A forked child has none of these threads, and finds locks that they held free.
@@ -28,10 +28,12 @@ class ProgramEnded(Exception):
 
 
 class _Here(threading.local):
-    """Whether this thread is one beside the program, and whether another waits for the errors of what it does."""
+    """Whether this thread is one beside the program, whether another waits for the errors of what it does, and what is set once it
+    has started a process."""
 
     beside = False
     heard = False
+    begun: threading.Event | None = None
 
 
 _here = _Here()
@@ -90,6 +92,26 @@ def start(work: Callable[[], object], name: str) -> bool:
         if not _ended:
             threading.Thread(target=run, name=name, daemon=False).start()
         return not _ended
+
+
+def begin(work: Callable[[], object], name: str) -> None:
+    """The same, for work that starts processes: returns once the first runs, or the work is done. A thread that has to take turns
+    with one that computes gets there much later, and the processor that was to run the process stands idle meanwhile.
+    """
+    begun = threading.Event()
+
+    def run() -> None:
+        _here.begun = begun
+        try:
+            work()
+        finally:
+            begun.set()
+
+    if start(run, name):
+        begun.wait(_LONGEST_BEGINNING)
+
+
+_LONGEST_BEGINNING = 0.05  # seconds; the thread may wait for something that whoever begins it holds
 
 
 def finish(name: str = "pliant") -> None:
@@ -252,6 +274,8 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
         )  # fmt: skip
         if _here.beside:
             _children.add(process)
+        if _here.begun is not None:
+            _here.begun.set()
     return process
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from pliant import background, config
+from pliant import config
 from pliant.debug import dump
 from pliant.dispatch.compiled_function import compiled_callable
 from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
@@ -259,10 +259,11 @@ def _version(tensor: Any) -> object:
 
 
 def _build_watch(text: str) -> ctypes.PyDLL | None:
-    """The native part of guards; None where there is no C compiler."""
+    """The native part of guards; None where there is no C compiler. What graphs share comes first: they are loaded sooner than
+    guards are checked."""
     from pliant.runtime.build import build, quick
 
-    background.start(_prepare_loading, "pliant-loading")
+    _prepare_loading()
     try:
         return ctypes.PyDLL(str(build([text], quick(config.get().build))))
     except (CompileError, OSError) as error:

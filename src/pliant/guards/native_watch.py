@@ -188,7 +188,7 @@ def available() -> bool:
 @functools.cache
 def prepare_beside() -> None:
     """Start to compile the native part in a thread, while something else is compiled; `available` waits for it."""
-    background.start(available, "pliant-guards")
+    background.begin(available, "pliant-guards")
 
 
 _lock = background.reentrant_lock()
