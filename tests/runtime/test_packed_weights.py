@@ -14,7 +14,7 @@ from torch import nn
 import pliant
 from pliant.debug import events
 from pliant.runtime import packed_weights
-from pliant.runtime.load import fingerprint
+from pliant.runtime.auxiliary import fingerprint
 from pliant.runtime.packed_weights import BUDGET
 from pliant.torch_adapter import reorder_convolution_weight
 

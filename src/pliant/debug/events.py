@@ -54,6 +54,7 @@ KINDS: dict[str, Kind] = {
     "package": Kind("fallbacks", "{name} runs its kernels for {processor}", logging.DEBUG),
     "extern": Kind("fallbacks", "operator {name} runs as an extern call: {why}"),
     "packed_weights": Kind("fallbacks", "a weight of {bytes} bytes is not packed: all copies may take {most}"),
+    "auxiliary": Kind("fallbacks", "the native function {name} is not built, and what is faster with it does without: {why}"),
     "is_compiling": Kind("capture", "is_compiling() is {answer} at {where}{callers}"),
     "skip": Kind("capture", "not capturing {name}: {why}"),
     "guard": Kind("guards", "guard {text}    {where}"),

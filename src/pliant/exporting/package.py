@@ -103,7 +103,7 @@ def _variant(program: Exported, written: Mapping[str, WrittenProgram], processor
     options = processor.build_options(config.get().build)
     libraries = {name: [*_built(one, options, gpu)] for name, one in written.items()}
     places = [one for of in libraries.values() for library in of for one in _places(library)]
-    shared = {name: build([text()], quick(options)).parent.name for name, text in SHARED.items() if name == "runtime" or gpu}
+    shared = {name: build([text()], quick(options)).parent.name for name, text in SHARED.items() if name != "launcher" or gpu}
     writer = ProgramWriter({n.target for n in program.graph.nodes if control_of(n) and "kept" not in n.meta})
     try:
         forms = {name: writer.called(one.making_call(libraries[name])) for name, one in written.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ from pliant.exporting.running import Caller
 from pliant.exporting.written_back import writing_graph
 from pliant.runtime.build import key_of, quick
 from pliant.wrappers.launches import launcher_text
-from pliant.wrappers.shared_text import runtime_text
+from pliant.wrappers.shared_text import AUXILIARY, auxiliary_text, runtime_text
 
 Json = Any
-SHARED = {"runtime": runtime_text, "launcher": launcher_text}  # units that all programs share; the second those of GPUs
+# Units that all programs share; the launcher those of GPUs, the auxiliary ones those that call them.
+SHARED = {"runtime": runtime_text, "launcher": launcher_text, **{name: partial(auxiliary_text, name) for name in AUXILIARY}}
 
 
 def attach(program: Exported, path: Any, archive: zipfile.ZipFile, trusted: bool) -> None:

@@ -17,6 +17,7 @@ from pliant.codegen.wrapper import listed_inputs, runs_of, write_row_wrapper, wr
 from pliant.debug import events
 from pliant.ir.loops import Buffer, Extern, LoopProgram
 from pliant.records import dataclass
+from pliant.runtime import auxiliary, random_draws
 from pliant.runtime.backend import WrittenCode, backend_of
 from pliant.runtime.load import NativeEntry, load, reads_lists, takes_tensors
 from pliant.runtime.objects import build_native
@@ -27,6 +28,7 @@ from pliant.schedule.schedule import schedule, schedule_text
 from pliant.symbolic.expr import Number, Symbol
 from pliant.targets.registry import target_of
 from pliant.together import later
+from pliant.torch_adapter import OpOverload
 from pliant.wrappers.remade import MakingCall, noted
 from pliant.wrappers.wrapper import WrapperCode, compile_wrapper, supply
 
@@ -119,6 +121,7 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
 
     call: Callable[[list[Any]], list[Any]]
     if (build := _builder(codes, options.build)) is not None and later(build, complete):
+        _build_auxiliary(names)
         call = wrapped(wrapper, program.name, ranges)
     else:
         wrapper.names.update(load_entries())
@@ -126,6 +129,14 @@ def compile_program(program: LoopProgram, options: config.Config | None = None) 
         note(call)
     forget_accesses()
     return CompiledGraph(program.name, call, list(codes.values()), wrapper.source)
+
+
+def _build_auxiliary(names: Mapping[str, Any]) -> None:
+    """Begin with what the operators among a wrapper's names may call."""
+    if any(value is random_draws.DRAWN for value in names.values()):
+        auxiliary.build_beside(auxiliary.BERNOULLI)
+    if any(isinstance(value, OpOverload) and value.namespace == "pliant" for value in names.values()):
+        auxiliary.build_beside(auxiliary.FINGERPRINT)
 
 
 def _write(

@@ -21,10 +21,8 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import torch
-
 from pliant import background, config
-from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, definition_of, method
+from pliant.cpython import LIST_ITEMS, METH_FASTCALL, WORD, MethodDef, address_of, builtin, definition_of
 from pliant.dispatch import second_calls
 from pliant.runtime import openmp, tensor_address
 from pliant.runtime.build import build, quick
@@ -169,13 +167,6 @@ def _read_memory() -> bool:
         return False
     _tell(prepare(), tensor_address.layout())
     return True
-
-
-@functools.cache
-def fingerprint() -> Callable[[torch.Tensor, int], int]:
-    """A function of a tensor and how many bytes it has, which lie without gaps: see `wrappers.fingerprint`."""
-    native: Callable[[object, int], int] = builtin(method("fingerprint", prepare().pliant_fingerprint, METH_FASTCALL))
-    return native if takes_tensors() else lambda tensor, size: native(tensor.data_ptr(), size)
 
 
 def load(path: Path, entries: Sequence[str], *, threaded: bool = True) -> list[NativeEntry]:

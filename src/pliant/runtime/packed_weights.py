@@ -25,7 +25,7 @@ import torch
 from pliant import background, config
 from pliant.debug import events
 from pliant.graph import packed_weights as plain
-from pliant.runtime.load import fingerprint
+from pliant.runtime.auxiliary import fingerprint
 from pliant.torch_adapter import (
     OpOverload,
     are_laid_out_alike,
@@ -35,6 +35,7 @@ from pliant.torch_adapter import (
 )
 
 Make = Callable[..., torch.Tensor]
+Fingerprint = Callable[[torch.Tensor, int], int]
 MOST_LAYOUTS = 4  # copies of a weight; where another would be needed it is read as it is
 _MOST_SEEN = 64  # sizes of images that are remembered
 
@@ -90,19 +91,20 @@ class PackedWeights:
     def __init__(self, make: Make) -> None:
         self._make = make
         self._kept: dict[tuple[int, int], _Kept] = {}
-        self._read = fingerprint()
         self._most = config.get().build.packed_bytes
 
     def get(self, weight: torch.Tensor, groups: int, size: tuple[int, ...], *facts: Any) -> torch.Tensor | None:
         """The copy, made for so many groups and images of this size with these facts; None where there is none yet."""
-        mark = self._read(weight, weight.nbytes)
+        if (read := fingerprint()) is None:
+            return None
+        mark = read(weight, weight.nbytes)
         key = id(weight), groups
         kept = self._kept.get(key)
         if kept is None or kept.mark != mark or kept.weight() is not weight:
             self._note(key, weight, mark).is_met_again(size)
             return None
         packed = kept.packed.get(size)
-        return self._packed(kept, weight, size, (groups, size, *facts)) if packed is None else packed
+        return self._packed(kept, weight, size, (groups, size, *facts), read) if packed is None else packed
 
     def _note(self, key: tuple[int, int], weight: torch.Tensor, mark: int) -> _Kept:
         kept = self._kept
@@ -110,13 +112,13 @@ class PackedWeights:
         return made
 
     def _packed(
-        self, kept: _Kept, weight: torch.Tensor, size: tuple[int, ...], facts: Sequence[Any]
+        self, kept: _Kept, weight: torch.Tensor, size: tuple[int, ...], facts: Sequence[Any], read: Fingerprint
     ) -> torch.Tensor | None:
         """The copy of a weight that was found the same, for a size that was met before. Two threads may both make one."""
         if kept.refused or size in kept.packed or len(kept.packed) >= _MOST_SEEN or not kept.is_met_again(size):
             return None
         packed = self._make(weight, *facts)
-        if self._read(weight, weight.nbytes) != kept.mark:  # written meanwhile
+        if read(weight, weight.nbytes) != kept.mark:  # written meanwhile
             return None
         found = kept.packed[size] = self._shared(kept, packed)
         return found

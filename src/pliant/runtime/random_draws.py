@@ -13,23 +13,22 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pliant.cpython import METH_FASTCALL, builtin, method
-from pliant.runtime.load import prepare, takes_tensors
+from pliant.runtime import auxiliary
+from pliant.runtime.load import takes_tensors
 from pliant.torch_adapter import RUNS_AS
 
 LEAST = 1024  # draws: reading and writing the state takes as long as 300
-_drawn = RUNS_AS[torch.ops.aten.bernoulli.p]
+DRAWN = RUNS_AS[torch.ops.aten.bernoulli.p]
 
 
 def bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: Any = None) -> torch.Tensor:
     """As `empty_like(x).bernoulli_(p)`."""
     if x.numel() < LEAST or threading.active_count() > 1 or not 0 <= p <= 1 or not _is_served(x) or not _agrees():
-        return _drawn(x, p, generator=generator)  # type: ignore[no-any-return]
+        return DRAWN(x, p, generator=generator)  # type: ignore[no-any-return]
     result = torch.empty_like(x)
     _draw(result, p, torch.default_generator if generator is None else generator)
     return result
@@ -41,19 +40,16 @@ def _is_served(x: torch.Tensor) -> bool:
 
 def _draw(result: torch.Tensor, p: float, generator: torch.Generator) -> None:
     state = generator.get_state()
-    _native()(state, result, result.numel(), math.ceil(math.ldexp(p, 53)))
+    native = auxiliary.function(auxiliary.BERNOULLI)
+    assert native is not None  # `_agrees` has called it
+    native(state, result, result.numel(), math.ceil(math.ldexp(p, 53)))
     generator.set_state(state)
-
-
-@functools.cache
-def _native() -> Callable[..., None]:
-    return builtin(method("bernoulli", prepare().pliant_bernoulli, METH_FASTCALL))  # type: ignore[no-any-return]
 
 
 @functools.cache
 def _agrees() -> bool:
     """Whether this PyTorch draws as the native code does."""
-    if not takes_tensors() or torch.Generator().get_state().numel() < 24 + 8 * 624:
+    if not takes_tensors() or auxiliary.function(auxiliary.BERNOULLI) is None or torch.Generator().get_state().numel() < 24 + 8 * 624:
         return False
     return all(_alike(seed, p, size) for seed, (p, size) in enumerate(_TRIALS))
 
@@ -75,5 +71,5 @@ def _alike(seed: int, p: float, size: int) -> bool:
 def bind(names: dict[str, Any]) -> None:
     """Put `bernoulli` among a wrapper's names."""
     for name, value in names.items():
-        if value is _drawn:
+        if value is DRAWN:
             names[name] = bernoulli

@@ -1,6 +1,6 @@
 """C text that the native code of all graphs shares, and the unit of what they call: threads, addresses of tensors.
 
-Out:    `runtime_text()`: the unit, built once; `BASE`, `PYTHON`, `PART`, `ADDRESSES`, `LISTED`: what the
+Out:    `runtime_text()`: the unit, built once; `auxiliary_text(name)`: units that few graphs need; `BASE`, `PYTHON`, `PART`, `ADDRESSES`, `LISTED`: what the
         units of graphs begin with.
 """
 
@@ -174,6 +174,20 @@ int p_addresses(PyObject* const* objects, int32_t count, void** out) {
 
 
 def runtime_text() -> str:
-    """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`, `p_enter`,
-    `pliant_fingerprint`, `pliant_bernoulli`."""
-    return "".join([BASE, PYTHON, PART, _RUNTIME, LISTED, ENTER, FINGERPRINT, BERNOULLI])
+    """The translation unit of what all graphs share: `pliant_runtime`, `p_run`, `p_run_alone`, `p_addresses`, `p_enter`."""
+    return "".join([BASE, PYTHON, PART, _RUNTIME, LISTED, ENTER])
+
+
+# Units of functions that few graphs call.
+AUXILIARY = {"fingerprint": FINGERPRINT, "bernoulli": BERNOULLI}
+
+_SHARED = """\
+static int64_t (*p_run)(p_part, void**, const int64_t*, int64_t, int64_t, int64_t, int32_t*);
+static int (*p_addresses)(PyObject* const*, int32_t, void**);
+void pliant_bind(void** table) { p_run = table[0]; p_addresses = table[1]; }
+"""
+
+
+def auxiliary_text(name: str) -> str:
+    """The translation unit of the function `pliant_<name>`, which is told of the library that all graphs share."""
+    return "".join([BASE, PYTHON, PART, _SHARED, AUXILIARY[name]])
