@@ -124,7 +124,7 @@ def search(folder: str) -> None:
     """Search this folder so, where a standard finder would."""
     found = pkgutil.get_importer(folder)
     if type(found) is importlib.machinery.FileFinder:
-        sys.path_importer_cache[folder] = _Folder(folder, found)  # type: ignore[assignment]
+        sys.path_importer_cache[folder] = _Folder(folder, found)
 
 
 def find_quickly(spec: importlib.machinery.ModuleSpec | None) -> None:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import functools
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pliant.runtime import auxiliary
 from pliant.runtime.load import takes_tensors
 from pliant.torch_adapter import RUNS_AS
 
@@ -40,16 +40,22 @@ def _is_served(x: torch.Tensor) -> bool:
 
 def _draw(result: torch.Tensor, p: float, generator: torch.Generator) -> None:
     state = generator.get_state()
-    native = auxiliary.function(auxiliary.BERNOULLI)
-    assert native is not None  # `_agrees` has called it
+    native = _native()
+    assert native is not None  # `_agrees` has looked
     native(state, result, result.numel(), math.ceil(math.ldexp(p, 53)))
     generator.set_state(state)
+
+
+def _native() -> Callable[..., Any] | None:
+    from pliant.runtime import auxiliary  # which most calls do not need
+
+    return auxiliary.function(auxiliary.BERNOULLI)
 
 
 @functools.cache
 def _agrees() -> bool:
     """Whether this PyTorch draws as the native code does."""
-    if not takes_tensors() or auxiliary.function(auxiliary.BERNOULLI) is None or torch.Generator().get_state().numel() < 24 + 8 * 624:
+    if not takes_tensors() or _native() is None or torch.Generator().get_state().numel() < 24 + 8 * 624:
         return False
     return all(_alike(seed, p, size) for seed, (p, size) in enumerate(_TRIALS))
 
