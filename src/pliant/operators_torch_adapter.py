@@ -7,6 +7,7 @@ Out:    small functions and tables, each with the reason why the public interfac
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -241,8 +242,24 @@ def packed_layers(name: str) -> Callable[..., Any]:
 
 
 def python_kernels_of_aten() -> list[str]:
-    """Kernels that programs registered in Python for PyTorch's own operators: not shape functions, nor those of transforms,
-    which PyTorch registers itself where it loads them and no entry serves."""
-    others = ("/Meta", "/CUDA", "/MPS", "/XPU", "/FuncTorchBatched")
+    """Kernels that programs registered in Python for PyTorch's own operators: not shape functions, nor those of devices that
+    no code is generated for, or that the program has not used, nor those that PyTorch registers itself where it loads them."""
+    others = ("/Meta", "/MPS", "/XPU") if torch.cuda.is_initialized() else ("/Meta", "/MPS", "/XPU", "/CUDA")
     # In this order: of some two thousand names most end so.
-    return sorted(name for name in torch.library._impls if not name.endswith(others) and name.startswith("aten/"))
+    found = [name for name in torch.library._impls if not name.endswith(others) and name.startswith("aten/")]
+    return sorted(name for name in found if not _is_registered_by_pytorch(name))
+
+
+def _is_registered_by_pytorch(name: str) -> bool:
+    """Whether a kernel comes from PyTorch's own files. Nothing but the dispatcher's text tells from where a kernel was registered;
+    what programs register through `torch.library`'s functions seems to come from there."""
+    namespace, operator, key = name.split("/")
+    for line in torch._C._dispatch_dump(f"{namespace}::{operator}").splitlines():
+        if (found := _REGISTERED.match(line)) and found[1] == key:
+            file = found[2]
+            return file.startswith(f"{_PACKAGE}/") and not file.startswith((f"{_PACKAGE}/library.py", f"{_PACKAGE}/_library/"))
+    return False
+
+
+_PACKAGE = os.path.dirname(torch.__file__)
+_REGISTERED = re.compile(r"(\w+)(?:\[alias\])?: registered at (.*):\d+ ::")

@@ -353,14 +353,28 @@ def test_a_mark_is_noticed():
 # ---- what is not kept
 
 
-@pytest.mark.parametrize("kernel, refused", [("aten/sin/CPU", True), ("aten/addr/FuncTorchBatched", False)])
-def test_kernels_of_the_programs_own_for_aten(monkeypatch, kernel, refused):
-    """PyTorch registers some for transforms itself, which are nobody's."""
-    monkeypatch.setattr(torch.library, "_impls", {"aten/cos/Meta", kernel})
-    with pliant.config.patch(strict=False), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FallbackWarning)  # they are what runs
-        pliant.compile(programs.scaled)(X)
-        written()
+@pytest.mark.parametrize(
+    ("operator", "key", "refused"),
+    [
+        ("acosh", "CPU", True),
+        ("acosh", "AutogradCPU", True),
+        ("acosh", "FuncTorchBatched", True),
+        ("addr", "FuncTorchBatched", True),  # in place of PyTorch's own in Python
+        ("acosh", "Meta", False),
+        ("acosh", "CUDA", torch.cuda.is_initialized()),
+    ],
+)
+def test_kernels_of_the_programs_own_for_aten(operator, key, refused):
+    torch.vmap(lambda x: x * 2)(X)  # PyTorch registers some for transforms itself, which are nobody's
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        with pliant.config.patch(strict=False), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are what runs
+            library.impl(operator, lambda *args: args[0], key, allow_override=True)
+            pliant.compile(programs.scaled)(X)
+            written()
+    finally:
+        library._destroy()
     assert pliant.stats()["entries"].get("not kept", 0) == int(refused) == sum(pliant.stats()["entry_reasons"].values())
     assert ("own-kernels" in {e.fields.get("reason") for e in events.events("entry")}) is refused
 

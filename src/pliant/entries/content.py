@@ -293,6 +293,8 @@ def _members(cls: type, depth: int) -> Content:
     """What the class defines: code by content; values have guards where they are read, so their types will do. Not so in an
     enumeration, whose members are themselves wherever they are read, and of annotations, which are read as they are."""
     found = [[name, _member(value, depth)] for name, value in cls.__dict__.items() if name not in _UNREAD]
+    if type(abstract := cls.__dict__.get("__abstractmethods__")) is frozenset:  # whether there are any decides if objects can be made
+        found.append(["abstract", len(abstract)])
     if isinstance(cls, enum.EnumMeta):
         found += [[name, _member_of_enum(member, depth)] for name, member in cls.__dict__.get("_member_map_", {}).items()]
     annotations = cls.__dict__.get("__annotations__", {})  # noqa: RUF063  # which may run code

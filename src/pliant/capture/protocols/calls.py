@@ -7,6 +7,7 @@ Holds:  C code runs during the trace only if a table says that it is free of sid
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import inspect
@@ -427,6 +428,8 @@ def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> An
             raise Raised(TypeError("object.__new__() takes exactly one argument (the type to instantiate)"))
         if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]
             raise Raised(TypeError(f"{cls.__name__}() takes no arguments"))
+        if issubclass(type(cls), abc.ABCMeta):
+            t.world.type_lookup(cls, "__abstractmethods__")  # stays as it is, and with it the flag
         if cls.__flags__ & _IS_ABSTRACT:
             t.native(object.__new__, cls)  # which complains
         try:
