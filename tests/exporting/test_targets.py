@@ -205,7 +205,7 @@ def test_kernels_of_gpus_are_built_without_one(gpu_package):
         assert all(one[:4] == b"\x7fELF" for one in code)
         flags = {int.from_bytes(one[48:52], "little") for one in code}  # of the header: the low bytes have the architecture
         assert {capability} <= {flag & 0xFF for flag in flags} | {flag >> 8 & 0xFF for flag in flags}
-    assert all(one["shared"].keys() == {"runtime", "launcher"} for one in variants)
+    assert all(one["shared"].keys() == {"runtime", "launcher", "fingerprint", "bernoulli"} for one in variants)
 
 
 @pytest.mark.parametrize("here, taken", [([90], "sm_90"), ([86], "sm_80"), ([80], "sm_80"), ([70, 89], "sm_80")])

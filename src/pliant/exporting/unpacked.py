@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,9 @@ from pliant.wrappers.shared_text import AUXILIARY, auxiliary_text, runtime_text
 
 Json = Any
 # Units that all programs share; the launcher those of GPUs, the auxiliary ones those that call them.
-SHARED = {"runtime": runtime_text, "launcher": launcher_text, **{name: partial(auxiliary_text, name) for name in AUXILIARY}}
+SHARED: dict[str, Callable[[], str]] = {
+    "runtime": runtime_text, "launcher": launcher_text, **{name: partial(auxiliary_text, name) for name in AUXILIARY},
+}
 
 
 def attach(program: Exported, path: Any, archive: zipfile.ZipFile, trusted: bool) -> None:

@@ -59,4 +59,4 @@ def fingerprint() -> Callable[[torch.Tensor, int], int] | None:
     native = function(FINGERPRINT)
     if native is None or takes_tensors():
         return native
-    return lambda tensor, size: native(tensor.data_ptr(), size)  # type: ignore[no-any-return]
+    return lambda tensor, size: native(tensor.data_ptr(), size)
