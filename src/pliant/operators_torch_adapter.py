@@ -244,7 +244,8 @@ def packed_layers(name: str) -> Callable[..., Any]:
 def python_kernels_of_aten() -> list[str]:
     """Kernels that programs registered in Python for PyTorch's own operators: not shape functions, nor those of devices that
     no code is generated for, or that the program has not used, nor those that PyTorch registers itself where it loads them."""
-    others = ("/Meta", "/MPS", "/XPU") if torch.cuda.is_initialized() else ("/Meta", "/MPS", "/XPU", "/CUDA")
+    uses_gpus = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    others = ("/Meta", "/MPS", "/XPU", *(() if uses_gpus else ("/CUDA",)))
     # In this order: of some two thousand names most end so.
     found = [name for name in torch.library._impls if not name.endswith(others) and name.startswith("aten/")]
     return sorted(name for name in found if not _is_registered_by_pytorch(name))
