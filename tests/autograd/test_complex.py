@@ -13,6 +13,8 @@ PROGRAMS = {
     "polar": lambda a, b: torch.view_as_real(a * torch.polar(b.real, b.imag)),
     "absolute": lambda a, b: (a / (b + 3)).abs(),
     "einsum": lambda a, b: torch.einsum("ij,kj->ik", a, b),
+    "number": lambda a, b: (2j * a) * 3 - b / (1 + 2j),
+    "phase of reals": lambda a, b: (1j * a.real).exp() + (1.5j - b.imag),
 }
 
 
@@ -26,6 +28,18 @@ def test_gradients_are_eagers(name):
         a, b = (torch.randn(rows, 4, dtype=torch.cdouble, generator=generator, requires_grad=True) for _ in range(2))
         expected, found = (torch.autograd.grad(f(a, b).abs().square().sum(), (a, b)) for f in (program, compiled))
         torch.testing.assert_close(found, expected)
+    assert pliant.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+def test_a_gradient_inside_through_a_product_with_a_complex_number(backend):
+    def step(x):
+        (2j * x).abs().square().sum().backward()
+        return x.grad
+
+    pliant.reset()
+    x, y = (torch.arange(1.0, 4.0).requires_grad_() for _ in range(2))
+    torch.testing.assert_close(pliant.compile(step, fullgraph=True, backend=backend)(x), step(y))
     assert pliant.stats()["fallbacks"] == 0
 
 

@@ -7,6 +7,7 @@ Holds:  the formulas are PyTorch's own, so results have its values, dtypes and l
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -362,6 +363,10 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.cov: _cov,
     torch.corrcoef: _corrcoef,
     torch.take_along_dim: _take_along_dim,
+    torch.Tensor.kron: _kron,
+    torch.Tensor.cov: _cov,
+    torch.Tensor.corrcoef: _corrcoef,
+    torch.Tensor.take_along_dim: _take_along_dim,
     torch.bilinear: _bilinear,
     torch.tril_indices: _triangle(lower=True),
     torch.triu_indices: _triangle(lower=False),
@@ -378,3 +383,29 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.hamming_window: _window(0.54, 0.46),
     torch.blackman_window: _window(0.42, 0.5, 0.08),
 }
+
+# The names of the first arguments of these, where a composition has its own: programs may give them by name.
+_FIRST: dict[Any, tuple[str, ...]] = {
+    torch.kron: ("input", "other"),
+    torch.Tensor.kron: ("self", "other"),
+    torch.bilinear: ("input1", "input2"),
+    torch.hann_window: ("window_length",),
+    torch.hamming_window: ("window_length", "periodic", "alpha", "beta"),
+    torch.blackman_window: ("window_length",),
+    torch.alpha_dropout: ("input", "p", "train"),
+    torch.feature_alpha_dropout: ("input", "p", "train"),
+}
+
+
+def composed(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a function of `COMPOSITIONS` gives; not implemented for arguments that its composition does not know (`out=`)."""
+    composition, names = COMPOSITIONS[func], _FIRST.get(func, ("input",))
+    if kwargs:
+        args, kwargs = list(args), dict(kwargs)
+        while len(args) < len(names) and names[len(args)] in kwargs:
+            args.append(kwargs.pop(names[len(args)]))
+        try:
+            inspect.signature(composition).bind(*args, **kwargs)
+        except TypeError:
+            return NotImplemented
+    return composition(*args, **kwargs)

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map_only
 
 from pliant.errors import WantsNumbers
 from pliant.graph import given_warnings, recurrent
-from pliant.graph.compositions import COMPOSITIONS
+from pliant.graph.compositions import COMPOSITIONS, composed
 from pliant.symbolic.loans import as_argument
 from pliant.torch_adapter import OpOverload, python_kernels
 
@@ -52,7 +52,7 @@ def call_specialized(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         args, kwargs = _as_schema_has(func, args, kwargs)
     if func in recurrent.NAMES and (result := recurrent.call(func, args, kwargs)) is not NotImplemented:
         return result
-    if func in COMPOSITIONS and (result := COMPOSITIONS[func](*args, **kwargs)) is not NotImplemented:
+    if func in COMPOSITIONS and (result := composed(func, args, kwargs)) is not NotImplemented:
         return result
     outer, _refusing.active = _refusing.active, True
     told = given_warnings.mark()

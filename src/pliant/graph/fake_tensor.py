@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _aten = torch.ops.aten
 _TO_COPY, _FULL = _aten._to_copy.default, _aten.full.default
+_CONJ = _aten._conj.default
+_OF_NUMBERS = frozenset((_TO_COPY, _CONJ))
 _DATA: Any = torch.Tensor.data
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 
@@ -115,9 +117,12 @@ _DTYPE_NAMES = {
 def tensor_of_number(
     func: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """The call; a cast of a number, which vmap takes for a tensor, makes a tensor of it."""
-    if func is not _TO_COPY or isinstance(args[0], torch.Tensor):
+    """The call. A cast of a number, which vmap takes for a tensor, makes a tensor of it; so does the conjugate of one, which
+    autograd asks for where the program multiplied by it."""
+    if func not in _OF_NUMBERS or isinstance(args[0], torch.Tensor):
         return func, args, kwargs
+    if func is _CONJ:
+        return _FULL, ((), args[0].conjugate()), {"dtype": torch.complex128}
     return _FULL, ((), args[0]), {k: v for k, v in kwargs.items() if k in ("dtype", "layout", "device", "pin_memory")}
 
 
