@@ -157,3 +157,25 @@ def test_arrays_made_of_sizes_are_of_the_sizes_of_the_call(made):
 def test_an_empty_array_has_all_its_sizes():
     compiled = pliant.compile(lambda x: np.zeros((x.shape[0], 3, 2)).shape, backend="eager", dynamic=False)
     assert compiled(torch.ones(0)) == (0, 3, 2)
+
+
+CONVERTED = {
+    "of another dtype": lambda array: torch.as_tensor(array, dtype=torch.float32),
+    "of its own dtype": lambda array: torch.as_tensor(array, dtype=torch.int64),
+    "of a Python type": lambda array: torch.as_tensor(array, dtype=float, device="cpu"),
+    "of any dtype": lambda array: torch.as_tensor(array, dtype=None),
+    "asarray": lambda array: torch.asarray(array, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_tensors_of_a_dtype_share_the_memory_of_arrays_that_have_it(name):
+    program = CONVERTED[name]
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for n in (3, 4):
+        arrays = np.arange(n), np.arange(n)
+        got, want = compiled(arrays[0]), program(arrays[1])
+        torch.testing.assert_close(got, want)
+        for tensor in (got, want):
+            tensor[0] = 7
+        np.testing.assert_array_equal(*arrays)

@@ -81,8 +81,9 @@ def to_tensor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor = _own_data(t, args[0].tensor)
     if function is torch.from_numpy and not is_scalar(args[0]):
         return tensor
-    if function in (torch.as_tensor, torch.asarray) and not kwargs and not args[1:]:
-        return tensor
+    if function in (torch.as_tensor, torch.asarray) and not args[1:] and kwargs.keys() <= {"dtype", "device"}:
+        wanted = {name: value for name, value in kwargs.items() if value is not None}
+        return t.call(t.get_attr(tensor, "to"), (), wanted) if wanted else tensor
     if function is torch.tensor and not args[1:] and set(kwargs) <= {"dtype", "device"}:
         return t.call(t.get_attr(t.native(torch.Tensor.clone, tensor), "to"), (), kwargs or {"dtype": tensor.dtype_})
     raise GraphBreak("unknown-call", f"{getattr(function, '__name__', function)} of an array")
