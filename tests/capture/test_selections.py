@@ -92,7 +92,28 @@ def largest_by_key(x):
     return max(rows, key=lambda row: row.sum()) * 2
 
 
+def over_a_count(x):
+    return x.sum() / max(1, (x > 0).sum()) - x * max((x > 2).sum(), 1)
+
+
+def count_of_counts(x):
+    return (x > 0).sum(0) * max((x > 0).sum(), 2)
+
+
 # ---- what is not to be selected
+
+
+def count_alone(x):
+    return x * (max((x > 0).sum(), 1) + 1)  # of a tensor, or of a number
+
+
+def count_beside_a_smaller_integer(x):
+    return (x > 0).sum().int() + max((x > 0).sum(), 1)  # int64 beside a tensor, int32 beside a number
+
+
+def count_or_a_float(x):
+    return x * max((x > 0).sum(), 1.5)
+
 
 
 def largest_with_a_number(x):
@@ -178,11 +199,12 @@ def sizes_that_differ(x):
 
 SELECTED = [
     clamped, one_of_two_conditions, returned, in_an_expression, in_a_loop, nested, a_tuple, largest,
-    smallest_of_sums, largest_by_key, on_one_element, smaller_of_views,
+    smallest_of_sums, largest_by_key, on_one_element, smaller_of_views, over_a_count, count_of_counts,
 ]  # fmt: skip
 BROKEN = [
     written, written_through_a_view, both_returned, views_returned, the_argument, compared, with_an_effect, drawing, numbers_that_differ,
-    gradients_that_are_infinite, sizes_that_differ, largest_with_a_number, largest_of_the_argument,
+    gradients_that_are_infinite, sizes_that_differ, largest_with_a_number, largest_of_the_argument, count_alone,
+    count_beside_a_smaller_integer, count_or_a_float,
 ]  # fmt: skip
 DATA = [
     torch.tensor([[0.5, 1.0], [2.0, -1.0], [0.0, 0.25]]),

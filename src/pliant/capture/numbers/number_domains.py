@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import concrete, is_int, is_number, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import concrete, is_fixed_number, is_int, is_number, is_symbolic, plain_class, varying
 from pliant.capture.varying_values import TensorOrNumber
-from pliant.graph.fake_tensor import is_fake
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.symbolic.sym_node import wrap_node
 
@@ -184,15 +184,16 @@ LIKE_OTHERS = {"bit_length": _of_as_many_bits, "is_integer": _as_whole}
 
 
 # ---- a tensor or a number
-PRECISE = (torch.float32, torch.float64)
+_PRECISE = (torch.float32, torch.float64)
+_NUMBERS_OF: dict[torch.dtype, type] = {**dict.fromkeys(_PRECISE, float), torch.int64: int}
 _ALIKE = frozenset(("+", "-", "*", "+=", "-=", "*="))
 
 
 def settled_operands(symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
     """What an operator is applied to beside what a branch on data gives as a tensor or as a number (`min(tensor, 2.0)`): the
     tensor of one element that `torch.where` took of both, where it is added to, subtracted from, multiplied with or divides a
-    larger one. Then nobody can tell them apart: of one type, without a history, a number is rounded there as in the tensor.
-    Everything else settles it."""
+    larger one. Then nobody can tell them apart: of one type, without a history, a number is rounded there as in the tensor; an
+    integer is, where the other one is of floats, of which it makes no other dtype. Everything else settles it."""
     if _is_alike(left, right) and symbol in (*_ALIKE, "/", "/="):
         return left, right.tensor
     if _is_alike(right, left) and symbol in _ALIKE and not symbol.endswith("="):
@@ -204,4 +205,13 @@ def _is_alike(tensor: Any, other: Any) -> bool:
     """Whether the tensor is computed with a number as with the other as a tensor."""
     if type(other) is not TensorOrNumber or not is_fake(tensor) or tensor.subclass_ is not None:
         return False
-    return tensor.dtype_ is other.tensor.dtype_ and tensor.dim() >= max(1, other.tensor.dim())
+    rank = other.tensor.dim()
+    if other.tensor.dtype_ is torch.int64 and tensor.dtype_ in _PRECISE:
+        return tensor.dim() >= rank
+    return tensor.dtype_ is other.tensor.dtype_ and tensor.dim() >= max(1, rank)
+
+
+def may_be_number(tensor: FakeTensor, number: Any) -> bool:
+    """Whether there are operators that compute the same with the tensor as with a number in its place."""
+    kind = _NUMBERS_OF.get(tensor.dtype_)
+    return type(number) is kind or kind is float and is_fixed_number(number)

@@ -21,7 +21,7 @@ from pliant.bytecode.cfg import live_locals, sides
 from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import Frame, Handler, Returned, Yielded
 from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak, Raised, Stopped
-from pliant.capture.numbers.number_domains import PRECISE
+from pliant.capture.numbers.number_domains import may_be_number
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
@@ -277,7 +277,7 @@ class _Taking:
         return one
 
     def tensor_or_number(self, tensor: FakeTensor, one: Any, other: Any) -> TensorOrNumber:
-        plain = tensor.subclass_ is None and not tensor.requires_grad and tensor.dtype_ in PRECISE
+        plain = tensor.subclass_ is None and not tensor.requires_grad and may_be_number(tensor, other if tensor is one else one)
         if not plain or tensor.device_ != self.condition.device_ or any(not is_int(n) or n != 1 for n in tensor.size_):
             raise Refused("they give a tensor and a number")
         why = BreakReason("data-dependent", "a branch on the value of a tensor gives a tensor or a number", self.where)
