@@ -57,6 +57,57 @@ def test_a_step_counter():
     assert pliant.stats()["graphs"] == 2
 
 
+class _Padded(torch.nn.Module):
+    """Pads to whole windows, whose size and stride are buffers that it reads in several ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kernel", torch.tensor(4))
+        self.register_buffer("stride", torch.tensor(2))
+
+    def forward(self, x):
+        frames = -(-(x.shape[-1] - self.kernel.item()) // self.stride.item()) + 1
+        missing = (frames - 1) * self.stride + self.kernel - x.shape[-1]
+        return torch.nn.functional.pad(x, (0, int(missing))) * int(self.kernel)
+
+
+def test_elements_of_buffers_are_constants_until_they_change():
+    module = _Padded()
+    guards = set(map(str, pliant.explain(module)(torch.randn(2, 12)).guards))
+    assert {"`_Padded.kernel.item()` is 4", "`_Padded.stride.item()` is 2"} <= guards
+    pliant.reset()
+    compiled = pliant.compile(module, fullgraph=True)
+
+    def graphs():
+        for length in (12, 19, 24, 31):
+            x = torch.randn(2, length)
+            torch.testing.assert_close(compiled(x), module(x))
+        return pliant.stats()["graphs"]
+
+    assert graphs() == 2
+    for number, many in ((3, 3), (4, 3), (5, 3)):
+        module.stride.fill_(number)
+        assert graphs() == many
+
+
+def test_buffers_that_the_program_writes_are_no_constants():
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("step", torch.tensor([0, 1]))
+
+        def forward(self, x):
+            k = self.step[0].item()
+            self.step += 1
+            return x + k
+
+    pliant.reset()
+    compiled, x = pliant.compile(Counting()), torch.ones(2)
+    for k in range(5):
+        assert torch.equal(compiled(x), x + k)
+    assert pliant.stats()["graphs"] == 1
+
+
 def test_an_element_after_a_write_is_data():
     def program(x, t):
         t.add_(1)

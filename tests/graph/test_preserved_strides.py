@@ -1,5 +1,7 @@
 """Strides of `empty_like` and `clone`: those of a part of each row depend on no relation of sizes."""
 
+import itertools
+
 import torch
 
 import pliant
@@ -53,6 +55,35 @@ def test_what_is_left_of_each_row_is_one_graph_empty_or_not():
         torch.testing.assert_close(ours.grad, theirs.grad)
         assert ours.grad.stride() == theirs.grad.stride()
     assert pliant.stats()["graphs"] == 2
+
+
+def test_gradients_of_nothing_repeated_are_one_graph():
+    def program(row, x):
+        none = row[:, None].expand(x.shape[0], x.shape[1] - x.shape[1], -1)
+        return torch.cat([none, x], 1), none
+
+    compiled = pliant.compile(program)
+    pliant.reset()
+    for rows, length in ((2, 3), (3, 5), (4, 6)):
+        ours = [torch.randn(1, 3, requires_grad=True), torch.randn(rows, length, 3, requires_grad=True)]
+        theirs = [one.detach().clone().requires_grad_() for one in ours]
+        for given, results in ((ours, compiled(*ours)), (theirs, program(*theirs))):
+            sum(r.sin().sum() for r in results).backward()
+        for one, other in zip(ours, theirs):
+            torch.testing.assert_close(one.grad, other.grad)
+    assert pliant.stats()["graphs"] == 2
+
+
+def test_strides_of_empty_tensors_are_eagers():
+    from pliant.graph.layouts import preserved_strides
+    from pliant.graph.tensor_spec import TensorSpec
+
+    for size in itertools.product((0, 1, 2), repeat=3):
+        for stride in itertools.product((0, 1, 2, 5), repeat=3):
+            x = torch.empty(100).as_strided(size, stride)
+            if not x.numel():
+                spec = TensorSpec(size, stride, x.dtype, x.device)
+                assert preserved_strides(spec) == torch.empty_like(x).stride() == x.clone().stride()
 
 
 def test_what_is_written_by_strides_keeps_gaps():

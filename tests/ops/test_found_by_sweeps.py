@@ -151,3 +151,19 @@ def test_weights_that_are_refused() -> None:
             compiled(x, torch.tensor(weights))
     with pytest.raises(RuntimeError, match="negative"):
         made_here(x)
+
+
+def test_distances_take_a_product_where_either_has_many_rows() -> None:
+    """Of the other no guard asks how many it has."""
+    for first, second in (((2, 30), (5, 30)), ((30, 2), (30, 5)), ((5, 40), (6, 50))):
+        compiled = pliant.compile(lambda x, y: torch.cdist(x, y))
+        pliant.reset()
+        for rows in (first, second, (60, 60), first):
+            x, y = (torch.randn(2, n, 4) for n in rows)
+            assert torch.equal(compiled(x, y), torch.cdist(x, y))
+        assert pliant.stats()["graphs"] <= 3
+    pliant.reset()
+    for rows in ((2, 30), (5, 31), (24, 32), (40, 33)):
+        x, y = (torch.randn(2, n, 4) for n in rows)
+        assert torch.equal(compiled(x, y), torch.cdist(x, y))
+    assert pliant.stats()["graphs"] == 2

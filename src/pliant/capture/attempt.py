@@ -293,6 +293,7 @@ class _Attempt:
             t.unread.check(t)
         check_put_off(t)
         t.world.guard_aliases([one.real for one in t.standing.values()])
+        t.inputs.check_fixed()
         t.inputs.take_elements()
         t.world.check_states()
         effects = [*_stepped(t, early=True), *t.world.effects(), *_stepped(t, early=False)]

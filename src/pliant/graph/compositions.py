@@ -23,6 +23,7 @@ from pliant.symbolic.expr import lit
 from pliant.symbolic.loans import as_argument
 
 _FACTORY = frozenset(("dtype", "device"))
+_IF_NECESSARY = "use_mm_for_euclid_dist_if_necessary"
 
 
 def _kron(a: Tensor, b: Tensor) -> Tensor:
@@ -328,6 +329,18 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None,
             env.answers.pop(e, None)
 
 
+def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = _IF_NECESSARY) -> Any:
+    """C++ takes a product if one of them has more than 25 rows, and asks it of the first even where the second has."""
+    if type(p) not in (int, float) or p != 2 or compute_mode not in (_IF_NECESSARY, None) or min(x1.dim(), x2.dim()) < 2:
+        return NotImplemented
+    both: tuple[Any, Any] = (x1.size(-2), x2.size(-2))
+    rows = [n for n in both if type(n) is int or n.node.hint is not None]
+    rows.sort(key=lambda n: (type(n) is not int, -n if type(n) is int else -n.node.hint))  # whose answer needs no guard
+    if not any(n > 25 for n in rows):
+        return NotImplemented
+    return torch.cdist(x1, x2, p, "use_mm_for_euclid_dist")
+
+
 def _mean_of_image(x: Tensor, output_size: Any) -> Any:
     wanted = tuple(output_size) if isinstance(output_size, (list, tuple)) else (output_size,) * 2
     if wanted != (1, 1) or x.dim() != 4 or not _is_channels_last(x):
@@ -353,6 +366,7 @@ COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     F.group_norm: _group_norm,
     torch.Tensor.to: _to,
     F.scaled_dot_product_attention: _attention,
+    torch.cdist: _cdist,
     F.adaptive_avg_pool2d: _mean_of_image,
     torch.adaptive_avg_pool1d: _mean_of_row,
     torch.kron: _kron,

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import torch
 
-from pliant import torch_adapter
 from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
@@ -142,8 +141,8 @@ def _more(a: Dim, b: Dim) -> bool:
 
 def preserved_strides(spec: TensorSpec) -> Sizes:
     """Strides of `empty_like(x)` and `clone(x)`: the same if dense, else dense in the same order."""
-    if is_empty(spec):
-        return _preserved_empty(spec)
+    if is_empty(spec):  # all of its elements lie one after the other
+        return spec.stride
     row_major = row_major_strides(spec.size)
     if spec.stride_key == keys_of(row_major):
         return spec.stride
@@ -169,12 +168,6 @@ def _are_many(size: Sizes) -> bool:
     """Whether no size is 1. A guard is on what is computed of sizes alone: a size itself may be 1."""
     plain = [isinstance(key_of(n), Symbol) for n in size]
     return all(known(n > 1) for n, one in zip(size, plain) if one) and all(certain(n > 1) for n in size)
-
-
-def _preserved_empty(spec: TensorSpec) -> Sizes:
-    with torch_adapter.below_python_dispatch():
-        sizes, strides = [int(n) for n in spec.size], [int(s) for s in spec.stride]
-        return torch.empty_like(torch.empty(0).as_strided(sizes, strides)).stride()  # meta tensors differ
 
 
 def format_strides(spec: TensorSpec, memory_format: torch.memory_format | None) -> Sizes:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, READABLE
 from pliant.capture.outside.input_memory import InputMemory
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
@@ -103,12 +103,13 @@ class Inputs(InputMemory):
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
         self._items: dict[Source, Any] = {}
+        self._fixed: list[tuple[FakeTensor, Source]] = []  # elements that are constants
 
     def forget(self) -> None:
         """Let go of the program's objects."""
         for held_here in (self._by_tensor, self._examples, self._items):
             held_here.clear()
-        self.inputs, self._whole = [], []  # a trace has the others
+        self.inputs, self._whole, self._fixed = [], [], []  # a trace has the others
         self.__dict__.pop("policy", None)
 
     # ---- tensors
@@ -345,13 +346,13 @@ class Inputs(InputMemory):
             or value.dtype not in _NUMERIC
         ):
             return None
-        source = MethodSource(self.world.place_of(fake), "item")
+        source = self._only_of(fake)
         if source not in self._items:
             with DisableTorchFunction(), below_python_dispatch():
                 number = value.item()
             if not self.policy.element(source, number):
                 return None
-            self._items[source] = self.symbolic(number, source, -(2**63))
+            return self._element(fake, number, source)
         return self._items[source]
 
     def has_elements(self, fake: FakeTensor) -> bool:
@@ -372,13 +373,33 @@ class Inputs(InputMemory):
         """The elements of such an input in order, as if the caller had passed the numbers."""
         value, source = self._examples[id(fake)], self._list_of(fake)
         if source not in self._items:
-            numbers = [
-                self.wrap(self.shape_env.create_symbol(number, _item(source, index), lo=-(2**63), duck=False))
-                for index, number in zip(itertools.product(*map(range, value.shape)), _elements(value)[1], strict=True)
-            ]
-            self._items[source] = numbers
+            places = itertools.product(*map(range, value.shape))
+            sources = [_item(source, place) for place in places] if value.dim() else [self._only_of(fake)]
+            numbers = zip(sources, _elements(value)[1], strict=True)
+            self._items[source] = [self._element(fake, number, one) for one, number in numbers]
         found: list[Any] = self._items[source]
         return found
+
+    def _element(self, fake: FakeTensor, number: int | float, source: Source) -> Any:
+        """An element as a number that varies. Those of a module's buffer configure it: they are constants until they change,
+        as its Python numbers are.
+        """
+        if source not in self._items:
+            place = self.world.place_of(fake)
+            fixed = type(number) is int and place.is_buffer and self.world.guarded
+            if fixed and self.policy.scalar(source, number, configures=True) == "static":
+                self.world.guard(source, Kind.EQUALS, number)
+                self._fixed.append((fake, source))
+                self._items[source] = number
+            else:
+                self._items[source] = self.symbolic(number, source, -(2**63))
+        return self._items[source]
+
+    def check_fixed(self) -> None:
+        """A buffer that the program writes, such as a counter, will change: its elements were no constants."""
+        written = [self.policy.note_varies(source, int) for fake, source in self._fixed if is_written(fake)]
+        if any(written):
+            raise StartAgain
 
     def take_elements(self) -> None:
         """Elements in terms of which sizes of tensors are known become inputs, though no call was given them."""
@@ -389,6 +410,9 @@ class Inputs(InputMemory):
             known = self.shape_env.facts.replacements.values()
             for symbol in sorted({s for e in known for s in e.free} & given, key=str):
                 self.symbol_node(symbol)
+
+    def _only_of(self, fake: FakeTensor) -> Source:
+        return MethodSource(self.world.place_of(fake), "item")
 
     def _list_of(self, fake: FakeTensor) -> Source:
         return MethodSource(self.world.place_of(fake), "tolist")
