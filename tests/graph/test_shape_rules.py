@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import pliant
+from pliant.graph.shape_rules import RULES
 
+from .eager_check import EagerCheck
 from .opinfo import check_all
 
 PARTS = 3  # so that processes share them
@@ -35,3 +37,44 @@ def test_layouts_of_convolved_signals(transposed, weight_last):
         gradients = torch.autograd.grad(y, (x, layer.weight), torch.ones(y.shape))
         found.append([one.stride() for one in (y, *gradients)])
     assert found[1] == found[0]
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_what_is_sampled_at_points(symbolic):
+    """By a rule of its own: the decomposition is some forty operators, and some models sample dozens of times."""
+    aten, check = torch.ops.aten, EagerCheck(symbolic)
+    image, volume = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5, 6)
+    images = (image, image.mT, image.contiguous(memory_format=torch.channels_last), image[:, :0], image[:, :, ::2])
+    volumes = (volume, volume.contiguous(memory_format=torch.channels_last_3d), volume.double())
+    grids = torch.rand(2, 6, 7, 2) * 2 - 1, torch.rand(2, 6, 7, 8, 3) * 2 - 1
+    for rank, given, points in ((2, images, grids[0]), (3, volumes, grids[1])):
+        sampler, backward = (getattr(aten, f"grid_sampler_{rank}d{end}").default for end in ("", "_backward"))
+        assert sampler in RULES and backward in RULES
+        for x in given:
+            for grid in (points.to(x.dtype), points.to(x.dtype).transpose(1, 2), points[:, :0].to(x.dtype)):
+                with check:
+                    out = sampler(x, grid, 0, 0, False)
+                    for mask in ([True, True], [False, True]):
+                        backward(out, x, grid, 0, 0, False, mask)
+    assert not check.wrong and not check.unknown and sum(check.right.values()) > 60
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x, grid: (x, grid.double()),
+        lambda x, grid: (x, grid[:1]),
+        lambda x, grid: (x, torch.cat([grid, grid], -1)),
+        lambda x, grid: (x, grid[0]),
+        lambda x, grid: (x[:, :, :0], grid),
+        lambda x, grid: (x.long(), grid.long()),
+    ],
+)
+def test_points_that_eager_refuses(change):
+    x, grid = change(torch.randn(2, 3, 4, 5), torch.rand(2, 6, 7, 2))
+    errors = []
+    for sample in (torch.nn.functional.grid_sample, pliant.compile(torch.nn.functional.grid_sample)):
+        with pytest.raises((RuntimeError, NotImplementedError)) as caught:
+            sample(x, grid, align_corners=False)
+        errors.append(caught.type)
+    assert errors[0] is errors[1]

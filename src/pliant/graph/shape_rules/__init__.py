@@ -9,6 +9,7 @@ from typing import Any
 
 from pliant.graph.shape_rules import (
     factories,
+    images,
     indexing,
     like_operand,
     linear_algebra,
@@ -25,7 +26,7 @@ from pliant.tables import joined
 
 __all__ = ["FAMILIES", "RULES", "DependsOnValues", "Rule", "find_rule"]
 
-FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, losses, linear_algebra, pointwise)
+FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, images, losses, linear_algebra, pointwise)
 RULES = joined(*(family.RULES for family in FAMILIES))
 _absent: set[Any] = set()
 
