@@ -118,3 +118,50 @@ def test_gradients_of_a_part_are_left_to_eager():
     with pytest.raises(RuntimeError, match="derivative for"):
         compiled(x, y).backward()
     assert pliant.stats()["fallbacks"] == 2
+
+
+def _sums(results):
+    for one in results:
+        try:
+            total = one.sum()
+        except RuntimeError as error:
+            yield str(error)
+        else:
+            total.backward(retain_graph=True)
+            yield total
+
+
+def _written_beside(x):
+    x.chunk(2, 1)[0].detach().fill_(3)
+    return x.sum()
+
+
+def _returned_after_a_write(x):
+    part = x.chunk(2, 1)[0]
+    part.detach().fill_(3)
+    return part
+
+
+def _added_after_a_write(x):
+    parts = x.unbind(0)
+    total = parts[0] + parts[1]
+    x.detach().mul_(2)
+    return total, x * 2, parts[0]
+
+
+@pytest.mark.fallbacks_expected
+@pytest.mark.parametrize("program", [_written_beside, _returned_after_a_write, _added_after_a_write])
+def test_views_that_autograd_refuses_to_look_at(program):
+    """Nothing is wrong with the compiler there: no crash is reported."""
+    pliant.reset()
+    found = []
+    with pliant.config.patch(strict=True):
+        for run in (program, pliant.compile(program, backend="aot_eager")):
+            leaf = torch.arange(8.0).reshape(2, 4).requires_grad_()
+            x = leaf * 1
+            results = run(x)
+            sums = list(_sums(results if isinstance(results, tuple) else (results,)))
+            found.append([x, *sums, "no gradient" if leaf.grad is None else leaf.grad])
+    for ours, theirs in zip(*reversed(found), strict=True):
+        assert ours == theirs if isinstance(theirs, str) else torch.equal(ours, theirs)
+    assert program is not _written_beside or not pliant.stats()["fallbacks"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -95,3 +96,26 @@ def test_a_sparse_tensor_made_inside_is_a_break() -> None:
     given = torch.tensor([[1, 2, 1], [3, 4, 3]]), torch.randn(3)
     torch.testing.assert_close(pliant.compile(total)(*given), total(*given))
     assert set(pliant.stats()["break_reasons"]) == {"unsupported-tensor"}
+
+
+SPARSE_GRADIENTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a product": lambda x: x * 2,
+    "laid out otherwise": lambda x: x.t() * 3,
+    "a matrix product": lambda x: x @ x.detach(),
+}
+
+
+@pytest.mark.fallbacks_expected
+@pytest.mark.parametrize("name", SPARSE_GRADIENTS)
+def test_gradients_of_results_that_are_sparse(name: str) -> None:
+    """As those are that a lookup with `sparse=True` in a result gives."""
+    program = SPARSE_GRADIENTS[name]
+    found = []
+    for run in (program, pliant.compile(program)):
+        x = torch.arange(9.0).reshape(3, 3).requires_grad_()
+        result = run(x)
+        result.backward(torch.ones_like(result).tril().to_sparse())
+        assert x.grad is not None
+        found.append((x.grad.layout, x.grad.to_dense()))
+    assert found[1][0] is found[0][0]
+    torch.testing.assert_close(found[1][1], found[0][1])

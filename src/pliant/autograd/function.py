@@ -32,6 +32,7 @@ from pliant.autograd.tangent_layouts import (
     Layout,
     OtherLayouts,
     apart,
+    is_sparse,
     laid_out,
     layout_of_tangent,
     lies_as_traced,
@@ -213,6 +214,7 @@ class Halves:
             check_versions(ctx.watched, asked, lambda: sum([1 << i for i in self._needed(ctx, unreached)]))
         observer = "a torch dispatch mode" if torch_adapter.count_dispatch_modes() else ""
         observer = observer or "a transform" * any(map(torch_adapter.is_transformed, given))
+        observer = observer or "a pass of sparse gradients" * any(map(is_sparse, given))
         missing = self.all & ~asked
         again = torch.is_grad_enabled() or bool(observer) and not self.backwards.has_graph
         again = again or torch_adapter.any_autocast() and change(self.products)

@@ -230,3 +230,11 @@ def _is_fake(value: Any) -> bool:
     from pliant.graph.fake_tensor import FakeTensor  # where programs are traced it is loaded
 
     return type(value) is FakeTensor
+
+
+def function_since(view: torch.Tensor) -> Any:
+    """The function of a view whose base was written; None where autograd refuses to make one, as for a result of `chunk`."""
+    try:
+        return view.grad_fn
+    except RuntimeError:
+        return None

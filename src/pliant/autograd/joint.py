@@ -25,7 +25,7 @@ from pliant.autograd.casts import casting
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
 from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing, spoilt_for_all
-from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, without_derivative
+from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, views_refused, without_derivative
 from pliant.autograd.run_module import run_module
 from pliant.autograd.saved import Ways, note_saved, saved_for
 from pliant.autograd.segments import (
@@ -490,9 +490,10 @@ def _plain(fake: FakeTensor, mode: FunctionalMode) -> FakeTensor:
 
 def trace_joint(captured: CapturedGraph, *, refusal: str = "") -> JointGraph | Cuts:
     """The joint graph of a captured program, or where to cut it first. With a `refusal` no backward is traced."""
-    try:
-        return _Tracer(captured, refusal, {}).run()
-    except NoDerivative as error:
-        if not error.refused:
-            raise
-        return _Tracer(captured, refusal, error.refused).run()
+    with views_refused():
+        try:
+            return _Tracer(captured, refusal, {}).run()
+        except NoDerivative as error:
+            if not error.refused:
+                raise
+            return _Tracer(captured, refusal, error.refused).run()

@@ -8,8 +8,9 @@ Holds:  a gradient is an error if a function that fails is on a way to the leaf:
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from pliant.records import dataclass
 FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
 # What PyTorch says of a function without a derivative, and of a custom operator without one.
 _MISSING = re.compile("derivative for .* is not implemented|no autograd formula was registered")
+
+_REFUSED_VIEW = "is a view and its base or another view of its base has been modified inplace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,19 @@ class NoDerivative(Unsupported):
     def __init__(self, why: str, refused: dict[int, str]) -> None:
         super().__init__(why, kind="no-derivative")
         self.refused = refused
+
+
+@contextlib.contextmanager
+def views_refused() -> Iterator[None]:
+    """Within it a view that autograd refuses to look at makes the program one for eager: it is an error there only where the
+    view is used again, and no derivative otherwise."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _REFUSED_VIEW not in str(error):
+            raise
+        what = "a result of `chunk`, `split` or `unbind` is used after its memory was written"
+        raise Unsupported(what, kind="refused-view") from None
 
 
 def is_missing(error: BaseException) -> bool:

@@ -25,7 +25,7 @@ from pliant import torch_adapter
 from pliant.autograd.aliases import Base
 from pliant.autograd.aliasing import UnsupportedAliasing, storage_of
 from pliant.autograd.casts import casts_now
-from pliant.autograd.history import Node, functions_behind, gradient_of
+from pliant.autograd.history import Node, function_since, functions_behind, gradient_of
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.late_module import LateModule
@@ -181,7 +181,7 @@ def read_before_written(
         if counted and base.input is not None and histories[base.input] is not None:
             written[base.input] = max(written.get(base.input, -1), timeline.places[node])
     of_views = {
-        one.grad_fn
+        function_since(one)
         for node, value in (values.items() if written else ())
         for one in tree_leaves(value)
         if type(one) is FakeTensor and timeline.places[node] < written.get(_input_of(one), -1)

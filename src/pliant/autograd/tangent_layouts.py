@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pliant.graph.fake_tensor import FakeTensor
 
 Layout = tuple[Any, ...]  # size, strides, dtype, device
-_Tensor, _is_transformed = torch.Tensor, torch_adapter.is_transformed
+_Tensor, _STRIDED, _is_transformed = torch.Tensor, torch.strided, torch_adapter.is_transformed
 
 
 def layout_of_tangent(result: FakeTensor) -> Layout | str:
@@ -45,9 +45,15 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], Layout]] = {"as the result": _layout
 
 
 def lies_as_traced(tangent: torch.Tensor | None, layout: Layout) -> bool:
-    if type(tangent) is not _Tensor or tangent.stride() != layout[1] or _is_transformed(tangent):
+    if type(tangent) is not _Tensor or tangent.layout is not _STRIDED:
+        return False
+    if tangent.stride() != layout[1] or _is_transformed(tangent):
         return False
     return not (tangent.is_conj() or tangent.is_neg())
+
+
+def is_sparse(tangent: torch.Tensor | None) -> bool:
+    return tangent is not None and tangent.layout is not _STRIDED
 
 
 def laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
@@ -55,6 +61,8 @@ def laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
     shape, stride, dtype, device = layout
     if tangent is None:
         return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+    if is_sparse(tangent):  # it has no memory to lie in
+        return tangent
     lazy = tangent.is_conj() or tangent.is_neg()
     if tangent.stride() == stride and type(tangent) is torch.Tensor and not lazy:
         return tangent
