@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from tests.autograd import fuzz_training_actions as actions
 from tests.autograd.fuzz_training_eager import Shaken, in_one_function, same_number, spread, within, without_extra
-from tests.autograd.fuzz_training_limits import FREED, LIMITS, WRITTEN, documented, keeps_no_copies
+from tests.autograd.fuzz_training_limits import FREED, LIMITS, VIEWED, WRITTEN, documented, keeps_no_copies
 from tests.autograd.fuzz_training_space import space
 from tests.autograd.fuzz_training_themes import NAMED, Theme
 
@@ -623,7 +623,7 @@ def _difference_of_errors(line: str, mine: Any, theirs: Any, gradients: list[str
 def _is_of_sharing(program: Program, mine: Step, number: int) -> bool:
     """Whether an error is eager's too where results share one function: the engine passes through what was computed before
     the call for all of them."""
-    refused = [one for one in (WRITTEN, FREED) if mine[1] == "error" and one in str(mine[2])]
+    refused = [one for one in (WRITTEN, FREED, VIEWED) if mine[1] == "error" and one in str(mine[2])]
     if not refused:
         return False
     torch.manual_seed(5)

@@ -1,7 +1,7 @@
 """Eager in other circumstances, where a difference between it and compiled code may be no fault of either.
 
-`Shaken`: operators round otherwise. `in_one_function`: results share one function of autograd's graph, as those of a compiled
-function do.
+`Shaken`: operators round otherwise. `in_one_function`: results and writes share one function of autograd's graph, as those of a
+compiled function do.
 """
 
 from __future__ import annotations
@@ -87,16 +87,32 @@ class _Joined(torch.autograd.Function):
 
 
 def in_one_function(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` whose results that have a history share one function."""
+    """`f` whose results that have a history, and what it writes into arguments that have one, share one function."""
 
     def joined(*given: Any) -> Any:
+        arguments = {id(one): one for one in tree_leaves(given) if isinstance(one, torch.Tensor)}.values()
+        before = [_version(one) for one in arguments]
         results = list(f(*given))
-        places = [i for i, one in enumerate(results) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
-        for place, one in zip(places, _Joined.apply(*[results[i] for i in places]) if places else ()):
+        written = [one for one, old in zip(arguments, before) if one.grad_fn is not None and _version(one) != old]
+        memory = {one.untyped_storage().data_ptr() for one in written}
+        places = [i for i, one in enumerate(results) if _has_history(one) and one.untyped_storage().data_ptr() not in memory]
+        own = [*[results[i] for i in places], *written]
+        made = _Joined.apply(*own) if own else ()
+        for place, one in zip(places, made):
             results[place] = one
+        for target, one in zip(written, made[len(places) :]):
+            target.copy_(one)
         return results
 
     return joined
+
+
+def _has_history(one: Any) -> bool:
+    return isinstance(one, torch.Tensor) and one.grad_fn is not None
+
+
+def _version(one: torch.Tensor) -> int:
+    return -1 if one.is_inference() else one._version
 
 
 def without_extra(mine: list[Any], theirs: list[Any], prefix: str) -> list[Any]:

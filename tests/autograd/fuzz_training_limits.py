@@ -16,6 +16,7 @@ LIMITS = (
 )  # fmt: skip
 
 WRITTEN = "modified by an inplace operation"
+VIEWED = "is a view and its base or another view of its base has been modified inplace"  # a saved view of what was written
 FREED = "Trying to backward through the graph a second time"
 _ASKS = re.compile("backward|grads|batched")
 _REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"
