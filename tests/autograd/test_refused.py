@@ -42,7 +42,14 @@ def _by_an_operator_without_derivative(x):
     return _doubled(x), x.sin(), _doubled(x.detach()) + x
 
 
-PROGRAMS = (_by_an_operator_without_derivative, _returned_after_its_own_backward, _beside_others, _halves_of_integers, _unique, _added)
+def _scattered(x):
+    return x.new_zeros(3).scatter(0, torch.tensor([0, 2]), x), x.sin(), x.scatter_add(0, torch.tensor([0, 2]), x)
+
+
+PROGRAMS = (
+    _by_an_operator_without_derivative, _returned_after_its_own_backward, _beside_others, _halves_of_integers, _unique, _added,
+    _scattered,
+)  # fmt: skip
 
 
 def _asked(f, order, create_graph):

@@ -21,8 +21,11 @@ from pliant.errors import Unsupported
 from pliant.records import dataclass
 
 FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
-# What PyTorch says of a function without a derivative, and of a custom operator without one.
-_MISSING = re.compile("derivative for .* is not implemented|no autograd formula was registered")
+# What PyTorch says of a function without a derivative, of a custom operator without one, and of a source that is larger than the
+# indices by which it is scattered.
+_MISSING = re.compile(
+    "derivative for .* is not implemented|no autograd formula was registered|Function Scatter.* returned an invalid gradient"
+)
 
 _REFUSED_VIEW = "is a view and its base or another view of its base has been modified inplace"
 
