@@ -440,13 +440,19 @@ def _pooled(x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mo
     return pooled.squeeze(-2)
 
 
+def _refused_pool(x: Any) -> Any:
+    raise NotImplementedError(f'"max_pool1d_impl" not implemented for {x.dtype}')
+
+
 @instead(torch.max_pool1d)
 @instead(F.max_pool1d)
 def _max_pool1d(
     t: Tracer, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: Any = False, return_indices: Any = False,
 ) -> Any:  # fmt: skip
-    """The operator takes plain sizes, that over two dimensions does not."""
+    """The operator takes plain sizes, that over two dimensions does not. Of integers eager has it on GPUs alone."""
+    if not return_indices and is_fake(input) and not input.is_floating_point() and input.device.type == "cpu":
+        return _refused_pool, (input,)
     made = _largest_of_rows(t, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
     if made is not None:
         return made

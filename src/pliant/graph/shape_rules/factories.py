@@ -86,6 +86,8 @@ def arange_step(start: Any, end: Any, step: Any = 1, **options: Any) -> TensorSp
     whole = all(isinstance(value, (int, torch.SymInt)) for value in (start, end, step))
     if dtype is None and not whole:
         dtype = torch.get_default_dtype()
+    if dtype is torch.bool and (device := torch.device(options.get("device") or torch.get_default_device())).type != "meta":
+        raise NotImplementedError(f"\"arange_{device.type}\" not implemented for 'Bool'")
     require(step != 0, "step must be nonzero")
     if whole:
         up = step > 0 if type(step) is int else bool(step > 0)

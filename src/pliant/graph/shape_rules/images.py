@@ -33,6 +33,8 @@ _aten = torch.ops.aten
 # -- resized, unpooled ------------------------------------------------------------------------------------------------
 def _resizable(x: TensorSpec, output_size: Sequence[Dim]) -> Sizes:
     """The size that `x` gets."""
+    if x.dtype is not torch.uint8:
+        require_floats(x, "resizing")
     if x.ndim != len(output_size) + 2:
         raise RuntimeError(f"a tensor of {x.ndim} dimensions cannot be resized in {len(output_size)}")
     for extent in (*x.size[2:], *output_size, x.size[1]):
