@@ -233,7 +233,7 @@ class Halves:
             needed = self._needed(ctx, unreached)
             return self._placed(dict(zip(needed, self._by_the_program(ctx, asked, tangents, needed))))
         others = self._given_otherwise(given, tangents) if not missing and not observer else []
-        strides = self.other_layouts.strides(self.backwards.as_made, [*arguments, *others], others) if others else None
+        strides = self.other_layouts.strides(self.backwards.strides_as_made, [*arguments, *others], others) if others else None
         copied = not observer and any(one is not given[position] for position, one in zip(self.tangents, tangents) if one is not None)
         arguments += tangents
         tangents.clear()
@@ -427,6 +427,6 @@ class Backwards(Protocol):
 
     has_graph: bool  # whether it can run operator by operator
     found: Any  # what runs it, for sets of tangents that are missing
-    as_made: Any  # runs it operator by operator: results lie as these make them
+    strides_as_made: Any  # how its results lie where it runs operator by operator
 
     def get(self, missing: int = 0, observer: str = "") -> Runnable | None: ...

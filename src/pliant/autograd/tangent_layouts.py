@@ -14,6 +14,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.autograd.views import overlaps_itself
+from pliant.gc_pause import GcPause
 from pliant.interruptions import pass_on
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class OtherLayouts:
         self.found: dict[Any, list[Any] | None] = {}
 
     def strides(self, run: Any, arguments: list[Any], given: list[Any]) -> list[Any] | None:
-        """Of each gradient; None where it is not known. `run`: what runs the backward operator by operator on these arguments,
-        the last of which are the given gradients."""
+        """Of each gradient; None where it is not known. `run`: what finds them for these arguments, the last of which are the
+        given gradients, and what describes a tensor."""
         key = tuple([(one.shape, one.stride()) for one in given])
         if key not in self.found:
             if len(self.found) >= _WAYS:
@@ -101,12 +102,11 @@ def _strides(run: Any, arguments: list[Any]) -> list[Any] | None:
         return mode.new(value.shape, value.stride(), value.dtype, value.device)
 
     try:
-        with torch.no_grad(), mode:
-            found = run(list(map(described, arguments)))
+        with GcPause(), torch.no_grad(), mode:
+            return run(arguments, described)  # type: ignore[no-any-return]
     except Exception as error:  # an operator that needs values: gradients lie as they were traced
         pass_on(error)
         return None
-    return [one.stride() if isinstance(one, _Tensor) else None for one in found]
 
 
 _WAYS = 8

@@ -30,7 +30,7 @@ from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.interpret import as_made, eager
+from pliant.graph.interpret import eager, strides_as_made
 from pliant.interruptions import pass_on
 from pliant.targets.registry import known_target
 
@@ -97,8 +97,8 @@ class Backwards:
                     self.when_compiled()
         return self.found[missing]
 
-    def as_made(self, arguments: list[Any]) -> list[Any]:
-        return as_made(self.graph)(arguments)
+    def strides_as_made(self, arguments: list[Any], described: Callable[[Any], Any]) -> list[Any]:
+        return strides_as_made(self.graph, arguments, described)
 
     def _compiled(self, graph: AtenGraph) -> Runnable:
         before = torch_adapter.Beginning()

@@ -210,7 +210,70 @@ class _Run:
 
 
 class _AsMade(_Run):
-    """Values lie as operators make them, however they are described."""
+    """Values lie as operators make them, however they are described. An operator whose arguments all lie as described is not
+    run: its results lie as described too. So `nodes` has only what lies otherwise: mostly little, since a product of
+    matrices or a sum lays out its result as ever."""
+
+    def __init__(self, aten: AtenGraph, described: Callable[[Any], Any]) -> None:
+        super().__init__(aten, {})
+        self.described, self.undisturbed = described, dict[fx.Node, Any]()
+
+    def all(self, inputs: list[Any]) -> list[Any]:
+        inputs.reverse()
+        with torch.no_grad():
+            for node in self.graph.nodes:
+                if node.op == "output":
+                    return list(map(self.strides, node.args[0]))
+                if node.op != "placeholder" and not self.must_run(node):
+                    continue
+                self.nodes[node] = value = inputs.pop() if node.op == "placeholder" else self.call(node)
+                self.note(node)
+                if self.lies_as_described(value, node.meta.get("val")):
+                    del self.nodes[node]
+                elif node.op == "placeholder":
+                    self.nodes[node] = self.described(value)
+        raise AssertionError("a graph without an output node")
+
+    def must_run(self, node: fx.Node) -> bool:
+        """Whether an argument lies otherwise than described, or the call says what symbols are, or may not be left out."""
+        if "binds" in node.meta or node.target in CHECKS or "val" not in node.meta:
+            return True
+        return any(one in self.nodes for one in node.all_input_nodes)
+
+    def strides(self, result: Any) -> Any:
+        """None of what is no tensor."""
+        described = result.meta["val"] if type(result) is fx.Node else None
+        if type(described) is FakeTensor and result not in self.nodes:
+            return tuple(self.value(described.stride_))
+        value = self.value(result)
+        return value.stride() if isinstance(value, torch.Tensor) else None
+
+    def lies_as_described(self, value: Any, described: Any) -> bool:
+        if isinstance(described, (list, tuple)):
+            return len(value) == len(described) and all(map(self.lies_as_described, value, described))
+        if type(described) is not FakeTensor or described.spec.lazy or not isinstance(value, torch.Tensor):
+            return False
+        if type(value) is FakeTensor:
+            strides, lazy = value.stride_, bool(value.spec.lazy)
+        else:
+            strides, lazy = value.stride(), value.is_conj() or value.is_neg()
+        return not lazy and strides == tuple(self.value(described.stride_))
+
+    def value(self, argument: Any) -> Any:
+        if type(argument) is not fx.Node or argument in self.nodes:
+            return super().value(argument)
+        if argument not in self.undisturbed:
+            self.undisturbed[argument] = self.as_described(argument.meta["val"])
+        return self.undisturbed[argument]
+
+    def as_described(self, described: Any) -> Any:
+        """A value of this description."""
+        if isinstance(described, (list, tuple)):
+            return [self.as_described(one) for one in described]
+        if type(described) is not FakeTensor:
+            return self.value(described)
+        size, stride = self.value(described.size_), self.value(described.stride_)
+        return torch.empty_strided(size, stride, dtype=described.dtype_, device=described.device_)
 
     def laid_out(self, argument: Any) -> Any:
         return self.value(argument)
@@ -219,9 +282,9 @@ class _AsMade(_Run):
         return value.clone()
 
 
-def as_made(aten: AtenGraph) -> Runnable:
-    """What runs the graph and tells how its results lie where inputs lie otherwise than is described."""
-    return lambda inputs: _AsMade(aten).all(list(inputs))
+def strides_as_made(aten: AtenGraph, inputs: list[Any], described: Callable[[Any], Any]) -> list[Any]:
+    """Strides of the results for inputs that may lie otherwise than is described; `described` makes a fake of a tensor."""
+    return _AsMade(aten, described).all(list(inputs))
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
