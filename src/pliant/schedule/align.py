@@ -9,6 +9,7 @@ Holds:  both maps are bijections of the iteration spaces; extents are compared e
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -139,7 +140,7 @@ def refine(left: Sequence[Sequence[Axis]], right: Sequence[Sequence[Axis]]) -> A
     """The common refinement, list by list; None if the extents do not fit."""
     found = Alignment((), {}, {}, {})
     for one, other in zip(left, right, strict=True):
-        piece = _refine(list(one), list(other))
+        piece = _refine(one, other)
         if piece is None:
             return None
         found = Alignment(
@@ -151,40 +152,50 @@ def refine(left: Sequence[Sequence[Axis]], right: Sequence[Sequence[Axis]]) -> A
     return found
 
 
-def _refine(left: list[Axis], right: list[Axis]) -> Alignment | None:
-    """Walk both lists from the innermost axis, splitting the larger extent by the smaller."""
+def _refine(left: Sequence[Axis], right: Sequence[Axis]) -> Alignment | None:
+    """Both lists over the common refinement of their extents."""
+    pieces = _common_pieces(tuple([a.extent for a in left]), tuple([a.extent for a in right]))
+    if pieces is None:
+        return None
+    lefts: list[list[Axis]] = [[] for _ in left]
+    rights: list[list[Axis]] = [[] for _ in right]
     axes: list[Axis] = []
-    lefts: list[tuple[Axis, list[Axis]]] = []
-    rights: list[tuple[Axis, list[Axis]]] = []
+    for extent, one, other in pieces:
+        axis = right[other] if extent is right[other].extent else fresh_axis(extent)
+        lefts[one].append(axis)
+        rights[other].append(axis)
+        axes.append(axis)
+    return Alignment(
+        tuple(reversed(axes)),
+        {a.symbol: _combined(own) for a, own in zip(left, lefts)},
+        {a.symbol: _combined(own) for a, own in zip(right, rights)},
+        {a.symbol: tuple(reversed(own)) for a, own in zip(right, rights)},
+    )
+
+
+@functools.lru_cache(maxsize=1 << 10)  # the same few, over and over, in the layers of a model
+def _common_pieces(left: Sequence[Expr], right: Sequence[Expr]) -> list[tuple[Expr, int, int]] | None:
+    """The refinement of two lists of extents, innermost first: each piece with which of both lists it is a part of. Walks both
+    lists from the innermost extent, splitting the larger one by the smaller."""
+    pieces: list[tuple[Expr, int, int]] = []
+    one, other = len(left), len(right)
     rest_left: Expr = ONE
     rest_right: Expr = ONE
     while True:
-        if rest_left is ONE and left:
-            lefts.append((left.pop(), []))
-            rest_left = lefts[-1][0].extent
-            continue
-        if rest_right is ONE and right:
-            rights.append((right.pop(), []))
-            rest_right = rights[-1][0].extent
-            continue
-        if rest_left is ONE and rest_right is ONE:
-            break
-        piece = _common(rest_left, rest_right)
-        if piece is None:
-            return None
-        whole_right = piece is rights[-1][0].extent
-        axis = rights[-1][0] if whole_right else fresh_axis(piece)
-        rest_left, rest_right = _exact(rest_left, piece), _exact(rest_right, piece)
-        lefts[-1][1].append(axis)
-        rights[-1][1].append(axis)
-        axes.append(axis)
-    axes.reverse()
-    return Alignment(
-        tuple(axes),
-        {a.symbol: _combined(pieces) for a, pieces in lefts},
-        {a.symbol: _combined(pieces) for a, pieces in rights},
-        {a.symbol: tuple(reversed(pieces)) for a, pieces in rights},
-    )
+        if rest_left is ONE and one:
+            one -= 1
+            rest_left = left[one]
+        elif rest_right is ONE and other:
+            other -= 1
+            rest_right = right[other]
+        elif rest_left is ONE and rest_right is ONE:
+            return pieces
+        else:
+            piece = _common(rest_left, rest_right)
+            if piece is None:
+                return None
+            rest_left, rest_right = _exact(rest_left, piece), _exact(rest_right, piece)
+            pieces.append((piece, one, other))
 
 
 def _common(a: Expr, b: Expr) -> Expr | None:
@@ -200,6 +211,8 @@ def _common(a: Expr, b: Expr) -> Expr | None:
 
 def _combined(pieces: list[Axis]) -> Expr:
     """The number whose digits, lowest first, the pieces are."""
+    if len(pieces) == 1:
+        return pieces[0].symbol
     result: Expr = ZERO
     stride: Expr = ONE
     for axis in pieces:

@@ -24,7 +24,7 @@ from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import substitute
 from pliant.targets import cpu
-from pliant.targets.registry import has_target, target_of
+from pliant.targets.registry import known_target
 from pliant.targets.target import Target
 
 Loops = Pointwise | Reduction | Scan
@@ -80,7 +80,7 @@ class Kernel:
     @property
     def target(self) -> Target:
         """Programs on devices without kernels are scheduled for estimates only, as if they ran on the host."""
-        return target_of(self.device) if has_target(self.device) else cpu.target()
+        return known_target(self.device) or cpu.target()
 
     @property
     def outer(self) -> list[Axis]:

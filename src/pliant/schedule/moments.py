@@ -100,16 +100,16 @@ def _is_sum_of_floats(c: Reduction) -> bool:
 
 def _pair(total: Reduction, squares: Reduction, behind: dict[Buffer, set[Buffer]]) -> _Pair | None:
     """The two sums, if the one is of squares of differences of what the other adds up."""
+    square = squares.value
+    if not (isinstance(square, Apply) and square.op == "mul" and square.args[0] is square.args[1]):
+        return None
+    difference = square.args[0]
+    if not (isinstance(difference, Apply) and difference.op == "sub"):
+        return None
     place = _same_loops(squares.axes, total.axes) | _same_loops(squares.reduce_axes, total.reduce_axes)
     if len(place) < len(squares.axes) + len(squares.reduce_axes):
         return None
-    value = substitute_scalar(squares.value, place)
-    if not (isinstance(value, Apply) and value.op == "mul" and value.args[0] is value.args[1]):
-        return None
-    difference = value.args[0]
-    if not (isinstance(difference, Apply) and difference.op == "sub"):
-        return None
-    values, base = difference.args
+    values, base = (substitute_scalar(one, place) for one in difference.args)
     inside = {a.symbol for a in total.reduce_axes}
     varies = any(not inside.isdisjoint(e.free) for e in index_expressions(base))
     waits = any(x.buffer is total.out or total.out in behind.get(x.buffer, ()) for x in loads(base))

@@ -14,8 +14,9 @@ Holds:  the order stays valid: a moved kernel writes temporaries only and is mov
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -59,6 +60,7 @@ def _beside_readers(steps: list[Step], folds: list[bool], guesses: list[Sizes]) 
     """By their places, folds that end no buffer by coming early, since another kernel reads the same: the place of the last
     one. Right before it, what both read may come from memory once."""
     touched = [_touched(step) for step in steps]
+    between = _Between(touched)
     readers: dict[Buffer, list[int]] = {}
     for k, (step, (reads, _)) in enumerate(zip(steps, touched, strict=True)):
         for b in reads if not isinstance(step, ExternCall) and not folds[k] else ():
@@ -70,18 +72,43 @@ def _beside_readers(steps: list[Step], folds: list[bool], guesses: list[Sizes]) 
         for j in sorted({j for b in reads for j in readers.get(b, ())}, reverse=True):
             alone = reads - touched[j][0]
             if all(FOLDS * sizes.sum(writes) > sizes.sum(alone) for sizes in guesses):
-                if _may_wait(k, j, steps, touched):
+                if between.may_wait(k, j):
                     found[k] = j
                 break
     return found
 
 
-def _may_wait(k: int, j: int, steps: list[Step], touched: list[tuple[set[Buffer], set[Buffer]]]) -> bool:
-    """Whether nothing between a kernel and the one that it is to come right before, nor that one, is in its way."""
-    reads, writes = touched[k]
-    between = range(k + 1, j + 1) if k < j else range(j, k)
-    apart = all(touched[i][1].isdisjoint(reads | writes) and touched[i][0].isdisjoint(writes) for i in between)
-    return apart and _is_own(writes) and all(_is_own(touched[i][1]) for i in between)
+class _Between:
+    """What lies between two steps: where buffers are read and written, and where memory that is not the program's own is."""
+
+    def __init__(self, touched: list[tuple[set[Buffer], set[Buffer]]]) -> None:
+        self.touched = touched
+        self.read: dict[Buffer, list[int]] = {}
+        self.written: dict[Buffer, list[int]] = {}
+        self.foreign: list[int] = []
+        for k, (reads, writes) in enumerate(touched):
+            for b in reads:
+                self.read.setdefault(b, []).append(k)
+            for b in writes:
+                self.written.setdefault(b, []).append(k)
+            if not _is_own(writes):
+                self.foreign.append(k)
+
+    def may_wait(self, k: int, j: int) -> bool:
+        """Whether nothing between a kernel and the one that it is to come right before, nor that one, is in its way."""
+        reads, writes = self.touched[k]
+        start, stop = (k + 1, j + 1) if k < j else (j, k)
+        if not _is_own(writes) or _any_within(self.foreign, start, stop):
+            return False
+        if any(_any_within(self.written.get(b, ()), start, stop) for b in reads | writes):
+            return False
+        return not any(_any_within(self.read.get(b, ()), start, stop) for b in writes)
+
+
+def _any_within(places: Sequence[int], start: int, stop: int) -> bool:
+    """Whether one of these places, which ascend, is within a range."""
+    at = bisect.bisect_left(places, start)
+    return at < len(places) and places[at] < stop
 
 
 def _moved_up(steps: list[Step], moving: list[bool], beside: dict[int, int]) -> list[Step]:
