@@ -31,6 +31,18 @@ OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "angle of complex": lambda t: torch.angle(t * 1j),
     "log of sigmoid": torch.nn.functional.logsigmoid,
     "hardtanh": torch.nn.functional.hardtanh,
+    "numbers for others": torch.nan_to_num,
+    "radians": torch.deg2rad,
+    "degrees": torch.rad2deg,
+    "mantissa": lambda t: torch.frexp(t)[0],
+    "exponent": lambda t: torch.frexp(t)[1],
+    "infinite": torch.isinf,
+    "infinite integers": lambda t: torch.isinf(t.long()),
+    "shift by a number": lambda t: t.long() << 2,
+    "polynomial of a number": lambda t: torch.special.hermite_polynomial_h(2.0, t),
+    "polynomial of a degree": lambda t: torch.special.hermite_polynomial_h(t, 2),
+    "number for the second": lambda t: torch.special.zeta(t, 2.0),
+    "logarithm of a number": lambda t: torch.xlogy(t, 2.0),
 }
 
 
@@ -42,6 +54,18 @@ def test_strides_are_those_of_eager(tensor: str, operator: str) -> None:
     with mode:
         found = OPERATORS[operator](fake)
     assert found.stride() == OPERATORS[operator](real).stride()
+
+
+@pytest.mark.parametrize("compared", TENSORS)
+@pytest.mark.parametrize("given", ["as it lies", "row-major"])
+def test_gradients_of_thresholds(compared: str, given: str) -> None:
+    real, mode = TENSORS[compared](), FakeMode()
+    pairs = [(real.contiguous(), real), (real, real.contiguous())]
+    backward = torch.ops.aten.threshold_backward
+    for grad, x in pairs if given == "row-major" else [(real, real)]:
+        with mode:
+            found = backward(mode.from_real(grad), mode.from_real(x), 0)
+        assert found.stride() == backward(grad, x, 0).stride()
 
 
 OUTER = {

@@ -237,7 +237,7 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.zero.default, _aten.bernoulli.p, _aten.bernoulli.Tensor, _aten.uniform.default,
         _aten.normal_functional.default, _aten.exponential.default, _aten.geometric.default, _aten.log_normal.default,
         _aten.cauchy.default, _aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor,
-        _aten.put.default, _aten.index_put.default,
+        _aten.put.default, _aten.index_put.default, _aten.nan_to_num.default,
         _aten._unsafe_index_put.default, _aten._fake_quantize_learnable_per_tensor_affine.default,
         _aten._fake_quantize_learnable_per_channel_affine.default,
     ),

@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from pliant import torch_adapter
-from pliant.graph.layouts import elementwise_strides
+from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.registry import Rule, Rules
 from pliant.graph.tensor_spec import TensorSpec, broadcast, require_floats, require_same, row_major_strides
 from pliant.graph.unsupported import UnsupportedOperator
@@ -114,8 +114,11 @@ def _operands_as_numbers(func: Any) -> int:
     """
     arguments = func._schema.arguments
     kinds = {str(a.type) for a in arguments if a.name == "other"}
-    binary = kinds == {"Tensor"} or (kinds == {"number"} and func._overloadname == "Scalar")
-    return 2 if binary else 0
+    binary = kinds == {"Tensor"} or (kinds == {"number"} and func._overloadname in ("Scalar", "Tensor_Scalar"))
+    return 2 if binary or func._overloadname in _WITH_NUMBERS else 0
+
+
+_WITH_NUMBERS = ("x_scalar", "n_scalar", "other_scalar", "Scalar_Other")  # overloads that make a tensor of a number
 
 
 def in_place_rule(func: Any) -> Rule:
@@ -192,6 +195,39 @@ def softshrink(self: TensorSpec, lambd: Any = 0.5) -> TensorSpec:
     if not (lambd >= 0 and lambd <= largest):
         raise RuntimeError(f"lambda must be in range [0, {largest}], but found {lambd}")
     result: TensorSpec = pointwise_rule(_aten.softshrink.default)(self, lambd)
+    return result
+
+
+@rule(_aten.deg2rad.default, _aten.rad2deg.default)
+def of_angles(self: TensorSpec) -> TensorSpec:
+    """Made like the operand before anything is computed."""
+    dtype = result_dtypes(_aten.deg2rad.default, (self,), {})
+    return TensorSpec(self.size, preserved_strides(self), dtype, self.device)
+
+
+@rule(_aten.frexp.Tensor)
+def frexp(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    """Both made like the operand."""
+    mantissa, exponent = result_dtypes(_aten.frexp.Tensor, (self,), {})
+    strides = preserved_strides(self)
+    return TensorSpec(self.size, strides, mantissa, self.device), TensorSpec(self.size, strides, exponent, self.device)
+
+
+@rule(_aten.isinf.default)
+def isinf(self: TensorSpec) -> TensorSpec:
+    """A comparison of its size with a number; of integers zeros like the operand."""
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        return TensorSpec(self.size, preserved_strides(self), torch.bool, self.device)
+    if self.dtype.is_complex:
+        return pointwise_rule(_aten.isinf.default)(self)  # type: ignore[no-any-return]
+    result: TensorSpec = pointwise_rule(_aten.eq.Scalar)(pointwise_rule(_aten.abs.default)(self), math.inf)
+    return result
+
+
+@rule(_aten.threshold_backward.default)
+def threshold_backward(grad: TensorSpec, self: TensorSpec, threshold: Any) -> TensorSpec:
+    """The operand that was compared is asked first how the result lies."""
+    result: TensorSpec = pointwise_rule(_aten.threshold_backward.default)(self, grad, threshold)
     return result
 
 
