@@ -98,6 +98,12 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             spec = self.intern(spec)
         return self._fake(spec, requires_grad)
 
+    def like(self, fake: FakeTensor) -> FakeTensor:
+        """Another leaf of the same description and class."""
+        made = self._fake(fake.spec, fake.requires_grad)
+        made.is_parameter_, made.subclass_ = fake.is_parameter_, fake.subclass_
+        return made
+
     def _fake(self, spec: TensorSpec, requires_grad: bool = False) -> FakeTensor:
         fake: FakeTensor = _make_wrapper(
             FakeTensor, spec.size, strides=spec.stride, storage_offset=spec.offset, dtype=spec.dtype,

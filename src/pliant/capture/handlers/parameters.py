@@ -54,11 +54,11 @@ CLASSES[torch.nn.Parameter] = _construct_parameter
 
 
 class _Replaced(torch.autograd.Function):
-    """The value of a tensor that was given other data: its gradient is the tensor's."""
+    """A tensor that was given other data lies in the memory of that; its gradient is the tensor's."""
 
     @staticmethod
     def forward(ctx: Any, old: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
-        return data.clone()
+        return data.data
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:

@@ -184,8 +184,11 @@ class Recorder(Nodes, TorchFunctionMode):
         return result
 
     def become(self, tensor: FakeTensor, made: FakeTensor) -> None:
-        """The tensor is from here on what was made for it, on other memory."""
+        """The tensor is from here on what was made for it, on other memory. Its own stays what others lie in."""
         self.elements.forget(tensor)
+        if tensor.node is not None:
+            former = tensor.fake_mode.like(tensor)
+            former.node, tensor.node.meta["val"] = tensor.node, former
         with DisableTorchFunction(), below_python_dispatch():
             Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
         tensor.spec, tensor.node = made.spec, made.node
