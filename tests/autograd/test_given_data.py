@@ -45,7 +45,7 @@ def _seen(f, requires_grad):
     p = torch.nn.Parameter(torch.arange(3.0) + 1, requires_grad=requires_grad)
     o = torch.arange(3.0) * 10 + 3
     old = p.data
-    results = [one for one in f(p, o)]
+    results = list(f(p, o))
     if requires_grad:
         results += torch.autograd.grad(results[0], p)
     now = [one.detach().clone() for one in results]

@@ -212,6 +212,29 @@ def test_a_later_hook_is_seen():
     torch.testing.assert_close(x.grad, torch.full_like(x, 10.0))
 
 
+def test_a_break_at_hooks_ends_with_them():
+    p = torch.ones(3, requires_grad=True)
+
+    def by_backward(x):
+        (p * x).sum().backward()
+        gradient, p.grad = p.grad, None
+        return gradient
+
+    def by_grad(x):
+        return torch.autograd.grad((p * x).sum(), p)[0]
+
+    for f in (by_backward, by_grad):
+        pliant.reset()
+        compiled, handle = pliant.compile(f), p.register_hook(lambda g: g * 2)
+        assert compiled(torch.ones(3)).tolist() == [2, 2, 2]
+        handle.remove()
+        before = pliant.stats()
+        assert compiled(torch.ones(3)).tolist() == [1, 1, 1]
+        after = pliant.stats()
+        assert after["graphs"] == before["graphs"] + 1
+        assert after["graph_breaks"] == before["graph_breaks"] == 1
+
+
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_training_step(set_to_none):
     """Loss and backward in one graph; the update by hand."""

@@ -186,9 +186,14 @@ def _need_no_hooks(t: Tracer, tensor: FakeTensor, *names: str) -> None:
     if example is None or source is None:
         return
     for name in names:
-        if getattr(example, name, None):
-            raise GraphBreak("unsupported-operator", "gradients asked for inside of a tensor that has hooks")
-        t.world.guard(AttributeSource(source, name), Kind.EMPTY)
+        place, hooks = AttributeSource(source, name), getattr(example, name, None)
+        if not hooks:
+            t.world.guard(place, Kind.EMPTY)
+            continue
+        t.world.guard(place, Kind.TYPE, type(hooks))  # so that the break ends with the hooks
+        if type(hooks) is not bool:
+            t.world.guard(place, Kind.LENGTH, len(hooks))
+        raise GraphBreak("unsupported-operator", "gradients asked for inside of a tensor that has hooks")
 
 
 def _accumulate(t: Tracer, leaf: FakeTensor, gradient: FakeTensor, create_graph: bool, shared: set[int]) -> None:
