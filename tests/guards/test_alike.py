@@ -29,6 +29,19 @@ def test_arguments_that_passed_are_known():
 
 
 @native
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_what_describes_tensors_is_found_under_other_defaults(default):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        with torch.device("meta"):
+            assert tensor_words._layout.__wrapped__() == tensor_words._layout()
+            assert tensor_words.description.__wrapped__() == tensor_words.description()
+    finally:
+        torch.set_default_dtype(before)
+
+
+@native
 @pytest.mark.parametrize("other", tensor_words._OTHERS)
 def test_others_are_not(other):
     compiled = pliant.compile(lambda x: x, backend="eager")

@@ -71,6 +71,8 @@ class InOwnMemory:
     def as_traced(self, saved: Sequence[Any]) -> Sequence[Any]:
         """`as_they_lay`."""
         found = as_they_lay(saved, [(place, *lying) for place, lying in self.lying.items()])
-        if found is saved and None not in map(saved.__getitem__, self.lying):
-            self.seen.learn(self.inputs(saved))
+        if found is saved and self.seen.learns:
+            inputs = self.inputs(saved)
+            if all(one is not None for one in inputs):
+                self.seen.learn(inputs)
         return found

@@ -115,6 +115,11 @@ class KnownTensors:
         self.known: Callable[[tuple[Any, ...]], bool] = never
         self._left = _ATTEMPTS
 
+    @property
+    def learns(self) -> bool:
+        """Whether further tensors are learnt."""
+        return self._left > 0
+
     def learn(self, tensors: tuple[Any, ...]) -> None:
         """These passed."""
         if self._left:

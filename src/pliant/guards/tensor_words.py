@@ -30,6 +30,11 @@ _INLINE_DIMS = 5  # up to this rank sizes and strides lie inside the object
 Words = tuple[int, ...]
 
 
+def _zeros(*sizes: int, requires_grad: bool = False) -> torch.Tensor:
+    """Of the same kind whatever the program's default dtype and device are."""
+    return torch.zeros(sizes, dtype=torch.float32, device="cpu", requires_grad=requires_grad)
+
+
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """Word numbers in the tensor's object that stay as long as its facts do, and where its autograd record is."""
@@ -104,7 +109,7 @@ def description() -> Description | None:
         if layout is None:
             return None
         alike = [t for fill in (0xFF, 0, 0xAA, 0x55) for t in _on_dirty_memory(fill)]
-        alike += [torch.ones(3, 5) * 2, torch.zeros(15).view(3, 5), torch.zeros(30)[:15].reshape(3, 5).clone()]
+        alike += [_zeros(3, 5) + 2, _zeros(15).view(3, 5), _zeros(30)[:15].reshape(3, 5).clone()]
         alike += [torch.frombuffer(bytearray(60), dtype=torch.float32).reshape(3, 5)]
         rows = [words(t._cdata, max(layout.stable) + 1) for t in alike]
         varying = [functools.reduce(int.__or__, (row[i] ^ rows[0][i] for row in rows)) for i in range(len(rows[0]))]
@@ -128,13 +133,13 @@ def _on_dirty_memory(fill: int) -> list[torch.Tensor]:
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
-    size = usable(torch.zeros(3, 5)._cdata, _MOST_WORDS) * WORD
+    size = usable(_zeros(3, 5)._cdata, _MOST_WORDS) * WORD
     chunks = [libc.malloc(size) for _ in range(32)]
     for chunk in chunks:
         ctypes.memset(chunk, fill, size)
     for chunk in chunks:
         libc.free(chunk)
-    return [torch.zeros(3, 5) for _ in range(16)]
+    return [_zeros(3, 5) for _ in range(16)]
 
 
 def _differs(found: Description, usual: Words, other: torch.Tensor) -> bool:
@@ -143,28 +148,28 @@ def _differs(found: Description, usual: Words, other: torch.Tensor) -> bool:
 
 def _inference() -> torch.Tensor:
     with torch.inference_mode():
-        return torch.zeros(3, 5)
+        return _zeros(3, 5)
 
 
 # Each differs in a fact from a usual tensor of shape (3, 5).
 _OTHERS: tuple[Callable[[], torch.Tensor], ...] = (
-    lambda: torch.zeros(5, 3),
-    lambda: torch.zeros(15),
-    lambda: torch.zeros(3, 5, 1),
-    lambda: torch.zeros(1, 3, 5),
-    lambda: torch.zeros(5, 3).t(),
-    lambda: torch.zeros(3, 10)[:, ::2],
-    lambda: torch.zeros(1, 5).expand(3, 5),
-    lambda: torch.zeros(16)[1:].view(3, 5),
-    lambda: torch.zeros(3, 5, requires_grad=True),
-    lambda: torch.zeros(3, 5, dtype=torch.float64),
-    lambda: torch.zeros(3, 5, dtype=torch.int32),
-    lambda: torch.zeros(3, 5, dtype=torch.bfloat16),
-    lambda: torch.zeros(3, 5, dtype=torch.bool),
-    lambda: torch.zeros(3, 5, device="meta"),
-    lambda: torch.empty(3, 5, layout=torch.sparse_coo),
-    lambda: torch.zeros(3, 5)._neg_view(),
-    lambda: torch.zeros(3, 5, 2)[..., 0],
+    lambda: _zeros(5, 3),
+    lambda: _zeros(15),
+    lambda: _zeros(3, 5, 1),
+    lambda: _zeros(1, 3, 5),
+    lambda: _zeros(5, 3).t(),
+    lambda: _zeros(3, 10)[:, ::2],
+    lambda: _zeros(1, 5).expand(3, 5),
+    lambda: _zeros(16)[1:].view(3, 5),
+    lambda: _zeros(3, 5, requires_grad=True),
+    lambda: torch.zeros(3, 5, dtype=torch.float64, device="cpu"),
+    lambda: torch.zeros(3, 5, dtype=torch.int32, device="cpu"),
+    lambda: torch.zeros(3, 5, dtype=torch.bfloat16, device="cpu"),
+    lambda: torch.zeros(3, 5, dtype=torch.bool, device="cpu"),
+    lambda: torch.zeros(3, 5, dtype=torch.float32, device="meta"),
+    lambda: torch.empty(3, 5, dtype=torch.float32, device="cpu", layout=torch.sparse_coo),
+    lambda: _zeros(3, 5)._neg_view(),
+    lambda: _zeros(3, 5, 2)[..., 0],
     _inference,
 )
 
@@ -174,7 +179,7 @@ def _layout() -> _Layout | None:
     """The layout found by experiment; None if an experiment fails."""
     with DisableTorchFunction(), torch.inference_mode(False), torch.no_grad(), without_saved_tensor_hooks():
         # The allocator rounds some blocks up to what was free there; words behind the object belong to others.
-        probes = [torch.nn.Parameter(torch.zeros(3, 5)) for _ in range(32)]
+        probes = [torch.nn.Parameter(_zeros(3, 5)) for _ in range(32)]
         count = min(usable(probe._cdata, _MOST_WORDS) for probe in probes)
         if count < 20:
             return None
@@ -192,7 +197,7 @@ def _layout() -> _Layout | None:
 
 def _autograd_word(count: int) -> int | None:
     """The word that becomes a pointer when a tensor first requires grad."""
-    t = torch.zeros(3, 5)
+    t = _zeros(3, 5)
     before = words(t._cdata, count)
     t.requires_grad_(True)
     after = words(t._cdata, count)
@@ -202,7 +207,7 @@ def _autograd_word(count: int) -> int | None:
 
 def _requires_grad_word(autograd: int, count: int) -> tuple[int, int] | None:
     """The word of the autograd record that follows requires_grad, there and back, and the bits that are set by it."""
-    t = torch.nn.Parameter(torch.zeros(3, 5))
+    t = torch.nn.Parameter(_zeros(3, 5))
     record = word(t._cdata + WORD * autograd)
     states = []
     for flag in (True, False, True, False):
@@ -221,8 +226,8 @@ def _history_word(autograd: int, count: int) -> int | None:
     """The word of the autograd record that is 0 in leaves alone: it is where a tensor with a history loses that."""
     found = set(range(count))
     with torch.enable_grad():
-        leaf = torch.nn.Parameter(torch.zeros(3, 5))
-        for made in (leaf * 2, leaf.view(15), torch.zeros(3, 5).mul_(leaf), leaf[1]):
+        leaf = torch.nn.Parameter(_zeros(3, 5))
+        for made in (leaf * 2, leaf.view(15), _zeros(3, 5).mul_(leaf), leaf[1]):
             record = word(made._cdata + WORD * autograd)
             found &= {i for i, value in enumerate(words(record, count)) if value > 1 << 16}
         _give_gradient(leaf)
@@ -231,8 +236,8 @@ def _history_word(autograd: int, count: int) -> int | None:
         made.detach_()
         found &= {i for i, value in enumerate(words(record, count)) if value == 0}
         leaf.register_hook(lambda gradient: None)  # type: ignore[no-untyped-call]
-        leaves = [leaf, torch.zeros(3, 5, requires_grad=True), leaf.detach().requires_grad_()]
-        leaves += [torch.zeros(15, requires_grad=True).detach().view(3, 5).requires_grad_()]
+        leaves = [leaf, _zeros(3, 5, requires_grad=True), leaf.detach().requires_grad_()]
+        leaves += [_zeros(15, requires_grad=True).detach().view(3, 5).requires_grad_()]
     for one in leaves:
         record = word(one._cdata + WORD * autograd)
         found &= {i for i, value in enumerate(words(record, count)) if value == 0}
@@ -247,7 +252,7 @@ def _give_gradient(leaf: torch.Tensor) -> None:
 
 def _stable_words(count: int) -> tuple[int, ...]:
     """Words that ordinary use of a parameter leaves alone (its reference count, for one, does not belong to them)."""
-    p = torch.nn.Parameter(torch.zeros(3, 5))
+    p = torch.nn.Parameter(_zeros(3, 5))
     first = words(p._cdata, count)
     unstable: set[int] = set()
 
