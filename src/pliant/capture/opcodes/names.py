@@ -74,6 +74,7 @@ def store_fast(frame: Frame, op: Op) -> None:
         frame.locals.pop(name, None)
     elif is_cell(value) and name in frame.code.co_cellvars:
         frame.cells[name] = value  # an inlined comprehension gives the outer cell back
+        frame.locals.pop(name, None)
     else:
         frame.locals[name] = value
 
@@ -169,10 +170,13 @@ def load_deref(frame: Frame, op: Op) -> None:
 
 @opcode("LOAD_CLOSURE")
 def load_closure(frame: Frame, op: Op) -> None:
-    name: Any = op.arg
-    if name not in frame.cells:
-        frame.cells[name] = types.CellType()
-    frame.stack.append(frame.cells[name])
+    frame.stack.append(frame.cells[op.arg])  # type: ignore[index]
+
+
+@opcode("MAKE_CELL")
+def make_cell(frame: Frame, op: Op) -> None:
+    """Frames begin with their cells made; inlined comprehensions make one more where they have shelved the outer one."""
+    frame.cells.setdefault(op.arg, types.CellType())  # type: ignore[arg-type]
 
 
 # ---- imports
@@ -218,7 +222,7 @@ _tried: set[str] = set()
 ROWS.on_operands(
     {
         **dict.fromkeys(("POP_TOP", "END_FOR"), lambda t, op, value: None),
-        **dict.fromkeys(("COPY_FREE_VARS", "MAKE_CELL"), lambda t, op: None),
+        "COPY_FREE_VARS": lambda t, op: None,
         "PUSH_NULL": lambda t, op: NULL,
         "COPY": lambda t, op: t.frames[-1].stack[-op.arg],
         "LOAD_CONST": lambda t, op: op.arg,
