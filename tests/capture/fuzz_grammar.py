@@ -6,6 +6,9 @@ their kinds everywhere: in functions as locals, in methods as globals. Rows with
 """
 
 # ruff: noqa: E501
+from tests.capture.fuzz_grammar_library import PRELUDE as LIBRARY_PRELUDE
+from tests.capture.fuzz_grammar_library import ROWS as LIBRARY
+
 PRELUDE = '''
 import collections, contextlib, dataclasses, enum, functools, itertools, math, operator, types
 import torch
@@ -236,13 +239,13 @@ STATEMENTS = {
         "def h@():\n    $yields\n    return $any\nj = h@()\nnote([*j])", "def h@():\n    try:\n        $yields\n    except ValueError as e: note(type(e).__name__); yield $any\n    except GeneratorExit: note('exit'); raise\n    finally: note('ended')\nj = h@()\ntry: note(next(j)); note(j.send($any)); note(j.throw(ValueError('v'))); j.close()\nexcept (StopIteration, ValueError, RuntimeError) as e: note(repr(e))",
         "def h@():\n    q = yield from $gen\n    note(q)\n    $yields\nfor i in h@():\n    $loop", "j = $gen; note(next(j, 'none')); j.close(); note(next(j, 'closed'))", "note(next(j, 'over')); note(list(j)); note(list(j))", "q, *r = $many; note((q, r))", "(q, r), t = $tuple, $any; note(r)",
         "match $any:\n    case int() | str() as q: note(q)\n    case [q, *r]: note(r)\n    case {'a': q, **r}: note((q, r))\n    case Root(f=q): note(q)\n    case Data(u=q) if $bool: note(q)\n    case _:\n        $block", "match $many:\n    case [q, r] | [q, _, r]: note((q, r))\n    case 1 | None: note('one')\n    case str(q): note(q)\n    case Point(q, r): note(r)\n    case _:\n        $block",
-        "class H@($base):\n    f = $any\n    $member\n    $member\nnote(H@($any).f)\no = H@()", "class H@($base):\n    f: int = $int\n    def m(self, v=1): return super().m(v)\no = H@($any); note(o.m($any))", "@dataclasses.dataclass\nclass H@:\n    u: int = $int\n    v: list = dataclasses.field(default_factory=lambda: $list)\n    def __post_init__(self): self.w = $any\nnote(H@()); note(H@($any, $any) == H@($any))",
+        "class H@($base):\n    f = $any\n    $members\nnote(H@($any).f)\no = H@()", "class H@($base):\n    f: int = $int\n    def m(self, v=1): return super().m(v)\no = H@($any); note(o.m($any))", "@dataclasses.dataclass\nclass H@:\n    u: int = $int\n    v: list = dataclasses.field(default_factory=lambda: $list)\n    def __post_init__(self): self.w = $any\nnote(H@()); note(H@($any, $any) == H@($any))",
         "H@ = type('H@', ($own,), {'f': $any, 'm': lambda self, *v: v})\np = H@(); note(p.f); note(p.m($any))", "assert $bool, $any", "if $bool: raise $error", "if $bool: return $any", "G = $any; note(G)", "G = $any\ndef h@():\n    global G\n    G = (G, $any)\nh@(); note(G)", "COUNT[0] += 1; note(COUNT)", "WORDS[$key] = $any", "ITEMS.append($any)", "q = n; del q\ntry: note(q)\nexcept UnboundLocalError as e: note(str(e))",
         "try: note($own.f); $own.f = $any\nexcept AttributeError as e: note(str(e))", "print($any, $str, sep='-')", "n, s = s, n; n, s = s, n", "lambda: (yield)", "if (q := $any): note(q)", "note(h(*$many))", "note(sorted($list, key=lambda v: 1 // (len(str(v)) - 1)))", "l[1:1] = $many", "note((lambda: [(yield), $any])())",
     ),
     "caught": ("Exception", "Exception", "Exception", "(TypeError, AttributeError)", "(KeyError, IndexError)", "ValueError", "LookupError", "ArithmeticError", "(Trouble, ValueError)", "StopIteration", "RuntimeError"),
     "inloop": ("if $bool: break", "if $bool: continue", "note(i)", "try:\n    $block\n    continue\nfinally:\n    note('f')", "try:\n    if $bool: break\nfinally:\n    $block", "n += 1", "with managed(i):\n    if $bool: continue\n    $block"),
-    "yield": ("yield $any", "q = yield $int; note(q)", "yield from $many", "note((yield))", "note([(yield i) for i in ()])", "try: yield $any\nfinally: note('y')", "for i in $many: yield i"),
+    "yield": ("yield $any", "q = yield $int; note(q)", "yield from $many", "note((yield))", "try: yield $any\nfinally: note('y')", "for i in $many: yield i"),
     "base": ("Root", "Root", "Root", "$own", "int", "str", "list", "dict", "tuple", "set", "Exception", "Root, list", "$own, Root", "Small", "Words", "Items", "Made", "Slots", "float", "Data", "Point", "collections.UserDict", "collections.deque"),
     "selfany": ("self.f", "other", "(self, other)", "self", "NotImplemented", "#", "$int", "$any", "type(self)(other)", "self.g", "len(self.g)", "other == 1", "getattr(other, 'f', #)", "None", "super().__repr__()", "$str", "$bool", "[other]", "'o'"),
 }
@@ -257,3 +260,5 @@ MEMBERS = {
     ),
 }
 GRAMMAR = {**EXPRESSIONS, **TARGETS, **STATEMENTS, **MEMBERS}
+GRAMMAR |= {kind: (*GRAMMAR.get(kind, ()), *rows) for kind, rows in LIBRARY.items()}
+PRELUDE += LIBRARY_PRELUDE

@@ -9,8 +9,12 @@ somewhere: the texts of errors count too. Some tensors and graph breaks are amon
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import datetime
+import decimal
 import difflib
+import fractions
 import io
 import itertools
 import random
@@ -25,8 +29,10 @@ from tests.capture.fuzz_programs import BREAKS, load
 
 import pliant
 
+PLAIN = {int, float, str, bytes, bytearray, bool, complex, type(None), range, fractions.Fraction, decimal.Decimal}
+PLAIN |= {datetime.date, datetime.datetime, datetime.timedelta}  # texts of them run nothing of the program
 PARAMETERS = "x, n, s, l, d, k, t, o, p, j"
-FEW = {"block": ("stmt", 1, 3), "loop": ("inloop", 1, 1), "yields": ("yield", 1, 3)}  # of which kind, how many
+FEW = {"block": ("stmt", 1, 3), "members": ("member", 1, 2), "loop": ("inloop", 1, 1), "yields": ("yield", 1, 3)}  # of which kind, how many
 LEAVES = {kind: leaves for kind, rows in GRAMMAR.items() if (leaves := [r for r in rows if "$" not in r])}
 # Iterators are told apart by what they yield.
 ITERATORS = {type(iter(kind)) for kind in ((), [], "", {}, set(), range(1), range(1 << 99))} | {
@@ -51,9 +57,9 @@ class Generator:
         leaf = depth <= 0 or self.random.random() < 0.25
         row = self.random.choice(LEAVES.get(kind, GRAMMAR[kind]) if leaf else GRAMMAR[kind])
         self.number += 1
-        row = row.replace("@", str(self.number)) if kind in ("stmt", "error") else row
+        row = re.sub(r"\b([hHw])@", rf"\g<1>{self.number}", row) if kind == "stmt" else row
         row = re.sub(r"#", lambda _: str(self.random.randint(0, 4)), row)
-        text = re.sub(r"^( *)\$(block|loop|yields)$", lambda m: self.several(m[2], m[1], depth - 1), row, flags=re.M)
+        text = re.sub(r"^( *)\$(block|loop|yields|members)$", lambda m: self.several(m[2], m[1], depth - 1), row, flags=re.M)
         return re.sub(r"\$([a-z]+)", lambda m: self.part(m[1], depth - 1), text)
 
     def part(self, kind: str, depth: int) -> str:
@@ -127,22 +133,22 @@ def arguments(module: types.ModuleType, seed: int, call: int) -> tuple:
 def described(value: object, seen: dict[int, int], depth: int = 6) -> str:
     """A text of the value that runs nothing of the program."""
     kind, inner = type(value), lambda v: described(v, seen, depth - 1)
-    if isinstance(value, torch.Tensor):
+    if issubclass(kind, torch.Tensor):
         return f"tensor {value.dtype} {value.tolist()}"
     if kind is str and re.search("0x|x0", value, re.I):
         return "an address"
-    if kind in (int, float, str, bytes, bool, complex, type(None), range):
+    if kind in PLAIN:
         return repr(value)
     if kind is slice:
         return f"slice({inner(value.start)}, {inner(value.stop)}, {inner(value.step)})"
     if id(value) in seen or not depth:
         return f"again {seen.get(id(value), kind.__name__)}"
-    if not isinstance(value, tuple):  # which of equal tuples are one object is not promised
+    if not issubclass(kind, tuple):  # which of equal tuples are one object is not promised
         seen[id(value)] = len(seen)
     if kind in ITERATORS:
         return "iterator"
-    text = kind.__qualname__ if not isinstance(value, type) else "class " + value.__qualname__
-    if isinstance(value, BaseException):
+    text = kind.__qualname__ if not issubclass(kind, type) else "class " + value.__qualname__
+    if issubclass(kind, BaseException):
         text += inner(BaseException.args.__get__(value))
     for base, items in (
         (list, list.__iter__),
@@ -150,17 +156,22 @@ def described(value: object, seen: dict[int, int], depth: int = 6) -> str:
         (set, set.__iter__),
         (frozenset, frozenset.__iter__),
     ):
-        if isinstance(value, base):
+        if issubclass(kind, base):
             parts = [inner(v) for v in items(value)]
             text += f"[{', '.join(sorted(parts) if base in (set, frozenset) else parts)}]"
-    if isinstance(value, dict):
-        text += "{" + ", ".join(f"{inner(key)}: {inner(v)}" for key, v in dict.items(value)) + "}"
+    if issubclass(kind, dict):
+        items = collections.OrderedDict.items if issubclass(kind, collections.OrderedDict) else dict.items
+        text += "{" + ", ".join(f"{inner(key)}: {inner(v)}" for key, v in items(value)) + "}"
     for base in (int, float, str):
-        text += base.__repr__(value) if isinstance(value, base) else ""
+        text += base.__repr__(value) if issubclass(kind, base) else ""
+    for cls in kind.__mro__:
+        for name, slot in vars(cls).items() if "__slots__" in vars(cls) else ():
+            with contextlib.suppress(AttributeError):
+                text += f"({name}={inner(slot.__get__(value))})" if isinstance(slot, types.MemberDescriptorType) else ""
     with contextlib.suppress(AttributeError):
         fields = object.__getattribute__(value, "__dict__")
         text += (
-            "" if isinstance(value, type) else "(" + ", ".join(f"{name}={inner(v)}" for name, v in fields.items()) + ")"
+            "" if issubclass(kind, type) else "(" + ", ".join(f"{name}={inner(v)}" for name, v in fields.items()) + ")"
         )
     return text
 

@@ -2,7 +2,11 @@
 
 import abc
 import collections
+import dataclasses
+import datetime
 import enum
+import functools
+import itertools
 import types
 import weakref
 
@@ -266,6 +270,74 @@ def comprehensions_whose_variable_is_shared(x, log):
     return i, later()
 
 
+class Hashed:
+    hashed = 0
+
+    def __hash__(self):
+        Hashed.hashed += 1
+        return 1
+
+
+HASHED = Hashed()
+
+
+@program
+def members_asked_for_with_objects(x, log):
+    class Made(enum.Enum):
+        A = 1
+
+    before = Hashed.hashed
+    try:
+        Made(HASHED)
+    except ValueError:
+        log.append(Hashed.hashed - before)
+
+
+@program
+def caches_made_inside(x, log):
+    @functools.lru_cache
+    def kept(size, more=1):
+        log.append(size)
+
+    kept(x.shape[0]), kept(3), kept((x.shape[0], 1)), kept(2 * x.shape[0] - 3)
+    return kept.cache_info()
+
+
+class Joining:
+    """Gives no answer to an operator, so that the error names the other class."""
+
+    def __radd__(self, other):
+        return NotImplemented
+
+    __lt__ = __rdivmod__ = __radd__
+
+    def __iter__(self):
+        return datetime.date(1, 1, 1)
+
+
+@program
+def errors_that_name_classes_in_c(x, log):
+    for one in (datetime.timedelta(1), collections.deque(), itertools.count(), Joining, x, x.shape[0]):
+        for fails in (lambda: one + Joining(), lambda: Joining() < one, lambda: divmod(one, Joining()), lambda: [*Joining()]):
+            try:
+                fails()
+            except TypeError as error:
+                log.append(str(error))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    size: int
+
+
+@program
+def attributes_that_frozen_slots_do_not_have(x, log):
+    try:
+        Frozen(x.shape[0]).other = 3  # whose `super` names the class before it had slots
+    except (TypeError, AttributeError) as error:
+        log.append(str(error))
+
+
 class Referred: ...
 
 
@@ -286,3 +358,27 @@ def test_as_in_python(function):
         with pliant.config.patch(strict=True):
             want, got = (observe(f, (torch.ones(size), [])) for f in (function, compiled))
         assert same(got, want), (got, want)
+
+
+def keeping():
+    """Flags that write down which members they were asked for, and a function that asks."""
+    asked = []
+
+    class Keeping(enum.IntFlag):
+        A = 1
+
+        @classmethod
+        def _missing_(cls, value):
+            asked.append(value)
+            return super()._missing_(value)
+
+    return asked, lambda x: [Keeping(x.shape[0] * 16), Keeping.A | 8, list(asked)]
+
+
+@pytest.mark.fallbacks_expected
+def test_members_that_flags_make_are_asked_for_once():
+    (wanted, function), (asked, other) = keeping(), keeping()
+    compiled = pliant.compile(other, backend="eager")
+    for size in (2, 2, 3, 2, 4):
+        want, got = function(torch.ones(size)), compiled(torch.ones(size))
+        assert (str(got), asked) == (str(want), wanted)

@@ -6,6 +6,7 @@ Holds:  iterables of the program are driven through the interpreter; numbers tha
 from __future__ import annotations
 
 import contextlib
+import enum
 import itertools
 import operator
 import sys
@@ -39,6 +40,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
+from pliant.guards.kinds import MISSING
 from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
 from pliant.unpatched import COLLECTIONS as collections
@@ -320,13 +322,27 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         kwargs = {"module": t.frames[-1].globals.get("__name__"), **kwargs}
         return t.world.note_made_class(_construct_plain(t, cls, args, kwargs))
     values = [concrete(a) for a in args]
-    missing = t.world.type_lookup(cls, "_missing_")
-    own = isinstance(missing, classmethod) and missing.__func__.__module__ != "enum"
-    known = [member.value for member in cls.__members__.values()]
-    if own and len(values) == 1 and not kwargs and not isinstance(values[0], cls) and values[0] not in known:
-        member = t.call(missing.__func__, (cls, *values), kwargs)
-        if not isinstance(member, cls):
-            raise GraphBreak("bad-call", f"{values} is no {cls.__name__}")
+    if len(values) == 1 and not kwargs and type(values[0]) is not cls:
+        found = _asked_for_member(t, cls, values[0])
+        if found is not MISSING:
+            return found
+    member = t.native(cls, *values, **kwargs)
+    return t.world.hold(member, str(member))
+
+
+def _asked_for_member(t: Tracer, cls: Any, value: Any) -> Any:
+    """What the class' own `_missing_` gives for a value that is none of its members', or MISSING if it is not asked."""
+    if type(value).__hash__ is None:
+        t.refuse_opaque(value)
+        known = any(member.value == value for member in cls.__members__.values())
     else:
-        member = t.native(cls, *values, **kwargs)
+        known = t.world.dict_get(t.world.hold(cls._value2member_map_, "members"), t.hashable(value)) is not MISSING
+    missing = t.world.type_lookup(cls, "_missing_")
+    if known or not isinstance(missing, classmethod) or missing.__func__.__module__ == "enum":
+        return MISSING
+    if issubclass(cls, enum.Flag):
+        raise GraphBreak("side-effect-call", f"{cls.__name__} keeps the member that it makes for {value!r}")
+    member = t.call(missing.__func__, (cls, value), {})
+    if not isinstance(member, cls):
+        raise GraphBreak("bad-call", f"{value!r} is no {cls.__name__}")
     return t.world.hold(member, str(member))

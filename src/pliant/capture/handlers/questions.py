@@ -33,6 +33,7 @@ from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     PLAIN_TYPES,
     ByKind,
+    class_name,
     derives,
     function_of,
     is_class,
@@ -383,6 +384,11 @@ def _is_view(t: Tracer, tensor: Any) -> Any:
         answer = is_view(example)
     t.world.guard(MethodSource(t.world.place_of(tensor), "_is_view"), Kind.EQUALS, answer)
     return answer
+
+
+@handles(class_name)
+def _class_name(t: Tracer, args: Args, kwargs: Kwargs) -> str:
+    return class_name(*args)
 
 
 @handles(super)

@@ -23,7 +23,6 @@ from pliant.capture.numbers.number_domains import floor_quotient, is_finite, wit
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
 from pliant.capture.numbers.varying_text import ARRAY_TEXTS, text_of, text_of_tensor
 from pliant.capture.protocols import iteration, operators, polyfills, subscripts
-from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -34,6 +33,7 @@ from pliant.capture.value_kinds import (
     LITERALS,
     ByKind,
     class_in_numpy,
+    class_name,
     concrete,
     has_method,
     is_int,
@@ -427,7 +427,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if methods := operators.ordered_methods(t, left, right, direct, reflected):
         return operators.in_turn(t, "divmod()", left, right, methods, (direct, reflected))
     if any(map(is_fake, args)):
-        names = " and ".join(f"'{bring_class(t, a).__name__}'" for a in args)
+        names = " and ".join(f"'{class_name(a)}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
     if (quotient := floor_quotient(*args)) is not None:
         return quotient, operators.binary(t, "%", *args)

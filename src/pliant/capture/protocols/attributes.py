@@ -442,6 +442,8 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     if is_fake(receiver):
         real = receiver.__class__
     mro = real.__mro__
+    if cls not in mro:
+        t.native(super, cls, receiver)  # complains
     t.world.type_lookup(real, name)  # also that the bases stay as they are
     for base in mro[mro.index(cls) + 1 :]:
         t.world.type_lookup(base, name)

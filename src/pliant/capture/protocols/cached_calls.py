@@ -200,7 +200,7 @@ def _compute_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
         made = functools.lru_cache(**function.cache_parameters())(t.reentrant(function.__wrapped__))
         cache = t.caches[id(function)] = (function, made)
     before = t.world.changes() if t.world.is_foreign(function) else None
-    if has_symbols(args, kwargs):
+    if has_symbols(args, kwargs) and t.world.is_foreign(function):  # of one made here, calls and their effects are counted
         result = _call_cached_by_symbols(t, function, args, kwargs)
     else:
         result = t.native(cache[1], *map(t.hashable, args), **{k: t.hashable(v) for k, v in kwargs.items()})

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from pliant.capture.signatures import Args, Kwargs
+from pliant.capture.value_kinds import class_name
 from pliant.dispatch.own_frames import OWN_FILES
 from pliant.unpatched import BUILTINS
 
@@ -39,7 +40,7 @@ def initialized(init: Method, obj: Any, args: Args, kwargs: Kwargs) -> Any:
     """The rest of type.__call__."""
     result = init(obj, *args, **kwargs)
     if result is not None:
-        raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
+        raise TypeError(f"__init__() should return None, not '{class_name(result)}'")
     return obj
 
 
@@ -92,7 +93,7 @@ def checked(wanted: type, complaint: str, method: Method, *args: Any) -> Any:
     """What a special method gives, where it has to be of a class: `__bool__`, `__str__`, `__repr__`, `__format__`."""
     result = method(*args)
     if not isinstance(result, wanted):
-        raise TypeError(complaint.replace("{}", type(result).__name__))
+        raise TypeError(complaint.replace("{}", class_name(result)))
     return result
 
 
@@ -153,7 +154,7 @@ def computed(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, An
         return left is right
     if symbol == "!=":
         return left is not right
-    names = f"'{type(left).__name__}' and '{type(right).__name__}'"
+    names = f"'{class_name(left)}' and '{class_name(right)}'"
     if symbol in ("<", "<=", ">", ">="):
         raise TypeError(f"'{symbol}' not supported between instances of {names}")
     raise TypeError(f"unsupported operand type(s) for {symbol}: {names}")
@@ -171,7 +172,7 @@ def iterator(method: Method, value: Any) -> Any:
     """`__iter__`"""
     result = method(value)
     if not hasattr(type(result), "__next__"):
-        raise TypeError(f"iter() returned non-iterator of type '{type(result).__name__}'")
+        raise TypeError(f"iter() returned non-iterator of type '{class_name(result)}'")
     return result
 
 
