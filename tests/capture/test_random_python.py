@@ -4,9 +4,12 @@ import abc
 import collections
 import dataclasses
 import datetime
+import decimal
 import enum
+import fractions
 import functools
 import itertools
+import operator
 import types
 import weakref
 
@@ -16,6 +19,7 @@ from tests.capture import fuzz_python
 from tests.capture.constructs.harness import observe, same
 
 import pliant
+
 
 @pytest.mark.parametrize("first", range(0, 50, 10))
 @pytest.mark.fallbacks_expected  # whatever random programs need
@@ -270,29 +274,6 @@ def comprehensions_whose_variable_is_shared(x, log):
     return i, later()
 
 
-class Hashed:
-    hashed = 0
-
-    def __hash__(self):
-        Hashed.hashed += 1
-        return 1
-
-
-HASHED = Hashed()
-
-
-@program
-def members_asked_for_with_objects(x, log):
-    class Made(enum.Enum):
-        A = 1
-
-    before = Hashed.hashed
-    try:
-        Made(HASHED)
-    except ValueError:
-        log.append(Hashed.hashed - before)
-
-
 @program
 def caches_made_inside(x, log):
     @functools.lru_cache
@@ -338,6 +319,133 @@ def attributes_that_frozen_slots_do_not_have(x, log):
         log.append(str(error))
 
 
+COUNTED, FILLED = collections.Counter("aab"), {"a": 1}
+
+
+@program
+def signs_of_counters_from_outside(x, log):
+    counted = collections.Counter([0, 1, 2])
+    pliant.graph_break()
+    counted["a"] += x.shape[0]
+    counted[1] -= 3
+    COUNTED["a"] -= 1
+    log += [+counted, -counted, +COUNTED, -COUNTED]
+    COUNTED["a"] += 1
+
+
+@program
+def keys_that_the_standard_library_hashes(x, log):
+    size = x.shape[0] + len(log)
+    log += [FILLED.get(fractions.Fraction(size, 2)), fractions.Fraction(size) in FILLED, {fractions.Fraction(size): 1}.get(size)]
+
+
+@program
+def members_that_the_program_makes(x, log):
+    class Made(enum.Enum):
+        A = (x.shape[0], 2)
+
+        def __init__(self, first, second):
+            log.append(first)
+
+    log.append(Made.A.value)
+
+
+def keywords(x, *rest, **named): ...
+
+
+@program
+def stars_before_keywords(x, log):
+    for call in (keywords, x.add, print, dict):
+        try:
+            call(*3, **{1: 2})
+        except TypeError as error:
+            log.append(str(error).replace(__name__, ""))
+    for call in (lambda: keywords(**{1: 2}), lambda: torch.add(**{1: 2})):
+        try:
+            call()
+        except TypeError as error:
+            log.append(str(error))
+
+
+@types.coroutine
+def waiting():
+    yield 1
+
+
+async def awaiting(task):
+    await task
+
+
+async def waited():
+    await waiting()
+
+
+@program
+def coroutines_that_are_dead_but_stay(x, log):
+    shared = waited()
+    first, second = awaiting(shared), awaiting(shared)
+    first.send(None)
+    try:
+        second.send(None)
+    except RuntimeError as error:
+        log.append(str(error))
+
+
+class Level(enum.IntEnum):
+    A = 3
+
+
+EQUAL = {Level.A: 1, 2 + 0j: 2, decimal.Decimal(4): 3}
+
+
+@program
+def numbers_of_other_classes_beside_sizes(x, log):
+    size = x.shape[0]
+    others = (Level.A, Small(3), 3 + 0j, decimal.Decimal(3), fractions.Fraction(3))
+    log += [(size == one, one != size, size in [one], (one, 1) == (size, 1), {one: 1}.get(size)) for one in others]
+    log += [(size in {one}, [one, size].count(size), (size, one).index(one), size in (one,)) for one in others]
+    log += [EQUAL.get(size), size in EQUAL, size + 1 in EQUAL]
+
+
+class Small(int): ...
+
+
+@program
+def lists_that_are_concatenated_in_place(x, log):
+    items, table = [1], {"a": x.shape[0]}
+    same = operator.iconcat(items, table.values())
+    operator.iconcat(items, (x.shape[0],))
+    log += [same is items, items, operator.concat(items, items), operator.indexOf(items, x.shape[0])]
+    try:
+        operator.iconcat(1, 2)
+    except TypeError as error:
+        log.append(str(error))
+
+
+STORED = {"a": 1}
+SEEN = types.MappingProxyType(STORED).get
+
+
+@program
+def views_of_a_dict_that_was_changed(x, log):
+    STORED["a"] = x.shape[0]
+    log.append(SEEN("a"))
+    STORED["a"] = 1
+
+
+@program
+def memory_that_is_viewed(x, log):
+    memory = bytearray(b"ab")
+    view = memoryview(memory)
+    view[0] = 65 + x.shape[0]
+    pliant.graph_break()
+    try:
+        memory.extend(b"c")
+    except BufferError as error:
+        log.append(str(error))
+    log.append(memory)
+
+
 class Referred: ...
 
 
@@ -360,25 +468,8 @@ def test_as_in_python(function):
         assert same(got, want), (got, want)
 
 
-def keeping():
-    """Flags that write down which members they were asked for, and a function that asks."""
-    asked = []
-
-    class Keeping(enum.IntFlag):
-        A = 1
-
-        @classmethod
-        def _missing_(cls, value):
-            asked.append(value)
-            return super()._missing_(value)
-
-    return asked, lambda x: [Keeping(x.shape[0] * 16), Keeping.A | 8, list(asked)]
-
-
-@pytest.mark.fallbacks_expected
-def test_members_that_flags_make_are_asked_for_once():
-    (wanted, function), (asked, other) = keeping(), keeping()
-    compiled = pliant.compile(other, backend="eager")
-    for size in (2, 2, 3, 2, 4):
-        want, got = function(torch.ones(size)), compiled(torch.ones(size))
-        assert (str(got), asked) == (str(want), wanted)
+def test_a_metaclass_is_asked_once():
+    compiled = pliant.compile(lambda x: (hasattr(Answered, "__abstractmethods__"), x + 1), backend="eager")
+    for size in (2, 2, 3):
+        Answering.asked.clear()
+        assert compiled(torch.ones(size))[0] and Answering.asked == ["__abstractmethods__"]

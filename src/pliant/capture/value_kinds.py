@@ -203,6 +203,8 @@ def shown_callable(function: Any) -> str:
     name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
     if name is None:
         return str(type(function))
+    if type(receiver := getattr(function, "__self__", None)).__module__.startswith("pliant."):  # a tensor
+        name = f"{class_name(receiver)}.{function.__name__}"
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 

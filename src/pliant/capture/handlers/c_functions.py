@@ -35,7 +35,7 @@ from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.protocols import polyfills
-from pliant.capture.protocols.operators import identical, python_method
+from pliant.capture.protocols.operators import identical, known_to_c, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
 from pliant.capture.recording.torch_calls import call_torch
@@ -176,6 +176,13 @@ def _frozenset_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Arg
     return computed_method(t, receiver, name, bound, args, kwargs)
 
 
+def _tuple_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    if name in ("index", "count"):
+        known, *args = known_to_c(t, receiver, *args)
+        bound = bound if known is receiver else getattr(known, name)
+    return computed_method(t, receiver, name, bound, args, kwargs)
+
+
 def _tensor_method(t: Tracer, tensor: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     return call_torch(t, bound, args, kwargs)
 
@@ -313,6 +320,7 @@ _METHODS: ByKind[Method] = ByKind(
         str: _named({"format": _by_name(format_text), "__mod__": _takes(by_percent), "join": _join}, computed_method),
         bytes: _named({"join": _join}, computed_method),
         frozenset: _frozenset_method,
+        tuple: _tuple_method,
         torch.Size: _named({"numel": _takes(lambda t, size: TailCall(polyfills.multiplied, (size,)))}, computed_method),
         torch.device: _named(dict.fromkeys(("__enter__", "__exit__"), _enter_device), computed_method),
         random.Random: _made_method,

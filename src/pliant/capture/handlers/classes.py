@@ -332,13 +332,19 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _asked_for_member(t: Tracer, cls: Any, value: Any) -> Any:
     """What the class' own `_missing_` gives for a value that is none of its members', or MISSING if it is not asked."""
-    if type(value).__hash__ is None:
-        t.refuse_opaque(value)
-        known = any(member.value == value for member in cls.__members__.values())
+    hashed = type(value).__hash__ is not None
+    if hashed:
+        value = t.hashable(value)
     else:
-        known = t.world.dict_get(t.world.hold(cls._value2member_map_, "members"), t.hashable(value)) is not MISSING
+        t.refuse_opaque(value)
     missing = t.world.type_lookup(cls, "_missing_")
-    if known or not isinstance(missing, classmethod) or missing.__func__.__module__ == "enum":
+    if not isinstance(missing, classmethod) or missing.__func__.__module__ == "enum":
+        return MISSING
+    if hashed:
+        known = t.world.dict_get(t.world.hold(cls._value2member_map_, "members"), value) is not MISSING
+    else:
+        known = any(member.value == value for member in cls.__members__.values())
+    if known:
         return MISSING
     if issubclass(cls, enum.Flag):
         raise GraphBreak("side-effect-call", f"{cls.__name__} keeps the member that it makes for {value!r}")

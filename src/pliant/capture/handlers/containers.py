@@ -53,6 +53,11 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
         t.refuse_opaque(t.internalize(receiver), *args, compared=True)
+        known, *args = operators.known_to_c(t, receiver, *args)
+        if known is not receiver and is_list(receiver):
+            receiver[:] = known
+        elif known is not receiver:
+            method = getattr(known, name)
     return t.native(method, *args, **kwargs)
 
 

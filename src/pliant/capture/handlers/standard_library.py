@@ -275,6 +275,8 @@ def _total_ordering(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 @handles(dataclasses.dataclass)
 def _dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A class that the trace made gets its methods now."""
+    if not {bool}.issuperset(map(type, kwargs.values())):
+        raise GraphBreak("unknown-object", "flags of a dataclass that are no truths")
     if not args or args[0] is None:
         return functools.partial(dataclasses.dataclass, **kwargs)
     if not t.world.is_made(args[0]):

@@ -444,6 +444,12 @@ def _abs(t: Tracer, value: Any) -> Any:
 
 
 # ---- the operator module goes through our protocols
+def _concatenated(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
+    if not has_method(type(left), "__getitem__"):
+        raise GraphBreak("bad-call", "what is concatenated is no sequence")
+    return operators.binary(t, symbol, left, right)
+
+
 TABLE |= {function: spread(operators.binary, symbol) for symbol, (_, function, _) in operators.BINARY.items()}
 TABLE |= {function: spread(operators.binary, symbol + "=") for symbol, (_, _, function) in operators.BINARY.items()}
 TABLE |= {function: spread(operators.compare, symbol) for symbol, (_, _, function) in operators.COMPARE.items()}
@@ -452,6 +458,8 @@ TABLE |= {
     BUILTINS.abs: spread(_abs),
     operator.getitem: spread(subscripts.subscript),
     operator.setitem: spread(subscripts.store_subscript),
+    operator.concat: spread(_concatenated, "+"),
+    operator.iconcat: spread(_concatenated, "+="),
     operator.delitem: spread(subscripts.delete_subscript),
     operator.contains: spread(iteration.contains),
     operator.truth: spread(steps_of(operators.truth)),

@@ -45,7 +45,11 @@ def check_let_go(values: Collection[Any]) -> None:
             raise let_go(value)
 
 
-# Generators differ in whether they were started; other objects end as their class says.
-_RUNS_CODE: ByKind[Callable[[Any], bool]] = ByKind(_ends_by_code, {types.GeneratorType: lambda value: value.gi_suspended})
-_MAY_RUN: ByKind[Callable[[Any], bool]] = ByKind(_ends_by_code, {types.GeneratorType: lambda value: True})
+# Generators differ in whether they were started; other objects end as their class says. Python warns of coroutines that
+# were never started; memory that is viewed cannot be resized.
+_NOTICED: dict[type, Callable[[Any], bool]] = dict.fromkeys((types.CoroutineType, types.AsyncGeneratorType, memoryview), lambda value: True)
+_RUNS_CODE: ByKind[Callable[[Any], bool]] = ByKind(
+    _ends_by_code, {types.GeneratorType: lambda value: value.gi_suspended, **_NOTICED}
+)
+_MAY_RUN: ByKind[Callable[[Any], bool]] = ByKind(_ends_by_code, {types.GeneratorType: lambda value: True, **_NOTICED})
 _ALIKE: ByKind[Callable[[Any], Any]] = ByKind(type, {types.GeneratorType: lambda value: value})

@@ -7,13 +7,13 @@ from typing import Any
 from pliant.bytecode.decode import Op
 from pliant.bytecode.ops import call_pair
 from pliant.capture.frame import Frame, Handlers, Returned
-from pliant.capture.graph_breaks import Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import for_test
 from pliant.capture.numbers import selections
 from pliant.capture.protocols.operators import UNARY
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import is_iterable, misused, shown_callable
+from pliant.capture.value_kinds import is_function, is_iterable, misused, shown_callable
 
 ROWS = Handlers()
 
@@ -66,9 +66,11 @@ def call(frame: Frame, op: Op) -> None:
 @ROWS.takes("CALL_FUNCTION_EX")
 def call_function_ex(t: Tracer, op: Op, low: Any, high: Any, items: Any, mapping: Any = None) -> Any:
     kwargs = dict(t.mapping(mapping)) if op.arg else {}
-    if not all(isinstance(name, str) for name in kwargs):
-        raise Raised(TypeError("keywords must be strings"))
     function = high if low is NULL else low
     if not is_iterable(items):
         raise misused(items, f"{shown_callable(function)} argument after * must be an iterable, not {{}}")
+    if not all(isinstance(name, str) for name in kwargs):
+        if not is_function(function):
+            raise GraphBreak("bad-call", "keywords that are no strings")
+        raise Raised(TypeError("keywords must be strings"))
     return t.call(function, tuple(t.sequence(items)), kwargs, linked=True)

@@ -8,6 +8,7 @@ Holds:  nothing of the program runs; what a guard does not fix is guarded when i
 from __future__ import annotations
 
 import decimal
+import gc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from pliant.capture.outside.whole_containers import bring_items
 from pliant.capture.signatures import World
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
+    DICT_TYPES,
     ByKind,
     concrete,
     is_nan,
@@ -192,6 +194,8 @@ def _method(world: World, value: types.MethodType, source: Source) -> types.Meth
 
 def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[Any, Any]:
     """Of a copy: only C sees the dict behind it."""
+    if any(type(one) in DICT_TYPES and world.stores_into(one) for one in gc.get_referents(value)):
+        raise GraphBreak("unknown-object", "a view of a dict in which something was stored")
     copied = value.copy()
     world.set_origin(copied, MethodSource(source, "copy"))
     return types.MappingProxyType(world.adopt(copied))

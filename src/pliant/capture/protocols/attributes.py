@@ -426,7 +426,7 @@ def _metaclass_attribute(t: Tracer, cls: type, name: str, meta: Any) -> Any:
     if meta is MISSING and t.world.python_function(type(cls), "__getattr__") is not None:  # which C code would call
         raise Raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'", name=name, obj=cls))
     if meta is MISSING or isinstance(meta, (*IN_C, types.MethodDescriptorType, types.WrapperDescriptorType)):
-        value = t.native(getattr, cls, name)
+        value = t.native(type.__getattribute__, cls, name)  # without the `__getattr__` of a metaclass
         if isinstance(value, (type, str, tuple, int, type(None))):
             if can_change(cls) and not t.world.is_made(cls):
                 t.world.guard(AttributeSource(held(cls, cls.__qualname__), name), Kind.EQUALS, value)

@@ -8,11 +8,13 @@ Source: Python's data model, "Creating the class object".
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import Any
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import attributes
+from pliant.capture.protocols.given_to_c import concrete_tree
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import concrete, is_cell, is_class, is_of_program, is_plain_dict, misused, plain_class
 
@@ -78,6 +80,8 @@ def new_class(t: Tracer, make: Any, args: tuple[Any, ...], keywords: dict[str, A
 
 def _create(t: Tracer, make: Any, name: str, bases: tuple[Any, ...], namespace: Any, keywords: dict[str, Any]) -> Any:
     """The class; a first base that is taken away again keeps Python from running `__init_subclass__` itself."""
+    if is_class(make) and issubclass(make, enum.EnumMeta):
+        _fix_members(t, name, bases, namespace)
     if not _hooked(t, bases):
         return t.native(make, name, bases, namespace, **keywords)
     made = t.native(make, name, (_Unhooked, *bases), namespace, **keywords)
@@ -86,6 +90,21 @@ def _create(t: Tracer, make: Any, name: str, bases: tuple[Any, ...], namespace: 
     except TypeError:  # a base with `__slots__`
         raise GraphBreak("unknown-object", f"the class statement of {name} runs __init_subclass__") from None
     return made
+
+
+def _fix_members(t: Tracer, name: str, bases: tuple[Any, ...], namespace: Any) -> None:
+    """The values of an enum's members as the standard library gets them, which makes and hashes the members: numbers that
+    vary are concrete from now on; code of the program is not run."""
+    for hook in ("__new__", "__init__", "_generate_next_value_"):
+        if is_of_program(namespace.get(hook)) or any(_program_hook(t, base, hook) for base in bases):
+            raise GraphBreak("unknown-object", f"the members of {name} are made by {hook} of the program")
+    for key in tuple(getattr(namespace, "_member_names", ())):
+        value = concrete_tree(t, namespace[key])
+        dict.__setitem__(namespace, key, value)
+        try:
+            t.hashable(value)
+        except Raised:  # members of lists are compared
+            t.refuse_opaque(value)
 
 
 class _Unhooked:

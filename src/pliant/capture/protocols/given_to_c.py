@@ -40,6 +40,7 @@ from pliant.capture.value_kinds import (
     is_hashed_by_identity,
     is_mutable_container,
     is_numpy_scalar,
+    is_symbolic,
     is_tuple,
     tuple_of,
 )
@@ -83,7 +84,7 @@ def _object_as_key(t: Tracer, key: Any) -> Any:
     if is_hashed_by_identity(key) or type(key) in _BOUND:
         t.world.note_identity(_told_by(key))
     else:
-        for name in _fields_compared(type(key)):
+        for name in _fields_compared(t, key):
             _fixed_field(t, key, name)
     return key
 
@@ -379,7 +380,13 @@ def _is_generated(method: types.FunctionType, cls: type) -> bool:
     return hasattr(cls, "__dataclass_fields__") and method.__code__.co_filename == "<string>"
 
 
-def _fields_compared(cls: type) -> list[str]:
-    """What the hash and the comparison that a dataclass wrote read."""
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    return [one.name for one in fields if one.compare or one.hash]
+def _fields_compared(t: Tracer, key: Any) -> list[str]:
+    """What the hash and the comparison read that a dataclass wrote, or the standard library: of what the trace made, where
+    numbers may vary, all fields."""
+    cls = type(key)
+    if dataclasses.is_dataclass(cls):
+        return [one.name for one in dataclasses.fields(cls) if one.compare or one.hash]
+    if t.world.is_foreign(key) or operators.python_method(t, key, "__hash__") is None:
+        return []
+    slots = (name for base in cls.__mro__ for name, slot in vars(base).items() if isinstance(slot, types.MemberDescriptorType))
+    return [name for name in (*slots, *getattr(key, "__dict__", ())) if is_symbolic(getattr(key, name, None))]

@@ -269,7 +269,7 @@ def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
 def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) -> bool:
     """Of a dict or a set; `by_key`: whether one from outside is asked for the one key."""
     refuse_many_keys(t, keys, item)
-    if is_symbolic(item) and len(keys) <= _FEW_KEYS:
+    if is_symbolic(item) and _are_told_from_numbers(keys):
         return _has_number(t, keys, item)
     if by_key(t.world, keys):
         return t.world.contains(keys, t.hashable(item))
@@ -305,6 +305,17 @@ _CONTAINING: ByKind[Callable[..., Any]] = ByKind(
 )
 
 
+def _are_told_from_numbers(keys: Any) -> bool:
+    """Whether these are few, and each is a number or equals none, as a fraction may."""
+    plain: Any = object.__eq__
+    return len(keys) <= _FEW_KEYS and all(
+        type(key) in _NO_NUMBERS or is_number(key) or type(key).__eq__ is plain for key in keys
+    )
+
+
+_NO_NUMBERS = frozenset((str, bytes, tuple, frozenset, type(None), type))
+
+
 def _has_number(t: Tracer, container: Any, item: Any) -> bool:
     """Whether a number that varies is in a dict or a set: it differs from each of the numbers there, or is one of them."""
     outside = is_dict(container) and t.world.needs_guards(container)
@@ -314,7 +325,7 @@ def _has_number(t: Tracer, container: Any, item: Any) -> bool:
 
 def lacks_number(t: Tracer, mapping: Any, key: Any) -> bool:
     """Whether the key is a number that varies, and differs from each key of the dict."""
-    if not is_symbolic(key) or len(mapping) > _FEW_KEYS:
+    if not is_symbolic(key) or not _are_told_from_numbers(mapping):
         return False
     refuse_many_keys(t, mapping, key)
     return not _has_number(t, mapping, key)

@@ -31,6 +31,7 @@ from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.protocols.tensor_members import own_member
 from pliant.capture.recording import stand_ins
 from pliant.capture.signatures import Tracer
+from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     DICT_TYPES,
@@ -63,6 +64,7 @@ from pliant.unpatched import COLLECTIONS as collections
 from pliant.unpatched import FUNCTOOLS as functools
 
 _PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | UNSETTLED
+_REAL = _PLAIN - {complex}
 BINARY = {  # symbol -> (name of the method, the operation, the same in place)
     symbol: (name.strip("_"), getattr(operator, name), getattr(operator, f"i{name.strip('_')}"))
     for symbol, name in zip(
@@ -279,6 +281,7 @@ def unary(t: Tracer, name: str, value: Any) -> Any:
     method = python_method(t, value, special)
     if method is not None:
         return TailCall(method, (value,))
+    value = t.internalize(t.world.whole(value))  # a `Counter`
     t.refuse_opaque(value)
     return t.native(function, *within_domain(t, name, value))  # type: ignore[arg-type]
 
@@ -290,7 +293,8 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     name, reflected, function = COMPARE[symbol]
     left, right = _operands(t, symbol, left, right)
     if _is_plain(left) and _is_plain(right):
-        return t.native(function, *within_domain(t, symbol, left, right))
+        given = known_to_c(t, left, right) if complex in (type(left), type(right)) else (left, right)
+        return t.native(function, *within_domain(t, symbol, *given))
     if symbol == "!=":
         methods = [(method, a, b) for a, b in _by_rank(left, right) if (method := _differs(t, a)) is not None]
     else:
@@ -303,11 +307,20 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         if type(left) is type(right) and (alike := _ALIKE.of(left)) is not None:
             return alike(t, symbol, left, right)
     given = left, right
-    left, right = t.internalize(t.world.whole(left)), t.internalize(t.world.whole(right))
+    left, right = known_to_c(t, t.internalize(t.world.whole(left)), t.internalize(t.world.whole(right)))
     for value in (left, right):
         t.world.pin(value)
     t.refuse_opaque(left, right, compared=symbol in ("==", "!="))
     return _named(t, function, (left, right), given)
+
+
+def known_to_c(t: Tracer, *operands: Any) -> Any:
+    """Operands of a comparison: beside numbers of other classes (an enum's, decimals) numbers that vary are concrete, as
+    those know no symbols."""
+    parts = list(leaves(*operands))
+    if any(map(is_symbolic, parts)) and not all(type(part) in _REAL or by_identity(part) for part in parts):
+        return map(t.concrete_tree, operands)
+    return operands
 
 
 def _tell_references(t: Tracer, left: Any, right: Any) -> None:
