@@ -94,3 +94,16 @@ def test_what_is_written_by_strides_keeps_gaps():
 
     x = torch.randn(5, 8)
     assert pliant.compile(program, backend="eager", fullgraph=True)(x) == program(x)
+
+
+def test_rows_as_long_as_elements_tell_are_written():
+    def program(x):
+        first, second = x[0][x[0] > 0], x[1][x[1] > 0]
+        found = torch.zeros(2, max(first.shape[0], second.shape[0]))
+        found[0, : first.shape[0]] = first
+        found[1, : second.shape[0]] = second
+        return found
+
+    exported = pliant.export(program, (torch.tensor([[1.0, -1.0, 2.0], [3.0, -1.0, -1.0]]),))
+    for rows in ([[1.0, 2.0, 3.0], [-1.0, 1.0, -1.0]], [[-1.0, -1.0, 1.0], [1.0, 1.0, 1.0]], [[-1.0] * 3, [-2.0] * 3]):
+        assert torch.equal(exported(torch.tensor(rows)), program(torch.tensor(rows)))
