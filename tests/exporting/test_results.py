@@ -96,6 +96,32 @@ def test_damaged_files_of_objects_are_errors_or_right(tmp_path):
     assert not any(key.startswith("wrong") for key in outcomes) and outcomes["error"] > 10
 
 
+class Growing(Layer):
+    """Which has a class among its attributes, and one in a list."""
+
+    def __init__(self, keys):
+        super().__init__(keys)
+        self.made_of, self.others = Layer, [Cache]
+
+
+def test_classes_among_results_are_named_by_the_caller_too(tmp_path):
+    program = pliant.export(lambda x: (Growing(x * 2), Result), (torch.randn(2, 3),), dynamic_shapes=SAID)
+    program.save(tmp_path / "saved")
+    with pytest.raises(FileError, match=rf"objects of {__name__}.Cache, {__name__}.Growing, {__name__}.Layer, {__name__}.Result"):
+        pliant.load(tmp_path / "saved")
+    for one in (program, program.compile(), pliant.load(tmp_path / "saved", classes=(Layer, Cache, Growing, Result))):
+        made, cls = one(torch.ones(4, 3))
+        assert type(made) is Growing and made.made_of is Layer and made.others == [Cache] and cls is Result
+        assert torch.equal(made.keys, torch.full((4, 3), 2.0))
+
+
+def own_class(x):
+    class Own:
+        pass
+
+    return x + 1, Own
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -128,6 +154,7 @@ def twice(x):
         (lambda x: Slotted(x + 1), r"a Slotted\n.*\n.*register_pytree_node\(Slotted, "),
         (lambda x: KEPT, "a Layer that is the program's own"),
         (cyclic, "a Layer that is in it twice"),
+        (own_class, "a class, `own_class.<locals>.Own`, that is not found by its name"),
         (twice, "a Layer that is in it twice"),
     ],
 )

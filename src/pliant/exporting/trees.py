@@ -4,14 +4,16 @@ In:     values that a model takes or returns.
 Out:    `as_tree`: the same in classes that PyTorch's trees know; `written_tree`, `read_tree`: JSON, and the tree again.
 Holds:  an object of a class that is not registered with the trees is told by its attributes if it has nothing else, the
         model made it, and it occurs once. A file makes such objects where its reader names their classes, without calling
-        them; so it does named tuples, and objects of classes that are registered without a name, as they were registered.
-        Nothing is imported.
+        them; so it does named tuples, objects of classes that are registered without a name, as they were registered, and
+        results that are classes. Nothing is imported.
 """
 
 from __future__ import annotations
 
 import collections
 import enum
+import functools
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,11 +44,24 @@ def _object(values: Any, context: Any) -> Any:
 pytree.register_pytree_node(Parts, lambda one: (one.values, (one.cls, one.names)), _object)
 
 
+class Itself:
+    """In place of a class among the results, which a file tells by its name."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+
+pytree.register_pytree_node(Itself, lambda one: ([], one.cls), lambda _, cls: cls)
+
+
 def as_tree(value: Any, outside: Collection[int]) -> tuple[Any, tuple[type, ...]]:
-    """The value with `Parts` for objects, and their classes. `outside`: ids of objects that the model did not make."""
+    """The value with `Parts` for objects and `Itself` for classes, and the objects' classes. `outside`: ids of objects that the
+    model did not make."""
     seen: dict[int, Any] = {}
 
     def told(leaf: Any) -> Any:
+        if isinstance(leaf, type):
+            return Itself(_found(leaf))
         if not is_plain(type(leaf)):
             return leaf
         if id(leaf) in outside or id(leaf) in seen:
@@ -86,6 +101,17 @@ def name_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
+def _found(cls: type) -> type:
+    """The class, if it is what its name says; one that a call makes is another each time."""
+    found = functools.reduce(lambda one, name: getattr(one, name, None), cls.__qualname__.split("."), sys.modules.get(cls.__module__))
+    if found is not cls:
+        raise ExportError(
+            f"the model returns a class, `{cls.__qualname__}`, that is not found by its name", kind="result",
+            why="each call would make another", do="define it outside functions, or leave it out of the result",
+        )  # fmt: skip
+    return cls
+
+
 # ---- writing
 def written_tree(tree: pytree.TreeSpec, objects: Collection[type]) -> Json:
     """`objects`: classes whose objects are told by their attributes."""
@@ -100,6 +126,8 @@ _LEAF = object()
 def _written_tree(value: Any, objects: Collection[type]) -> Json:
     if value is _LEAF:
         return "*"
+    if isinstance(value, type):
+        return {"itself": name_of(value)}
     word = _TREES.get(type(value))
     if word in ("dict", "ordered"):
         return {word: [[constants.spelled(key), _written_tree(one, objects)] for key, one in value.items()]}
@@ -131,11 +159,14 @@ def _is_plain_json(value: Any) -> bool:
 
 
 def classes_of(*trees: pytree.TreeSpec) -> set[type]:
-    """Classes of named tuples and of what is registered without a name: a reader of the trees has to name them."""
+    """Classes of named tuples and of what is registered without a name, and those that are results: a reader of the trees has
+    to name them."""
     found = set()
 
     def note(value: Any) -> bool:
-        if pytree.is_namedtuple_instance(value) or _is_unnamed(type(value)):
+        if isinstance(value, type):
+            found.add(value)
+        elif pytree.is_namedtuple_instance(value) or _is_unnamed(type(value)):
             found.add(type(value))
         return False
 
@@ -171,7 +202,9 @@ def read_tree(json: Json, classes: Collection[type]) -> tuple[pytree.TreeSpec, t
 
 
 # What each word of a file makes objects of.
-_OF_CLASSES: dict[str, Callable[[type], bool]] = {"object": is_plain, "named": pytree.is_namedtuple_class, "registered": _is_unnamed}
+_OF_CLASSES: dict[str, Callable[[type], bool]] = {
+    "object": is_plain, "named": pytree.is_namedtuple_class, "registered": _is_unnamed, "itself": lambda cls: True,
+}  # fmt: skip
 
 
 def _classes_in(json: Json) -> Iterator[tuple[str, str]]:
@@ -183,7 +216,7 @@ def _classes_in(json: Json) -> Iterator[tuple[str, str]]:
 
 
 def names_classes(json: Json) -> bool:
-    """Whether a reader of the tree has to name classes of named tuples, or of what is registered without a name."""
+    """Whether a reader of the tree has to name classes of other than plain objects."""
     return any(word != "object" for word, _ in _classes_in(json))
 
 
@@ -216,6 +249,8 @@ def _read_tree(json: Json, known: Mapping[str, type]) -> Any:
             if not all(type(one) is str for one in names):
                 raise ValueError("an attribute that has no name")
             return Parts(known[name], names, [_read_tree(one, known) for _, one in items])
+        case {"itself": str(name)}:
+            return Itself(known[name])
         case {"named": str(name), "items": list(items)}:
             return _of_names(known[name], _all(items, known))
         case {"registered": str(name), "context": context, "items": list(items)}:
