@@ -81,6 +81,23 @@ def test_few_positions_stay() -> None:
     assert graph_of(lambda x: second(first(x)).mean((2, 3)), torch.randn(2, 3, 8, 8)) == ["aten.convolution"] * 2
 
 
+@pytest.mark.parametrize(("channels", "changed"), [(32, True), (192, False)])
+def test_few_positions_of_large_weights_stay(channels: int, changed: bool) -> None:
+    layers = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv2d(channels, channels, 3, padding=1))
+    found = graph_of(lambda x: layers(x).mean((2, 3)), torch.randn(1, channels, 7, 7))
+    assert found.count("packed_convolution") == 2 * changed
+
+
+def test_memory_of_convolutions_is_written_over() -> None:
+    """Their results are memory of their own, and no view of it is kept."""
+    layers, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.SiLU()), torch.randn(2, 3, 16, 16)
+    with torch.no_grad(), events.collect("output_code") as found:
+        compiled = pliant.compile(lambda x: layers(x).mean((2, 3)))
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), layers(x).mean((2, 3)))
+    assert "# its memory is free again" in str([one.fields for one in found])
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     "size, matrix", [((2, 8, 12, 12), ["packed_transpose"]), ((3, 8, 1, 1), []), ((1, 8, 3, 2), [])]

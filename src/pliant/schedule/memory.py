@@ -12,6 +12,7 @@ import itertools
 import torch
 
 from pliant import config
+from pliant.graph.packed_weights import packed_convolution
 from pliant.ir.loops import Buffer, LoopProgram, Pointwise, View
 from pliant.lowering.tensors import numel
 from pliant.schedule.dependencies import access, views_in
@@ -217,6 +218,8 @@ _UNDECLARED_ALIASES = (
 
 def _may_alias(target: object) -> bool:
     """Whether an eager operator's result may share memory with its arguments; what users register may always."""
+    if target is packed_convolution:
+        return False
     schema = getattr(target, "_schema", None)
     if schema is None or not schema.name.startswith("aten::") or schema.name.startswith(_UNDECLARED_ALIASES):
         return True
