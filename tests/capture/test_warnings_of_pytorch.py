@@ -40,6 +40,7 @@ FUNCTIONS = {
     "masks": lambda: ENCODER(WORDS, src_key_padding_mask=PADDING, mask=torch.zeros(3, 3, dtype=torch.bool)),
     "tensor": lambda: torch.tensor(X),
     "var": lambda: X[:1].var(0),
+    "var of one element": lambda: X[0, 0].var(-1),
     "std_mean": lambda: torch.std_mean(X, 1, correction=3),
     "masked by bytes": lambda: X[MASK],
 }  # fmt: skip

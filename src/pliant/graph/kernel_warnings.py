@@ -36,7 +36,7 @@ def _few(tensor: torch.Tensor) -> torch.Tensor:
 def _lacks_freedom(x: Any, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False) -> bool:
     """Whether a variance has no degrees of freedom. One element has none unless the correction is below 1."""
     sizes = list(x.shape)
-    sizes = [sizes[d] for d in dim] if dim else sizes
+    sizes = [sizes[d] for d in dim] if dim and sizes else sizes  # a single element has dimensions 0 and -1, too
     free = 1 if correction is None else correction
     known = isinstance(free, int | float) and all(isinstance(size, int) for size in sizes)
     return known and free >= 1 and 0 < math.prod(sizes) <= free
