@@ -103,7 +103,8 @@ def name_of(cls: type) -> str:
 
 def _found(cls: type) -> type:
     """The class, if it is what its name says; one that a call makes is another each time."""
-    found = functools.reduce(lambda one, name: getattr(one, name, None), cls.__qualname__.split("."), sys.modules.get(cls.__module__))
+    module: Any = sys.modules.get(cls.__module__)
+    found: object = functools.reduce(lambda one, name: getattr(one, name, None), cls.__qualname__.split("."), module)
     if found is not cls:
         raise ExportError(
             f"the model returns a class, `{cls.__qualname__}`, that is not found by its name", kind="result",
