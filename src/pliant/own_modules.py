@@ -41,7 +41,9 @@ def _current(path: str, cached: str) -> CodeType | None:
     """What the bytecode at this place has for the source; None if it is of another, or cannot be read."""
     try:
         source, data = os.stat(path), _read(cached)
-    except OSError:
+    except OSError as error:
+        if error.filename is None:  # not of a file: a signal handler's
+            raise
         return None
     numbers = (int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
     if data[:_HEADER] != _BY_TIME + b"".join(number.to_bytes(4, "little") for number in numbers):

@@ -60,7 +60,6 @@ TOLD = {
     "truth": lambda x: x if max(x.sum(), 0.0) else x * 2,
     "other type": lambda x: x.double() * min(x.sum(), 0.1),
     "half": lambda x: x.bfloat16() * min(x.sum().bfloat16(), 0.1),
-    "integers": lambda x: x * min(x.long().sum(), 2),
     "divided": lambda x: max(x.sum(), 1.0) / x,
     "power": lambda x: x.abs() ** max(x.sum(), 1.0),
     "as an index": lambda x: x[int(max(x.sum(), 0.0)) * 0],

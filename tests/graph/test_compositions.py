@@ -12,6 +12,7 @@ BY_NAME = {
     torch.Tensor.kron: lambda x: x.kron(other=x),
     torch.cov: lambda x: torch.cov(input=x, correction=0),
     torch.Tensor.cov: lambda x: x.cov(correction=0),
+    torch.cdist: lambda x: torch.cdist(x1=x, x2=x, p=2.0),
     torch.corrcoef: lambda x: torch.corrcoef(input=x),
     torch.Tensor.corrcoef: lambda x: x.corrcoef(),
     torch.take_along_dim: lambda x: torch.take_along_dim(input=x, indices=x.argsort(1), dim=1),

@@ -174,7 +174,7 @@ def has_method(cls: Any, name: str) -> bool:
     return any(name in vars(base) for base in cls.__mro__)
 
 
-def class_name(value: Any) -> str:
+def name_of_class(value: Any) -> str:
     """The name of the value's class in CPython's errors: with its module if the class is written in C."""
     if (plain := varying(value)) is not None:
         return plain.__name__
@@ -195,7 +195,7 @@ def class_name(value: Any) -> str:
 
 def misused(value: Any, text: str, error: type[Exception] = TypeError) -> Raised:
     """CPython's error of what a value's class does not have; `{}` in the text is the name of the class."""
-    return Raised(error(text.replace("{}", class_name(value))))
+    return Raised(error(text.replace("{}", name_of_class(value))))
 
 
 def shown_callable(function: Any) -> str:
@@ -204,7 +204,7 @@ def shown_callable(function: Any) -> str:
     if name is None:
         return str(type(function))
     if type(receiver := getattr(function, "__self__", None)).__module__.startswith("pliant."):  # a tensor
-        name = f"{class_name(receiver)}.{function.__name__}"
+        name = f"{name_of_class(receiver)}.{function.__name__}"
     return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 

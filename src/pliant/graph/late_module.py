@@ -19,11 +19,11 @@ _OF_THE_TEXT = ("_code", "_lineno_map", "_prologue_start")
 class LateModule(fx.GraphModule):
     """Each has a class of its own (`fx.GraphModule.__new__`), into which its code is written."""
 
-    def __init__(self, root: Any, graph: fx.Graph, class_name: str = "GraphModule") -> None:
+    def __init__(self, root: Any, graph: fx.Graph, name_of_class: str = "GraphModule") -> None:
         own: Any = type(self)
         own.recompile = lambda self: None
         try:
-            super().__init__(root, graph, class_name)
+            super().__init__(root, graph, name_of_class)
         finally:
             del own.recompile
 

@@ -33,6 +33,7 @@ from pliant.capture.value_kinds import (
     DICT_TYPES,
     MUTABLE_CONTAINERS,
     concrete,
+    derives,
     has_method,
     is_list,
     is_symbolic,
@@ -346,7 +347,7 @@ def _asked_for_member(t: Tracer, cls: Any, value: Any) -> Any:
         known = any(member.value == value for member in cls.__members__.values())
     if known:
         return MISSING
-    if issubclass(cls, enum.Flag):
+    if derives(cls, enum.Flag):
         raise GraphBreak("side-effect-call", f"{cls.__name__} keeps the member that it makes for {value!r}")
     member = t.call(missing.__func__, (cls, value), {})
     if not isinstance(member, cls):

@@ -33,7 +33,6 @@ from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     PLAIN_TYPES,
     ByKind,
-    class_name,
     derives,
     function_of,
     is_class,
@@ -42,6 +41,7 @@ from pliant.capture.value_kinds import (
     is_method,
     is_numpy_scalar,
     is_symbolic,
+    name_of_class,
     varying,
 )
 from pliant.capture.varying_values import is_text
@@ -386,9 +386,9 @@ def _is_view(t: Tracer, tensor: Any) -> Any:
     return answer
 
 
-@handles(class_name)
+@handles(name_of_class)
 def _class_name(t: Tracer, args: Args, kwargs: Kwargs) -> str:
-    return class_name(*args)
+    return name_of_class(*args)
 
 
 @handles(super)

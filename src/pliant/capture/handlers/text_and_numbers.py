@@ -33,7 +33,6 @@ from pliant.capture.value_kinds import (
     LITERALS,
     ByKind,
     class_in_numpy,
-    class_name,
     concrete,
     has_method,
     is_int,
@@ -43,6 +42,7 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     is_text,
     misused,
+    name_of_class,
     plain_class,
     varying,
 )
@@ -427,7 +427,7 @@ def _divmod(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if methods := operators.ordered_methods(t, left, right, direct, reflected):
         return operators.in_turn(t, "divmod()", left, right, methods, (direct, reflected))
     if any(map(is_fake, args)):
-        names = " and ".join(f"'{class_name(a)}'" for a in args)
+        names = " and ".join(f"'{name_of_class(a)}'" for a in args)
         raise Raised(TypeError(f"unsupported operand type(s) for divmod(): {names}"))
     if (quotient := floor_quotient(*args)) is not None:
         return quotient, operators.binary(t, "%", *args)

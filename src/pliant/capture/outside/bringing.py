@@ -25,9 +25,9 @@ from pliant.capture.outside.whole_containers import bring_items
 from pliant.capture.signatures import World
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
-    DICT_TYPES,
     ByKind,
     concrete,
+    is_dict,
     is_nan,
     is_numpy_scalar,
     reader,
@@ -194,7 +194,7 @@ def _method(world: World, value: types.MethodType, source: Source) -> types.Meth
 
 def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[Any, Any]:
     """Of a copy: only C sees the dict behind it."""
-    if any(type(one) in DICT_TYPES and world.stores_into(one) for one in gc.get_referents(value)):
+    if any(is_dict(one) and world.stores_into(one) for one in gc.get_referents(value)):
         raise GraphBreak("unknown-object", "a view of a dict in which something was stored")
     copied = value.copy()
     world.set_origin(copied, MethodSource(source, "copy"))

@@ -27,7 +27,7 @@ from pliant.capture.outside.input_memory import InputMemory
 from pliant.capture.recording.overrides import Overrides, has_own_dispatch, is_program_subclass
 from pliant.capture.signatures import World
 from pliant.capture.structures import is_list_or_tuple, several
-from pliant.capture.value_kinds import ByKind, is_fixed_number, is_parameter, is_plain_tensor, is_symbolic
+from pliant.capture.value_kinds import ByKind, is_fixed_number, is_int, is_parameter, is_plain_tensor, is_symbolic
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
@@ -386,7 +386,7 @@ class Inputs(InputMemory):
         """
         if source not in self._items:
             place = self.world.place_of(fake)
-            fixed = type(number) is int and place.is_buffer and self.world.guarded
+            fixed = is_int(number) and place.is_buffer and self.world.guarded
             if fixed and self.policy.scalar(source, number, configures=True) == "static":
                 self.world.guard(source, Kind.EQUALS, number)
                 self._fixed.append((fake, source))

@@ -54,6 +54,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     ByKind,
     concrete,
+    derives,
     function_of,
     is_class,
     misused,
@@ -428,7 +429,7 @@ def new_object(t: Tracer, cls: type, new: Any, args: Args, kwargs: Kwargs) -> An
             raise Raised(TypeError("object.__new__() takes exactly one argument (the type to instantiate)"))
         if (args or kwargs) and cls.__init__ is object.__init__:  # type: ignore[misc]
             raise Raised(TypeError(f"{cls.__name__}() takes no arguments"))
-        if issubclass(type(cls), abc.ABCMeta):
+        if derives(type(cls), abc.ABCMeta):
             t.world.type_lookup(cls, "__abstractmethods__")  # stays as it is, and with it the flag
         if cls.__flags__ & _IS_ABSTRACT:
             t.native(object.__new__, cls)  # which complains

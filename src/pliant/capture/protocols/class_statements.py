@@ -16,7 +16,16 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import attributes
 from pliant.capture.protocols.given_to_c import concrete_tree
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import concrete, is_cell, is_class, is_of_program, is_plain_dict, misused, plain_class
+from pliant.capture.value_kinds import (
+    concrete,
+    derives,
+    is_cell,
+    is_class,
+    is_of_program,
+    is_plain_dict,
+    misused,
+    plain_class,
+)
 
 
 def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
@@ -80,7 +89,7 @@ def new_class(t: Tracer, make: Any, args: tuple[Any, ...], keywords: dict[str, A
 
 def _create(t: Tracer, make: Any, name: str, bases: tuple[Any, ...], namespace: Any, keywords: dict[str, Any]) -> Any:
     """The class; a first base that is taken away again keeps Python from running `__init_subclass__` itself."""
-    if is_class(make) and issubclass(make, enum.EnumMeta):
+    if derives(make, enum.EnumMeta):
         _fix_members(t, name, bases, namespace)
     if not _hooked(t, bases):
         return t.native(make, name, bases, namespace, **keywords)

@@ -20,7 +20,7 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, class_name, exactly, is_function, is_symbolic
+from pliant.capture.value_kinds import ByKind, exactly, is_function, is_symbolic, name_of_class
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, DictAttributeSource
@@ -33,7 +33,7 @@ is_in_c = exactly(*IN_C)  # whether it reads a field of objects that are laid ou
 
 def lacks(obj: Any, name: str) -> Raised:
     """The error of an object without the attribute."""
-    return Raised(AttributeError(f"'{class_name(obj)}' object has no attribute '{name}'", name=name, obj=obj))
+    return Raised(AttributeError(f"'{name_of_class(obj)}' object has no attribute '{name}'", name=name, obj=obj))
 
 
 def is_data_descriptor(t: Tracer, found: Any) -> bool:

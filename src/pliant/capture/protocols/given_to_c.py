@@ -8,6 +8,7 @@ Holds:  a break where C code would read an object from outside unguarded, or run
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import types
 import warnings
@@ -388,5 +389,5 @@ def _fields_compared(t: Tracer, key: Any) -> list[str]:
         return [one.name for one in dataclasses.fields(cls) if one.compare or one.hash]
     if t.world.is_foreign(key) or operators.python_method(t, key, "__hash__") is None:
         return []
-    slots = (name for base in cls.__mro__ for name, slot in vars(base).items() if isinstance(slot, types.MemberDescriptorType))
+    slots = (name for base in cls.__mro__ for name, slot in vars(base).items() if inspect.ismemberdescriptor(slot))
     return [name for name in (*slots, *getattr(key, "__dict__", ())) if is_symbolic(getattr(key, name, None))]

@@ -309,11 +309,11 @@ def _are_told_from_numbers(keys: Any) -> bool:
     """Whether these are few, and each is a number or equals none, as a fraction may."""
     plain: Any = object.__eq__
     return len(keys) <= _FEW_KEYS and all(
-        type(key) in _NO_NUMBERS or is_number(key) or type(key).__eq__ is plain for key in keys
+        _is_no_number(key) or is_number(key) or type(key).__eq__ is plain for key in keys
     )
 
 
-_NO_NUMBERS = frozenset((str, bytes, tuple, frozenset, type(None), type))
+_is_no_number = exactly(str, bytes, tuple, frozenset, type(None), type)
 
 
 def _has_number(t: Tracer, container: Any, item: Any) -> bool:

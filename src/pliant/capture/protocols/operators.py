@@ -39,8 +39,8 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
-    class_name,
     concrete,
+    exactly,
     has_method,
     is_function,
     is_method,
@@ -52,6 +52,7 @@ from pliant.capture.value_kinds import (
     is_text,
     is_told_by_value,
     misused,
+    name_of_class,
     plain_class,
 )
 from pliant.capture.varying_values import UNSETTLED, Text
@@ -64,7 +65,7 @@ from pliant.unpatched import COLLECTIONS as collections
 from pliant.unpatched import FUNCTOOLS as functools
 
 _PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | UNSETTLED
-_REAL = _PLAIN - {complex}
+_is_real = exactly(*_PLAIN - {complex})
 BINARY = {  # symbol -> (name of the method, the operation, the same in place)
     symbol: (name.strip("_"), getattr(operator, name), getattr(operator, f"i{name.strip('_')}"))
     for symbol, name in zip(
@@ -215,7 +216,7 @@ def _named(t: Tracer, function: Any, operands: tuple[Any, Any], given: tuple[Any
     try:
         return t.native(function, *operands)
     except WrongKind as raised:
-        mine, names = (" and ".join(f"'{class_name(one)}'" for one in pair) for pair in (operands, given))
+        mine, names = (" and ".join(f"'{name_of_class(one)}'" for one in pair) for pair in (operands, given))
         if mine not in str(raised.error) or mine == names:
             raise
         raise Raised(TypeError(str(raised.error).replace(mine, names))) from None
@@ -318,7 +319,7 @@ def known_to_c(t: Tracer, *operands: Any) -> Any:
     """Operands of a comparison: beside numbers of other classes (an enum's, decimals) numbers that vary are concrete, as
     those know no symbols."""
     parts = list(leaves(*operands))
-    if any(map(is_symbolic, parts)) and not all(type(part) in _REAL or by_identity(part) for part in parts):
+    if any(map(is_symbolic, parts)) and not all(_is_real(part) or by_identity(part) for part in parts):
         return map(t.concrete_tree, operands)
     return operands
 

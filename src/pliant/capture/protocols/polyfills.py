@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from pliant.capture.signatures import Args, Kwargs
-from pliant.capture.value_kinds import class_name
+from pliant.capture.value_kinds import name_of_class
 from pliant.dispatch.own_frames import OWN_FILES
 from pliant.unpatched import BUILTINS
 
@@ -40,7 +40,7 @@ def initialized(init: Method, obj: Any, args: Args, kwargs: Kwargs) -> Any:
     """The rest of type.__call__."""
     result = init(obj, *args, **kwargs)
     if result is not None:
-        raise TypeError(f"__init__() should return None, not '{class_name(result)}'")
+        raise TypeError(f"__init__() should return None, not '{name_of_class(result)}'")
     return obj
 
 
@@ -93,7 +93,7 @@ def checked(wanted: type, complaint: str, method: Method, *args: Any) -> Any:
     """What a special method gives, where it has to be of a class: `__bool__`, `__str__`, `__repr__`, `__format__`."""
     result = method(*args)
     if not isinstance(result, wanted):
-        raise TypeError(complaint.replace("{}", class_name(result)))
+        raise TypeError(complaint.replace("{}", name_of_class(result)))
     return result
 
 
@@ -154,7 +154,7 @@ def computed(symbol: str, left: Any, right: Any, *methods: tuple[Method, Any, An
         return left is right
     if symbol == "!=":
         return left is not right
-    names = f"'{class_name(left)}' and '{class_name(right)}'"
+    names = f"'{name_of_class(left)}' and '{name_of_class(right)}'"
     if symbol in ("<", "<=", ">", ">="):
         raise TypeError(f"'{symbol}' not supported between instances of {names}")
     raise TypeError(f"unsupported operand type(s) for {symbol}: {names}")
@@ -172,7 +172,7 @@ def iterator(method: Method, value: Any) -> Any:
     """`__iter__`"""
     result = method(value)
     if not hasattr(type(result), "__next__"):
-        raise TypeError(f"iter() returned non-iterator of type '{class_name(result)}'")
+        raise TypeError(f"iter() returned non-iterator of type '{name_of_class(result)}'")
     return result
 
 
