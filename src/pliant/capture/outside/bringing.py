@@ -194,8 +194,10 @@ def _method(world: World, value: types.MethodType, source: Source) -> types.Meth
 
 def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[Any, Any]:
     """Of a copy: only C sees the dict behind it."""
-    if any(is_dict(one) and world.stores_into(one) for one in gc.get_referents(value)):
-        raise GraphBreak("unknown-object", "a view of a dict in which something was stored")
+    behind = list(filter(is_dict, gc.get_referents(value)))
+    if any(map(world.has_changes, behind)):
+        raise GraphBreak("unknown-object", "a view of a dict that was read as a whole, or in which something was stored")
+    world.viewed.update(map(id, behind))
     copied = value.copy()
     world.set_origin(copied, MethodSource(source, "copy"))
     return types.MappingProxyType(world.adopt(copied))

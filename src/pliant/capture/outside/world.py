@@ -85,6 +85,7 @@ class World(ToldByValue):
         self.effects_in_order: list[Effect] = []
         self._changed: dict[int, Changed] = {}
         self._owner_of_dict: dict[int, Any] = {}
+        self.viewed: set[int] = set()  # dicts behind proxies that the trace has copies of
         self.changed_reads = 0  # how often a dict was asked into which the trace had stored
         self._look: Callable[[Any, Source], None] | None = None  # told of each value that is read
 
@@ -257,6 +258,7 @@ class World(ToldByValue):
 
     def dict_set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         """Store (or DELETED) into a foreign dict, replayed at the end."""
+        self._check_viewed(mapping)
         if (held_here := self._held_here(mapping)) is not None:
             _store(held_here, key, value)
             return
@@ -274,6 +276,11 @@ class World(ToldByValue):
             if dict.__contains__(mapping, key):
                 changed.moved[key] = None
         stores[key] = value
+
+    def _check_viewed(self, mapping: Any) -> None:
+        """A store would not be seen through the copies that the trace has of views of the dict."""
+        if id(mapping) in self.viewed:
+            raise GraphBreak("unknown-object", "a dict is used of which a view was read")
 
     def needs_guards(self, value: Any) -> bool:
         """Whether reading `value` reads the outside: it came from there and was not adopted."""
@@ -341,6 +348,7 @@ class World(ToldByValue):
         if (count := base.__len__(value)) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {count} entries is used as a whole")
         check_let_go(dict.values(value) if isinstance(value, dict) else value)
+        self._check_viewed(value)
         shadow = copy_in(self, value, self.place_of(value))
         self.set_origin(shadow, self.place_of(value))
         self.stand_for(shadow, shadow)  # it must not be taken for a container that still needs adopting
