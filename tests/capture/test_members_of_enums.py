@@ -107,3 +107,13 @@ def test_flags_of_dataclasses_are_asked_as_often_as_in_python():
         compiled = pliant.compile(other, backend="eager")
         for size in (2, 2, 3):
             assert compiled(torch.ones(size)) == run(torch.ones(size))
+
+
+@pytest.mark.parametrize("other", ["a", None, b"a", len, torch.relu, dict, torch.float32, slice(0, 2), ...], ids=lambda one: type(one).__name__)
+def test_what_is_no_number_leaves_sizes_beside_it_varying(other):
+    pliant.reset()
+    program = lambda x: x * 2 if (x.shape[0], other) == (x.shape[0] + 1, other) else x  # noqa: E731
+    compiled = pliant.compile(program)
+    for n in (5, 6, 7, 9):
+        assert compiled(torch.ones(n)).equal(torch.ones(n))
+    assert pliant.stats()["recompiles"] == 1

@@ -42,6 +42,7 @@ from pliant.capture.value_kinds import (
     concrete,
     exactly,
     has_method,
+    is_builtin,
     is_function,
     is_method,
     is_mutable_container,
@@ -319,8 +320,9 @@ def known_to_c(t: Tracer, *operands: Any) -> Any:
     """Operands of a comparison: beside numbers of other classes (an enum's, decimals) numbers that vary are concrete, as
     those know no symbols."""
     parts = list(leaves(*operands))
-    if any(map(is_symbolic, parts)) and not all(_is_real(part) or by_identity(part) for part in parts):
-        return map(t.concrete_tree, operands)
+    if any(map(is_symbolic, parts)):  # functions equal no number
+        if not all(_is_real(part) or is_function(part) or is_builtin(part) or by_identity(part) for part in parts):
+            return map(t.concrete_tree, operands)
     return operands
 
 
