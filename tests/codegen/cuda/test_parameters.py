@@ -58,6 +58,14 @@ def test_numbers_that_the_compiler_must_know_stay(few, line):
     assert parameters.with_parameters([given]) == [given]
 
 
+def test_kernels_that_differ_in_very_many_numbers_keep_them(few):
+    most = parameters.MOST_ARGUMENTS
+    for count, texts in ((most, 1), (most + 1, 2)):
+        given = [kernel("".join(f"  a0[{10 * k + 7 + step}*i0] = 0;\n" for k in range(count))) for step in (0, 1)]
+        (made,) = parameters.with_parameters([given])
+        assert len({one.text for one in made}) == texts and (texts == 1 or made == given)
+
+
 def test_few_kernels_keep_their_numbers():
     given = [kernel(f"  a0[{k}*i0] = 0;\n") for k in range(2, 2 + parameters.MANY)]
     assert parameters.with_parameters([given]) == [given]

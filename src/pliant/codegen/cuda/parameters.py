@@ -21,6 +21,7 @@ from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, lit
 
 MANY = 48  # distinct kernels of a program: more than are built at once, several times over
+MOST_ARGUMENTS = 128  # numbers that a kernel takes: its arguments have 4 KB in all
 LONG_LOOP = 256  # a bound that is an argument: the compiler need not know it to unroll the loop
 _KEPT = r"^ *(?:extern|__shared__|alignas|#pragma|\w+ \w+\[).*$"  # whole lines: declarations, of arrays and functions, and how to unroll
 _NUMBER = r"(?<=[(\[ ,-])\d+(?=\*\w)|(?<=[+-] )\d+(?=[)\],]| [<>&])|(?<= < )\d+(?=\))"  # of an index or a comparison
@@ -85,10 +86,12 @@ def _outline(text: str) -> _Outline:
 
 
 def _with_arguments(alike: Sequence[_Outline]) -> Iterator[_Made]:
-    """Kernels that are alike, each with its numbers as arguments of one text."""
+    """Kernels that are alike, each with its numbers as arguments of one text; none if they would be too many."""
     columns = list(zip(*(outline.numbers for outline in alike)))  # of each place, the number of each kernel
     varying = [column for column in dict.fromkeys(columns) if len(set(column)) > 1]
     divided = dict.fromkeys(c for c, divides in zip(columns, alike[0].divides) if divides and c in set(varying))
+    if len(varying) + len(divided) > MOST_ARGUMENTS:
+        return
     name = {column: f"c{k}" for k, column in enumerate(varying)}
     head = [f"int64_t m{k}" for k in range(len(varying))] + [f"int64_t d{k}" for k in range(len(divided))]
     lines = [f"const int c{k} = (int)m{k};" for k in range(len(varying))]
