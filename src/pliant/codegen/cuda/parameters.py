@@ -21,7 +21,7 @@ from pliant.records import dataclass
 from pliant.symbolic.expr import Expr, lit
 
 MANY = 48  # distinct kernels of a program: more than are built at once, several times over
-MOST_ARGUMENTS = 128  # numbers that a kernel takes: its arguments have 4 KB in all
+MOST_ARGUMENTS = 256  # of a kernel that takes numbers, with its own: all have 4 KB
 LONG_LOOP = 256  # a bound that is an argument: the compiler need not know it to unroll the loop
 _KEPT = r"^ *(?:extern|__shared__|alignas|#pragma|\w+ \w+\[).*$"  # whole lines: declarations, of arrays and functions, and how to unroll
 _NUMBER = r"(?<=[(\[ ,-])\d+(?=\*\w)|(?<=[+-] )\d+(?=[)\],]| [<>&])|(?<= < )\d+(?=\))"  # of an index or a comparison
@@ -90,7 +90,8 @@ def _with_arguments(alike: Sequence[_Outline]) -> Iterator[_Made]:
     columns = list(zip(*(outline.numbers for outline in alike)))  # of each place, the number of each kernel
     varying = [column for column in dict.fromkeys(columns) if len(set(column)) > 1]
     divided = dict.fromkeys(c for c, divides in zip(columns, alike[0].divides) if divides and c in set(varying))
-    if len(varying) + len(divided) > MOST_ARGUMENTS:
+    own = alike[0].text.partition("\n")[0].count(",") + 1
+    if own + len(varying) + len(divided) > MOST_ARGUMENTS:
         return
     name = {column: f"c{k}" for k, column in enumerate(varying)}
     head = [f"int64_t m{k}" for k in range(len(varying))] + [f"int64_t d{k}" for k in range(len(divided))]
