@@ -54,6 +54,17 @@ def test_inference_and_kept_results():
     assert replays() == 1
 
 
+def test_nothing_but_results_stays_in_memory_of_recordings():
+    """The library's workspace of 32 MB is not among what a recording allocates and frees."""
+    _, _, compiled = pair()
+    with torch.no_grad():
+        for _ in range(4):
+            compiled(torch.randn(8, 64, device="cuda"))
+    assert replays() == 1
+    pools = [s for s in torch.cuda.memory_snapshot() if tuple(s["segment_pool_id"]) != (0, 0)]
+    assert pools and sum(s["allocated_size"] for s in pools) < 1 << 20
+
+
 @pytest.mark.parametrize(
     ("rows", "depth", "columns", "dtype", "times"),
     [

@@ -22,7 +22,7 @@ LEAST_SHARED = 2  # places of a buffer that a point and the next one both read
 MOST_PLACES = 8  # points of a loop that a thread takes all at once
 MOST_REGISTERS = 56  # of a thread that hold sums: many threads wait for memory at a time, and each reads more than it keeps
 LEAST_WIDTH = 2  # elements that a thread takes at a time in spite of that
-MOST_SUMS = 64  # sums that a thread has at once, for one element of memory at a time
+MOST_SUMS = 9  # that a thread has at once; of larger windows those of a row: with all of 5x5 it reads few elements at a time
 
 Access = tuple[Buffer, Expr]
 
@@ -56,7 +56,7 @@ def shared_along(accesses: Iterable[Access], a: Axis) -> int:
 
 def places_of_sums(accesses: Sequence[Access], outer: Iterable[Axis], reduced: Set[Symbol]) -> list[Axis]:
     """Short loops around a sum along which something large stays as it is while another element meets it: the places of a
-    window. A thread that takes them all reads it once."""
+    window, or of its rows. A thread that takes them all reads it once."""
     varying = [e for _, e in accesses if reduced & e.free]
     found = [
         a
@@ -66,7 +66,9 @@ def places_of_sums(accesses: Sequence[Access], outer: Iterable[Axis], reduced: S
         and any(a.symbol not in e.free for e in varying)
         and not any(linear_coefficient(e, a.symbol) is ONE for e in varying)
     ]
-    return found if 1 < points_of(found) <= MOST_SUMS else []
+    while points_of(found) > MOST_SUMS:
+        found = found[1:]
+    return found if points_of(found) > 1 else []
 
 
 def places_of_reduction(c: Reduction) -> list[Axis]:

@@ -129,6 +129,13 @@ def test_values(cases, name):
         torch.testing.assert_close(found.double(), true, rtol=tolerance, atol=2 * tolerance * float(true.abs().max()))
 
 
+@pytest.mark.parametrize(("name", "sums"), {"whole groups": 9, "groups that lie over each other": 5}.items())
+def test_a_thread_has_the_sums_of_a_small_window_or_of_a_row(cases, name, sums):
+    """What a thread reads at once gets narrower with every sum."""
+    texts = [kernel.text for kernel in cases[name][0].kernels]
+    assert max(text.count("float acc") for text in texts) == sums
+
+
 def test_loops_of_windows_are_no_calls(cases):
     for name, (device, _) in cases.items():
         calls = [c.target for c in device.program.computations if isinstance(c, Extern)]

@@ -117,6 +117,7 @@ def gpu(monkeypatch):
         GPU.users[pool] -= 1
 
     monkeypatch.setattr(module, "end_allocations", end_allocations)
+    monkeypatch.setattr(module, "_make_workspace", lambda device: None)
     for name, value in {
         "CUDAGraph": Graph,
         "Stream": lambda device: Stream(),

@@ -199,7 +199,7 @@ def _sums_products(loops: Loops) -> bool:
 
 
 def _plan_window_sums(plan: DevicePlan, target: Target) -> bool:
-    """All places of a window a thread, where it sums over images; whether that is so."""
+    """All places of a window, or of its rows, a thread, where it sums over images; whether that is so."""
     kernel = plan.kernel
     sums = [m for m in kernel.members if m.inner]
     if target.window_points == 1 or not plan.whole or not all(_sums_products(m.loops) for m in sums):

@@ -1,6 +1,6 @@
 """Write what a thread does in kernels of windows, of which it takes several at a time: what these share is read once.
 
-In:     a `DevicePlan` of kind `windows` (neighbouring results) or `window sums` (sums of all places of a window).
+In:     a `DevicePlan` of kind `windows` (neighbouring results) or `window sums` (sums of all places of a window or its rows).
 Out:    lines of CUDA C: statements of all points of a thread, in the order in which they need what is read, so that it is
         in registers for a short time.
 Holds:  a point that two threads compute is stored by one of them.
@@ -299,7 +299,7 @@ class DeviceWindowWriter(_Copying):
 
 
 class DeviceWindowSumWriter(_Copying, DeviceReducingWriter):
-    """Sums of all places of a window a thread."""
+    """Sums of all places of a window, or of one of its rows, a thread."""
 
     def __init__(self, plan: DevicePlan) -> None:
         super().__init__(plan)

@@ -94,6 +94,8 @@ class CudaRecorder:
     ) -> tuple[Result, Callable[[], None]]:
         if self._side is None:
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._side):
+            _make_workspace(self.device)
         alive = list(self._graphs)
         if not alive:
             self._pool = None  # it went with the last graph that used it
@@ -136,6 +138,14 @@ class CudaRecorder:
             graph.reset()
         with suppressed(Exception):
             torch.cuda.synchronize(self.device)
+
+
+def _make_workspace(device: torch.device) -> None:
+    """Have the library of products take the memory that it wants for each stream and thread: within a recording that would
+    lie amid what is computed, and stay there."""
+    with torch.inference_mode(False), torch.no_grad():
+        one = torch.ones(1, 1, device=device)
+        one.mm(one)
 
 
 def _capture(
