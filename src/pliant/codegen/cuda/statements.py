@@ -104,7 +104,8 @@ class DeviceStatements(Statements):
             return kept, self.tile.slot if self.tile else "k"
         if self.tile is None or linear_coefficient(e, self.tile.axis.symbol) is not ONE:
             return None
-        self.index(x.index, x.indirect, member)  # looks up first
+        if x.indirect:
+            self.index(x.index, x.indirect, member)  # looks up first
         if any(self.indirect_names.get(s) in self.varying for s in e.free):
             return None
         return self._wide(x, e), "u"
