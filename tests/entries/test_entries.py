@@ -535,6 +535,18 @@ def test_a_model_that_is_dropped_before_its_entry_is_written_is_gone():
     assert pliant.stats()["entry_reasons"] == {"dropped": 1}
 
 
+@torch.no_grad()
+def test_the_call_returns_before_its_entry_is_written(monkeypatch):
+    """Threads take turns: one that writes while the call returns lengthens it. What the program lets go of meanwhile is kept, too."""
+    monkeypatch.setattr(keeper, "_HEAD_START", 60.0)
+    pliant.compile(programs.Model())(torch.ones(4, 4))
+    time.sleep(0.3)
+    assert not list(files_of_entries())
+    began = time.monotonic()
+    written()  # who waits for the entry does not wait for that
+    assert list(files_of_entries()) and time.monotonic() - began < 30
+
+
 def test_what_still_compiles_goes_first():
     with GcPause():
         pliant.compile(programs.Model())(torch.ones(4, 4)).sum().backward()

@@ -76,6 +76,10 @@ class Draft:
         values = [*_values(found).values(), *named, *(function for function, *_ in self._answers)]
         self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, values)
 
+    def named_objects(self) -> tuple[Root | None, Entry | None]:
+        """What has all that `data` names, to be held by whoever is about to ask for it."""
+        return self._root(), self._entry()
+
     @functools.cached_property
     def data(self) -> Json:
         """The entry as JSON, in which the programs may still grow. NotKept."""

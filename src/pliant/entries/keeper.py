@@ -11,6 +11,7 @@ import functools
 import hashlib
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _STORE, _SUFFIX = "entries", ".json"
 _MOST = 16  # entries of one key that a process looks at
 _PATIENCE, _ROUNDS = 1.0, 60  # seconds in which a backward is often asked for: one text then has both
+_HEAD_START = 0.02  # seconds in which the call that made an entry returns: threads share the interpreter
 
 
 class Keeper:
@@ -162,10 +164,12 @@ class _Keeping:
         self.wanted = self.done = 0  # how often it was to be written, and which of these times is on disk
         self.refused = False
         self.last: Key | None = None
+        self.returning = 0.0  # when the call will have returned
 
     def start(self) -> None:
         for backwards, _ in self.draft.programs.backwards:
             backwards.when_compiled = self._more
+        self.returning = time.monotonic() + _HEAD_START
         self._write()
 
     def _more(self) -> None:
@@ -210,7 +214,11 @@ class _Keeping:
         return False
 
     def _name(self) -> None:
+        """Once the call has returned: wherever it asked for its turn it would wait for this thread."""
+        named = self.draft.named_objects()
+        background.wait(threading.Event(), max(0.0, self.returning - time.monotonic()))
         assert self.draft.data
+        del named
 
     def _await_backwards(self) -> None:
         for _ in range(_ROUNDS):
