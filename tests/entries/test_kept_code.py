@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import types
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from tests.entries import programs
 
 import pliant
 from pliant import background
-from pliant.cache.lines import TABLES, Lines, written
+from pliant.cache import lines as cache_lines
+from pliant.cache.lines import TABLES, Lines, spelled, written
 from pliant.wrappers import generated_code
 
 TEXT = "def one(x):\n    def inner():\n        return x + 1\n    return inner()\n\ndef fails():\n    raise ValueError\n"
@@ -72,13 +74,41 @@ def test_functions_of_no_text_have_no_code():
 
 def test_tables_are_read_when_they_are_asked_for():
     data = {"name": "f", "guards": [1, [2]], "steps": ["a\nb"], "code": {}}
-    text = written(data)
+    text = written(spelled(data))
     assert text.count(b"\n") == len(TABLES)
-    lines = Lines(text.replace(b'["a\\nb"]', b"no JSON"))
-    assert lines["name"] == "f" and lines["guards"] == [1, [2]] == lines["guards"]
-    with pytest.raises(ValueError):
-        lines["steps"]
+    for broken in (b"no table", base64.b64encode(b"not packed"), base64.b64encode(zlib.compress(b"no JSON"))):
+        parts = text.split(b"\n")
+        parts[1 + TABLES.index("steps")] = broken
+        lines = Lines(b"\n".join(parts))
+        assert lines["name"] == "f" and lines["guards"] == [1, [2]] == lines["guards"]
+        with pytest.raises(ValueError):
+            lines["steps"]
     assert Lines(text)["steps"] == ["a\nb"]
+
+
+def test_a_known_text_is_read_by_what_shows_it_alone():
+    reads = []
+    text = generated_code.Text(generated_code.digest_of(TEXT), lambda: reads.append(1) or TEXT)
+    names = {}
+    with generated_code.known(generated_code.as_data(generated_code.code_of(TEXT))):
+        generated_code.define(text, "<pliant kept>", names)
+    assert not reads
+    assert linecache.getline("<pliant kept>", 1) == TEXT.splitlines(keepends=True)[0] and reads
+    assert linecache.getline("<pliant kept>", 10_000) == ""
+    unknown = {}
+    generated_code.define(text, "<pliant kept again>", unknown)
+    assert names.keys() == unknown.keys()
+
+
+@torch.no_grad()
+def test_an_entry_reads_neither_guards_nor_texts_that_it_knows(tmp_path, monkeypatch):
+    """Nor are they in the text as they are, which would take longer to read and to check."""
+    assert kept(tmp_path)["kept"]
+    (file,) = tmp_path.glob("v1/entries/*/*/data.json")
+    whole = Lines(file.read_bytes())
+    assert "def load(" in whole["held text"] and b"def load(" not in file.read_bytes()
+    monkeypatch.setattr(cache_lines, "_unpacked", lambda line: 1 / 0)
+    assert kept(tmp_path) == {"found": 1}
 
 
 def kept(folder, cls=programs.Model, training=False):

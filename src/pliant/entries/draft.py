@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from pliant import gc_pause
-from pliant.cache.lines import written
+from pliant.cache.lines import spelled, written
 from pliant.dispatch import markers
 from pliant.dispatch.entry import Answer, Entry, EntryForm
 from pliant.dispatch.roots import Root
@@ -122,7 +122,8 @@ class Draft:
             "graph": self._graph,
             "made": [form.graph, form.eager],
             "operators": None if self._graph is None else _count(entry),
-            "section": None if form.section is None else [held_text, *section],
+            "section": None if form.section is None else [generated_code.digest_of(held_text), *section],
+            "held text": held_text,
             "tensors": {name: list(places) for name, places in form.tensors.items()},
             "marks": [[facts.source(source), marks_as_data(marks)] for source, marks in form.marks],
             "steps": steps,
@@ -138,8 +139,10 @@ class Draft:
 
     def text(self) -> bytes:
         """The entry as it is on disk. NotKept."""
-        without_addresses(written({**self.data, "code": {}}))
-        return written({**self.data, "code": generated_code.as_data(self.programs.code)})
+        *lines, _ = spelled(self.data)
+        for line in lines:
+            without_addresses(line)
+        return written([*lines, spelled({"code": generated_code.as_data(self.programs.code)})[-1]])
 
 
 def _values(form: EntryForm) -> dict[str, Any]:

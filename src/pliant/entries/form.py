@@ -114,7 +114,7 @@ def made(
     graph, eager = data["made"]
     if eager:
         values[eager] = eager_after(dispatcher)
-    section = None if data["section"] is None else _Section(reader, *data["section"])
+    section = None if data["section"] is None else _Section(reader, data, *data["section"])
     with generated_code.known(data["code"]):
         if graph:
             values[graph] = programs.made(data["graph"])
@@ -189,14 +189,15 @@ def _steps(reader: FactReader, rows: Iterable[Json]) -> list[Step]:
 class _Section:
     """What the entry's section watches, read when it is first watched."""
 
-    def __init__(self, reader: FactReader, text: str, guards: list[int], sources: list[int]) -> None:
-        self._reader, self._text, self._guards, self._sources = reader, text, guards, sources
+    def __init__(self, reader: FactReader, data: Lines, digest: str, guards: list[int], sources: list[int]) -> None:
+        self._reader, self._guards, self._sources = reader, guards, sources
+        self._text = generated_code.Text(digest, lambda: data["held text"])
 
     @property
     def values(self) -> Mapping[str, Any]:
         return {}
 
-    def text(self) -> str:
+    def text(self) -> generated_code.Text:
         return self._text
 
     def watched(self) -> tuple[Sequence[Guard], Sequence[Source]]:

@@ -40,6 +40,7 @@ _STORE, _SUFFIX = "entries", ".json"
 _MOST = 16  # entries of one key that a process looks at
 _PATIENCE, _ROUNDS = 1.0, 60  # seconds in which a backward is often asked for: one text then has both
 _HEAD_START = 0.02  # seconds in which the call that made an entry returns: threads share the interpreter
+_MOMENT = 0.1  # seconds
 
 
 class Keeper:
@@ -189,7 +190,7 @@ class _Keeping:
         def write() -> None:
             with config.use(options):
                 kept = False
-                if self._done(self._name):
+                if self._named():
                     self._await_backwards()
                     kept = self._done(self._put)
                 if self.claim is not None:
@@ -213,12 +214,21 @@ class _Keeping:
             _refused("not kept", self.name, error)
         return False
 
-    def _name(self) -> None:
-        """Once the call has returned: wherever it asked for its turn it would wait for this thread."""
-        named = self.draft.named_objects()
+    def _named(self) -> bool:
+        """Whether all has its name. The call returns first: wherever it asked for its turn it would wait for this thread. What a
+        program lets go of at once is held for a moment."""
+        held: object = self.draft.named_objects()
         background.wait(threading.Event(), max(0.0, self.returning - time.monotonic()))
+        if _writing.acquire(timeout=_MOMENT):
+            _writing.release()
+        else:
+            held = None
+        done = self._done(self._name)
+        del held
+        return done
+
+    def _name(self) -> None:
         assert self.draft.data
-        del named
 
     def _await_backwards(self) -> None:
         for _ in range(_ROUNDS):

@@ -19,6 +19,7 @@ from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.guards.watch import Watch
+    from pliant.wrappers.generated_code import Text
 
 
 def never() -> None:
@@ -46,7 +47,7 @@ class HeldFacts(Protocol):
     def values(self) -> Mapping[str, Any]:
         """What names in the text stand for that those of the entry's do not, once it is written."""
 
-    def text(self) -> str:
+    def text(self) -> str | Text:
         """The function of the section, which is named `LOAD`."""
 
 

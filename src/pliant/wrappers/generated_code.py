@@ -16,27 +16,64 @@ import hashlib
 import linecache
 import marshal
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from pliant.records import dataclass
 
 _PART = "_pliant_text"  # a global of such functions: the digests of their texts, and the code of each
 _WITHOUT_REFERENCES = 2  # the version of the format that does not tell how often an object is used
 _known: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("_known", default=None)
 
 
-def define(text: str, file: str, names: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of this digest. It is read where its code is not known, and by what shows it."""
+
+    digest: str
+    read: Callable[[], str]
+
+
+class _LinesOf:
+    """The lines of a text, read when they are first looked at."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._read()[place]
+
+    def _read(self) -> list[str]:
+        return self._text.read().splitlines(keepends=True)
+
+
+def digest_of(text: str) -> str:
+    """By which its code is found."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def define(text: str | Text, file: str, names: dict[str, Any]) -> None:
     """Run the text, with these globals, which get what it defines."""
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    if isinstance(text, str):
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    else:
+        linecache.cache[file] = (0, None, _LinesOf(text), file)  # type: ignore[assignment]  # which is asked for lines alone
+    digest = digest_of(text) if isinstance(text, str) else text.digest
     kept = (_known.get() or {}).get(digest)
-    code = compile(text, file, "exec") if kept is None else _in_file(marshal.loads(base64.b64decode(kept)), file)
+    if kept is not None:
+        code = _in_file(marshal.loads(base64.b64decode(kept)), file)
+    else:
+        code = compile(text if isinstance(text, str) else text.read(), file, "exec")
     names[_PART] = {**names.get(_PART, {}), digest: code}
     exec(code, names)  # our own text
 
 
 def code_of(text: str) -> dict[str, types.CodeType]:
     """The digest of a text and its code, where no function of it is needed here."""
-    return {hashlib.sha256(text.encode()).hexdigest(): compile(text, "", "exec")}
+    return {digest_of(text): compile(text, "", "exec")}
 
 
 @contextlib.contextmanager
