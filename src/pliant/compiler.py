@@ -33,7 +33,7 @@ from pliant.errors import CompileError, NoKernels
 from pliant.gc_pause import GcPause
 from pliant.guards import native_builder
 from pliant.guards.settings import SETTERS, Settings
-from pliant.interruptions import pass_on, suppressed
+from pliant.interruptions import pass_on
 from pliant.targets.registry import provide, target_of
 from pliant.targets.target import Target
 from pliant.torch_adapter import python_kernels_of_aten
@@ -258,25 +258,16 @@ def _version(tensor: Any) -> object:
     return object() if tensor.is_inference() else tensor._version
 
 
-def _build_watch(text: str) -> ctypes.PyDLL | None:
-    """The native part of guards; None where there is no C compiler. What graphs share comes first: they are loaded sooner than
-    guards are checked."""
-    from pliant.runtime.build import build, quick
+def _build_watch() -> ctypes.PyDLL | None:
+    """The library that has the native part of guards; None where there is no C compiler. Also prepared for what graphs share."""
+    from pliant.runtime.load import prepare, process_library
 
-    _prepare_loading()
     try:
-        return ctypes.PyDLL(str(build([text], quick(config.get().build))))
+        prepare()
+        return ctypes.PyDLL(str(process_library()))
     except (CompileError, OSError) as error:
         pass_on(error)
         return None
-
-
-def _prepare_loading() -> None:
-    """Compile what the code of all graphs shares."""
-    from pliant.runtime.load import prepare
-
-    with suppressed(CompileError, OSError):
-        prepare()
 
 
 native_builder.use(_build_watch)

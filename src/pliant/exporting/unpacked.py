@@ -32,13 +32,14 @@ from pliant.exporting.processors import environment, why_no_gpu, why_not
 from pliant.exporting.running import Caller
 from pliant.exporting.written_back import writing_graph
 from pliant.runtime.build import key_of, quick
+from pliant.runtime.load import process_text
 from pliant.wrappers.launches import launcher_text
-from pliant.wrappers.shared_text import AUXILIARY, auxiliary_text, runtime_text
+from pliant.wrappers.shared_text import AUXILIARY, auxiliary_text
 
 Json = Any
 # Units that all programs share; the launcher those of GPUs, the auxiliary ones those that call them.
 SHARED: dict[str, Callable[[], str]] = {
-    "runtime": runtime_text, "launcher": launcher_text, **{name: partial(auxiliary_text, name) for name in AUXILIARY},
+    "runtime": process_text, "launcher": launcher_text, **{name: partial(auxiliary_text, name) for name in AUXILIARY},
 }
 
 

@@ -39,7 +39,6 @@ from pliant.cpython import (
 )
 from pliant.guards import native_builder
 from pliant.guards.tensor_words import Description, Words, description
-from pliant.guards.watch_in_c import C_TEXT
 from pliant.records import dataclass
 
 _DICT_VERSION, _DICT_VALUES = 24, 40  # offsets in CPython's dicts (64 bits, with the global lock)
@@ -195,9 +194,9 @@ _lock = background.reentrant_lock()
 
 
 @functools.cache
-def _prepare(build: Callable[[str], ctypes.PyDLL | None]) -> bool:
+def _prepare(build: Callable[[], ctypes.PyDLL | None]) -> bool:
     global _alike_definition, _definition, _library, _watching
-    _library = build(C_TEXT) if _layouts_work() else None
+    _library = build() if _layouts_work() else None
     if _library is None:
         return False
     watch, identifier = _dict_watcher(_library)
