@@ -131,16 +131,22 @@ def first_call(name: str, training: bool, device: str) -> Row:
 
 
 def timed(call: Any, inputs: dict[str, Any], training: bool, device: str) -> tuple[float, list[torch.Tensor]]:
-    """Seconds of a call, and its results."""
+    """Seconds of a call, with its backward in training, and its results, which are looked at behind it."""
     start = now()
     with torch.set_grad_enabled(training):
-        result = called(call, inputs, training)
+        tensors = ran(call, inputs, training)
     finish(device)
-    return now() - start, result
+    seconds = now() - start
+    return seconds, results_of(call, inputs, training, tensors)
 
 
 def called(call: Any, inputs: dict[str, Any], training: bool) -> list[torch.Tensor]:
     """The results of a call, and in training its gradients."""
+    return results_of(call, inputs, training, ran(call, inputs, training))
+
+
+def ran(call: Any, inputs: dict[str, Any], training: bool) -> list[torch.Tensor]:
+    """The tensors that a call returns; in training its gradients are computed, too."""
     torch.manual_seed(1)
     leaves = torch.utils._pytree.tree_leaves(call(**inputs))
     tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
@@ -150,11 +156,18 @@ def called(call: Any, inputs: dict[str, Any], training: bool) -> list[torch.Tens
     if not loss:
         raise zoo_models.NoCase("no output has a gradient")
     torch.stack(loss).sum().backward()
+    return [t.detach() for t in tensors]
+
+
+def results_of(call: Any, inputs: dict[str, Any], training: bool, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """With the gradients, which are taken from where they are."""
+    if not training:
+        return tensors
     parameters = list(call.parameters()) if isinstance(call, nn.Module) else list(inputs.values())
     found = [p.grad.clone() for p in parameters if p.grad is not None]
     for p in parameters:
         p.grad = None
-    return [*(t.detach() for t in tensors), *found]
+    return [*tensors, *found]
 
 
 def _alike(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
