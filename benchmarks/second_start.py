@@ -11,7 +11,8 @@ is the same with what both load before it. `start` is all that a process pays th
                                       [--repeat 3] [--processor] [--keeping] [--public 1/20]
 
 CUDA graphs are off. `--repeat n`: all of it n times, medians are printed. `--processor`: seconds of the processors, those of the
-compilers that a process starts included, in place of a clock's: on a machine that others use too. `--keeping`: instead, the
+compilers that a process starts included, in place of a clock's: on a machine that others use too. What one small function costs
+comes last, where `function` is among the models. `--keeping`: instead, the
 first call of a process that keeps its entry beside one that keeps none. `--public k/n`: in place of these a part of the
 public models that `benchmarks.zoo` lists (`--library hf timm...`), and which were kept and found, or why not.
 """
@@ -417,7 +418,8 @@ def main() -> None:
             print_keeping(given.models, given.modes, given.device, max(1, given.repeat))
         else:
             print_rows(given.models, given.modes, given.device, given.peer, max(1, given.repeat))
-            print_small(max(3, given.repeat))
+            if "function" in given.models:
+                print_small(max(3, given.repeat))
 
 
 if __name__ == "__main__":

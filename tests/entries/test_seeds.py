@@ -45,3 +45,5 @@ def test_what_ran_before_changes_nothing(tmp_path):
     assert len(found) == 2
     for one, other in found.values():
         assert isinstance(one, dict) and len(one) > 1 and not same_text.different(one, other)
+    assert not same_text.differing(found)
+    assert same_text.differing({"a": [{"x": "1", "y": "2"}, {"x": "1", "y": "3"}], "b": [{}, {}]}) == {"a": ["y"]}
