@@ -260,11 +260,11 @@ def _version(tensor: Any) -> object:
 
 def _build_watch() -> ctypes.PyDLL | None:
     """The library that has the native part of guards; None where there is no C compiler. Also prepared for what graphs share."""
-    from pliant.runtime.load import prepare, process_library
+    from pliant.runtime.load import prepare
 
     try:
-        prepare()
-        return ctypes.PyDLL(str(process_library()))
+        library = prepare()
+        return ctypes.PyDLL(library._name, handle=library._handle)  # whose functions keep the interpreter's lock
     except (CompileError, OSError) as error:
         pass_on(error)
         return None

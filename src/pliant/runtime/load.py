@@ -120,11 +120,6 @@ def process_text() -> str:
     return runtime_text() + C_TEXT
 
 
-def process_library() -> Path:
-    """The shared object of `process_text`. CompileError without a C compiler."""
-    return build([process_text()], quick(config.get().build))
-
-
 _prepared = background.lock()
 
 
@@ -136,7 +131,7 @@ def prepare() -> ctypes.CDLL:
 
 @functools.cache
 def _shared() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(process_library()))
+    library = ctypes.CDLL(str(build([process_text()], quick(config.get().build))))
     if _here.defers:
         second_calls.use(_read_memory)
         _tell(library, None)
