@@ -121,6 +121,25 @@ def pairs() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(a), torch.from_numpy(b)
 
 
+def test_square_roots_are_rounded_correctly():
+    bits = np.random.default_rng(0).integers(0, 2**31, 400_000, dtype=np.uint32)
+    mantissas = np.arange(2**16, dtype=np.uint32) * 256 + 0x3F800000
+    squares = np.arange(4096, dtype=np.float32) ** 2
+    around = np.concatenate([np.nextafter(squares, np.float32(end)) for end in (-np.inf, np.inf)])
+    edges = np.tile(np.array([*EDGES, 2**-100, 2**-101], dtype=np.float32), 16)
+    usual = [bits.view(np.float32), mantissas.view(np.float32), squares[1:], around[1:]]
+    x = np.concatenate([*usual, edges])
+    p = Program()
+    a = p.tensor(len(x))
+    run = compile_program(p.done(p.pointwise((len(x),), lambda i: apply("sqrt", get(a, i)))))
+    assert "p_sqrtv(" in run.source
+    with np.errstate(all="ignore"):
+        expected = np.sqrt(x)
+    found = run([torch.from_numpy(x)])[0].numpy()
+    assert (np.isnan(found) == np.isnan(expected)).all()
+    assert (found.view(np.int32) == expected.view(np.int32))[~np.isnan(expected)].all()
+
+
 FLAGS = [("-march=native",), ("-march=native", "-DP_PLAIN=1"), ("-march=haswell",), ("-march=x86-64",)]
 
 

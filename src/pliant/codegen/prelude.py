@@ -90,13 +90,20 @@ P_INLINE int64_t p_checked(int64_t i, int64_t n, int32_t* error) {
   return j;
 }
 """,
+    # As integers: the compiler makes vectors of it, which it does not of its own conversion, one instruction for one element.
+    # What has no leading bit is placed by an addition; floats too small to be such do not take part in it, be they flushed to zero.
     "p_f16": """\
-P_INLINE float p_from_f16(uint16_t x) { _Float16 h; __builtin_memcpy(&h, &x, 2); return (float)h; }
+P_INLINE float p_from_f16(uint16_t x) {
+  const uint32_t b = (x & 0x7fffu) << 13, e = b & 0x0f800000u;
+  const float small = p_float((int32_t)(b + 0x38800000u)) - 6.103515625e-05f;
+  const uint32_t usual = b + (e == 0x0f800000u ? 0x70000000u : 0x38000000u);
+  return p_float((int32_t)((e ? usual : (uint32_t)p_bits(small)) | (x & 0x8000u) << 16));
+}
 P_INLINE uint16_t p_to_f16(float x) {
-  const _Float16 h = (_Float16)x;
-  uint16_t r;
-  __builtin_memcpy(&r, &h, 2);
-  return r;
+  const uint32_t sign = (uint32_t)p_bits(x) & 0x80000000u, b = (uint32_t)p_bits(x) ^ sign;
+  const uint32_t small = (uint32_t)p_bits(p_float((int32_t)b) + 0.5f) - 0x3f000000u;
+  const uint32_t usual = (b - 0x37fff001u + ((b >> 13) & 1u)) >> 13, large = b > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return (uint16_t)((b < 0x38800000u ? small : b < 0x47800000u ? usual : large) | sign >> 16);
 }
 """,
     "p_bf16": """\
@@ -149,6 +156,15 @@ _PROVIDES = {
 }  # fmt: skip
 
 
+# Loops over doubles, and those that call the C library, are left to the compiler, which takes half of the widest vectors
+# where it is not told otherwise. gcc alone has this form.
+_WIDE = """\
+#if defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+#pragma GCC target("prefer-vector-width=512")
+#endif
+"""
+
+
 # The host's C library has vector variants; another processor, for which the same text may be built, may have none.
 _SIMD = """\
 #ifdef __x86_64__
@@ -166,7 +182,9 @@ def text_for(body: str) -> str:
     libm = [declaration(n) for n in wanted if n not in SNIPPETS]
     snippets = "".join(SNIPPETS[n] for n in SNIPPETS if n in wanted)
     vectors = vector_text(snippets + body) if "P_L" in body or "p_transpose" in body else ""
-    return BASE + (_SIMD if any("P_SIMD" in one for one in libm) else "") + "".join(libm) + vectors + snippets
+    calls = any("P_SIMD" in one for one in libm)
+    wide = _WIDE if calls or "double" in body else ""
+    return wide + BASE + (_SIMD if calls else "") + "".join(libm) + vectors + snippets
 
 
 def _collect(names: Iterable[str], wanted: dict[str, None]) -> None:

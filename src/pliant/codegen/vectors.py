@@ -57,7 +57,16 @@ typedef short p_x16 __attribute__((vector_size(32)));
 P_INLINE p_vf p_fmav(p_vf a, p_vf b, p_vf c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, P_ALL, 4); }
 P_INLINE p_vf p_lessv(p_vf a, p_vf b) { return __builtin_ia32_minps512_mask(a, b, a, P_ALL, 4); }
 P_INLINE p_vf p_morev(p_vf a, p_vf b) { return __builtin_ia32_maxps512_mask(a, b, a, P_ALL, 4); }
-P_INLINE p_vf p_sqrtv(p_vf a) { return __builtin_ia32_sqrtps512_mask(a, a, P_ALL, 4); }
+P_INLINE p_vf p_rootv(p_vf a) { return __builtin_ia32_sqrtps512_mask(a, a, P_ALL, 4); }
+// The bits of `p_rootv`, which takes half as long again by itself, and none beside as many multiplications: Newton's steps
+// from 14 bits. Below 2^-100 a remainder would lose bits.
+P_INLINE p_vf p_sqrtv(p_vf a) {
+  const p_vi usual = (p_vu)a - 0x0d800000u < 0x7f800000u - 0x0d800000u;
+  if (__builtin_expect(P_K(usual) != P_ALL, 0)) return p_rootv(a);
+  const p_vf y = __builtin_ia32_rsqrt14ps512_mask(a, a, P_ALL), s = a * y, h = y * 0.5f;
+  const p_vf error = p_fmav(-s, h, P_B(0.5f)), root = p_fmav(s, error, s);
+  return p_fmav(p_fmav(-root, root, a), p_fmav(h, error, h), root);
+}
 P_INLINE p_vi p_intv(p_vf a) { return __builtin_ia32_cvttps2dq512_mask(a, (p_vi){}, P_ALL, 4); }
 P_INLINE p_vf p_load_part(const void* p, p_vi m) { return __builtin_ia32_loadups512_mask(p, (p_vf){}, P_K(m)); }
 P_INLINE void p_store_part(void* p, p_vf x, p_vi m) { __builtin_ia32_storeups512_mask(p, x, P_K(m)); }
@@ -88,6 +97,7 @@ P_INLINE p_vf p_ceilv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 2, x, P
 P_INLINE p_vf p_truncv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 3, x, P_ALL, 4); }
 P_INLINE p_vf p_nearbyintv(p_vf x) { return __builtin_ia32_rndscaleps_mask(x, 4, x, P_ALL, 4); }
 #else
+#define p_sqrtv p_rootv
 #if !P_PLAIN && P_L == 8 && defined(__FMA__)
 P_INLINE p_vf p_fmav(p_vf a, p_vf b, p_vf c) { return __builtin_ia32_vfmaddps256(a, b, c); }
 #elif !P_PLAIN && P_L == 4 && defined(__FMA__)
@@ -98,7 +108,7 @@ P_INLINE p_vf p_fmav(p_vf a, p_vf b, p_vf c) { p_vf r; P_EACH r[k] = P_FMAf(a[k]
 #if !P_PLAIN && P_L == 8
 P_INLINE p_vf p_lessv(p_vf a, p_vf b) { return __builtin_ia32_minps256(a, b); }
 P_INLINE p_vf p_morev(p_vf a, p_vf b) { return __builtin_ia32_maxps256(a, b); }
-P_INLINE p_vf p_sqrtv(p_vf a) { return __builtin_ia32_sqrtps256(a); }
+P_INLINE p_vf p_rootv(p_vf a) { return __builtin_ia32_sqrtps256(a); }
 P_INLINE p_vf p_load_part(const void* p, p_vi m) { return (p_vf)__builtin_ia32_maskloadps256(p, m); }
 P_INLINE void p_store_part(void* p, p_vf x, p_vi m) { __builtin_ia32_maskstoreps256(p, m, x); }
 P_INLINE p_vf p_floorv(p_vf x) { return __builtin_ia32_roundps256(x, 1); }
@@ -108,7 +118,7 @@ P_INLINE p_vf p_nearbyintv(p_vf x) { return __builtin_ia32_roundps256(x, 4); }
 #else
 P_INLINE p_vf p_lessv(p_vf a, p_vf b) { return p_choosev(a < b, a, b); }
 P_INLINE p_vf p_morev(p_vf a, p_vf b) { return p_choosev(a > b, a, b); }
-P_INLINE p_vf p_sqrtv(p_vf a) { p_vf r; P_EACH r[k] = __builtin_sqrtf(a[k]); return r; }
+P_INLINE p_vf p_rootv(p_vf a) { p_vf r; P_EACH r[k] = __builtin_sqrtf(a[k]); return r; }
 P_INLINE p_vf p_load_part(const float* p, p_vi m) { p_vf r = {}; P_EACH if (m[k]) r[k] = p[k]; return r; }
 P_INLINE void p_store_part(float* p, p_vf x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }
 P_INLINE p_vf p_floorv(p_vf x) { p_vf r; P_EACH r[k] = __builtin_floorf(x[k]); return r; }
@@ -233,7 +243,7 @@ P_TRANSPOSES
 #define P_MOREv(a, b) p_morev(P_B(a), P_B(b))
 #define P_CHOOSEv(c, a, b) p_choosev(c, P_B(a), P_B(b))
 #define P_ABSv(x) ((p_vf)((p_vi)(x) & 0x7fffffff))
-#define P_ROOTv(x) p_sqrtv(x)
+#define P_ROOTv(x) p_rootv(x)
 #define P_SIGNv(x, s) ((p_vf)(((p_vi)(x) & 0x7fffffff) | ((p_vi)(s) & (int32_t)0x80000000)))
 #define P_INTv(x) p_intv(x)
 #define P_NUMBERv(k) __builtin_convertvector(k, p_vf)
