@@ -35,6 +35,7 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     has_method,
+    is_int,
     is_list,
     is_symbolic,
     varying,
@@ -198,10 +199,10 @@ def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return t.native(range, *map(concrete, ends)) if made is None else made
 
 
-def _turns(t: Tracer, start: Any, stop: Any, step: int) -> Any:
+def _turns(t: Tracer, start: Any, stop: Any, step: Any) -> Any:
     """What a loop counts by if an end varies, None elsewhere: one turn in a graph where their number has had several
     values, else all of them, under guards on how many they are."""
-    frame, symbolic = t.frames[-1], list(filter(is_symbolic, (start, stop)))
+    frame, symbolic = t.frames[-1], list(filter(is_symbolic, (start, stop, step)))
     try:
         for unknown in filter(is_unbacked, symbolic):
             concrete(unknown)
@@ -209,7 +210,7 @@ def _turns(t: Tracer, start: Any, stop: Any, step: int) -> Any:
         stop_here.again = True
         raise
     if t.inputs.policy.turns_vary(carried.place_of(frame), progressions.length_now(start, stop, step)):
-        return carried.CountedTurns(start, stop, step) if symbolic else None
+        return carried.CountedTurns(start, stop, step) if symbolic and is_int(step) else None
     if not symbolic:
         return None
     numbers = progressions.counted(start, stop, step)

@@ -44,17 +44,18 @@ _is_range = exactly(VaryingRange)
 
 
 # ---- made
-def parts_of_range(ends: list[Any]) -> tuple[Any, Any, int] | None:
-    """Start, stop and step of `range(*ends)`, of sizes; None of others."""
+def parts_of_range(ends: list[Any]) -> tuple[Any, Any, Any] | None:
+    """Start, stop and step of `range(*ends)`, of sizes; None of others, and of a step that is no such step."""
     if not 1 <= len(ends) <= 3 or not SIZES.issuperset(map(type, ends)):
         return None
     start, stop, step = (0, *ends, 1) if len(ends) == 1 else (*ends, 1)[:3]
-    return (start, stop, step) if is_int(step) and step else None
+    return None if is_unbacked(step) or not concrete(step != 0) else (start, stop, step)
 
 
-def varying_range(t: Tracer, start: Any, stop: Any, step: int) -> VaryingRange | None:
-    """Such a range if an end varies; None where it is a plain one."""
-    made: Any = _made(t, range, (start, stop, step)) if _varies(start, stop) else NotImplemented
+def varying_range(t: Tracer, start: Any, stop: Any, step: Any) -> VaryingRange | None:
+    """Such a range if an end varies; None where it is a plain one, and where the step varies."""
+    varies = is_int(step) and _varies(start, stop)
+    made: Any = _made(t, range, (start, stop, step)) if varies else NotImplemented
     return None if made is NotImplemented else made
 
 
@@ -101,22 +102,25 @@ def items(value: Any) -> Any:
     return counted(*value.ends) if _is_range(value) and value.made is None else value
 
 
-def length_now(start: Any, stop: Any, step: int) -> int:
+def length_now(start: Any, stop: Any, step: Any) -> int:
     """How many items such a range has at this call."""
-    first, last = (n.node.require_hint() if is_symbolic(n) else n for n in (start, stop))
-    return max(0, int(-((first - last) // step)))
+    first, last, by = (n.node.require_hint() if is_symbolic(n) else n for n in (start, stop, step))
+    return max(0, int(-((first - last) // by)))
 
 
-def counted(start: Any, stop: Any, step: int) -> range | list[Any]:
+def counted(start: Any, stop: Any, step: Any) -> range | list[Any]:
     """The items of `range(start, stop, step)`, under guards on how many they are alone."""
     length = length_now(start, stop, step)
-    if length and abs(step) == 1:  # one distance has so many
+    if length and is_int(step) and abs(step) == 1:  # one distance has so many
         assert concrete(stop == start + length * step)
     else:
+        up = concrete(step > 0)
         for number in (length, length - 1)[: 1 + bool(length)]:
             end = start + number * step
-            assert concrete(end < stop if step > 0 else end > stop) is (number < length)
-    return [start + i * step for i in range(length)] if is_symbolic(start) else range(start, start + length * step, step)
+            assert concrete(end < stop if up else end > stop) is (number < length)
+    if is_symbolic(start) or is_symbolic(step):
+        return [start + i * step for i in range(length)]
+    return range(start, start + length * step, step)
 
 
 # ---- asked for items
