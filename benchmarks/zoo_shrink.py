@@ -86,7 +86,7 @@ DEPTH: tuple[Rule, ...] = (
      r"num_blocks|num_\w*_?blocks|first_k_dense_replace|max_window_layers|\w*_depth)$", only_number(LAYERS)),
     (r"^(depths|\w*num_blocks|layers|num_layers|layers_per_block|num_block_repeats|stage_num_blocks)$", at_most(1)),
     (r"(indexes|indices|layer_ids?|mlp_only_layers|layers_block_type_ids|cross_attention_layers)$", layer_indices),
-    (r"^(num_experts|n_routed_experts|num_local_experts|moe_num_experts|num_\w*experts|n_\w*experts)$", only_number(4)),
+    (r"^(num_experts|n_routed_experts|num_local_experts|moe_num_experts|num_\w*experts|n_\w*experts|\w*_expert_num)$", only_number(4)),
     (r"^(num_experts_per_tok|moe_top_?k|top_k|num_selected_experts|moe_k|num_experts_per_token|topk)$", only_number(2)),
     (r"^(n_group|topk_group|num_expert_groups?|n_groups_topk)$", only_number(1)),
 )  # fmt: skip
