@@ -7,7 +7,7 @@ Fakes:                fake_tensor, fake_mode (which computes on them), shape_rul
                       compositions, einsum_order, given_warnings, kernel_warnings, lent_numbers, overlaps, strided, writes, unbacked, checks (what
                       a running graph checks of such numbers).
 Operators of ours:    gradients, control_flow, body_graph, custom_function, custom_ops, opaque_derivatives, recurrent, random_state, generator_states, tensor_hook,
-                      transforms, packed_weights.
+                      transforms, bodies (graphs that these call), packed_weights.
 map_rules/:           operators below `vmap` at symbolic sizes.
 passes/:              over functional ATen graphs.
 """

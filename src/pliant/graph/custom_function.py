@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from pliant.errors import Unsupported
+from pliant.graph.bodies import run_body
 from pliant.records import dataclass
 from pliant.torch_adapter import set_grad_enabled
 
@@ -93,7 +94,7 @@ def _leave_mode(backward: torch.nn.Module) -> None:
 
 def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
     def forward(*inputs: Any) -> tuple[Any, ...]:
-        return tuple(plan.forward(*inputs))
+        return run_body(plan.forward, inputs)
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> None:
         if plan.dirty:
@@ -116,7 +117,7 @@ def _make_function(plan: FunctionPlan) -> type[torch.autograd.Function]:
         kept = list(ctx.kept)
         for position, tensor in zip(sorted(plan.saved), ctx.saved_tensors):
             kept[position] = tensor
-        found = variant.module(*[g for g in given if g is not None], *[kept[i] for i in variant.reads])
+        found = run_body(variant.module, [*(g for g in given if g is not None), *(kept[i] for i in variant.reads)])
         return tuple([None if i is None else found[i] for i in variant.gradients])
 
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:

@@ -15,29 +15,9 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from pliant.errors import Unsupported
+from pliant.graph.bodies import run_body
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.lent_numbers import call_on_fakes, mode_of
 from pliant.graph.map_rules.kernels import batches_vary
-
-
-class _OnFakes(fx.Interpreter):
-    """Runs the graph of a transformed function with symbolic sizes."""
-
-    def __init__(self, body: fx.GraphModule) -> None:
-        super().__init__(body)
-        self.extra_traceback = False  # errors are those of what is called
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return call_on_fakes(target, args, kwargs)
-
-    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return call_on_fakes(getattr(type(args[0]), target), args, kwargs)
-
-
-def _run(body: fx.GraphModule, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the body gives: of fakes, specialized as little as C++ code allows."""
-    on_fakes = mode_of(values, {}) is not None
-    return tuple(_OnFakes(body).run(*values) if on_fakes else body(*values))
 
 
 class Transformed(torch.nn.Module):
@@ -60,7 +40,7 @@ class Transformed(torch.nn.Module):
             given = list(values)
             for place, value in zip(self.places, chosen):
                 given[place] = value
-            results = _run(self.body, tuple(given))
+            results = run_body(self.body, tuple(given))
             return results[: self.n_outputs], results[self.n_outputs :]
 
         return function, [values[place] for place in self.places]
@@ -132,7 +112,7 @@ class Mapped(torch.nn.Module):
     def forward(self, *values: Any) -> tuple[Any, ...]:
         body = self.body
         mapped = torch.vmap(
-            lambda *given: _run(body, given), in_dims=self.in_dims, out_dims=self.out_dims, **self.options
+            lambda *given: run_body(body, given), in_dims=self.in_dims, out_dims=self.out_dims, **self.options
         )
         with batches_vary(values):
             found = mapped(*values)
