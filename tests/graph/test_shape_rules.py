@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
+from torch.nn import functional as F
 
 import pliant
 from pliant.graph.shape_rules import RULES
@@ -78,3 +81,31 @@ def test_points_that_eager_refuses(change):
             sample(x, grid, align_corners=False)
         errors.append(caught.type)
     assert errors[0] is errors[1]
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_pooling_of_images(symbolic):
+    aten, check = torch.ops.aten, EagerCheck(symbolic)
+    image = torch.randn(2, 3, 7, 10)
+    images = (image, image.mT, image.contiguous(memory_format=torch.channels_last), image[:0], image[0], image[:, :1], image[:, :, ::2])
+    numbers = [([2], [], [0]), ([3, 2], [2, 1], [1, 0]), ([3], [2], [1]), ([2], [3], [1]), ([5, 1], [4], [2, 0])]
+    for x in images:
+        for (kernel, stride, padding), ceil in itertools.product(numbers, (False, True)):
+            with check:
+                for dilation in ([1], [1, 2]) if kernel == [3] else ([1],):
+                    out, places = aten.max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)
+                    aten.max_pool2d_with_indices_backward(out, x, kernel, stride, padding, dilation, ceil, places)
+                out = aten.avg_pool2d(x, kernel, stride, padding, ceil)
+                aten.avg_pool2d_backward(out, x, kernel, stride, padding, ceil, True, None)
+    assert not check.wrong and not check.unknown and sum(check.right.values()) > 250
+
+
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d], ids=lambda f: f.__name__)
+def test_windows_beyond_images_are_counted_without_a_guard(pool):
+    """Some sizes end with such a window, and some do not."""
+    compiled = pliant.compile(lambda x: pool(x, 2, 3, ceil_mode=True).sin(), dynamic=True, fullgraph=True)
+    before = pliant.stats()["graphs"]
+    for width in range(6, 13):
+        x = torch.randn(2, 3, width + 1, width)
+        torch.testing.assert_close(compiled(x), pool(x, 2, 3, ceil_mode=True).sin())
+    assert pliant.stats()["graphs"] == before + 1

@@ -17,6 +17,7 @@ from pliant.graph.shape_rules import (
     matmul,
     neural,
     pointwise,
+    pooling,
     reductions,
     views,
 )
@@ -26,7 +27,7 @@ from pliant.tables import joined
 
 __all__ = ["FAMILIES", "RULES", "DependsOnValues", "Rule", "find_rule"]
 
-FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, images, losses, linear_algebra, pointwise)
+FAMILIES = (like_operand, views, factories, matmul, reductions, indexing, neural, images, pooling, losses, linear_algebra, pointwise)
 RULES = joined(*(family.RULES for family in FAMILIES))
 _absent: set[Any] = set()
 
