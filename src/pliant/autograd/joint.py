@@ -39,6 +39,7 @@ from pliant.autograd.segments import (
     written_views,
 )
 from pliant.autograd.tails import find_tails
+from pliant.autograd_torch_adapter import symbolic_products
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -427,7 +428,7 @@ def _check_sparse(graph: fx.Graph) -> None:
 
 def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tuple[Any, ...]:
     try:
-        with torch_adapter.no_anomaly_mode():
+        with torch_adapter.no_anomaly_mode(), symbolic_products():
             return torch_adapter.gradients(roots, leaves, tangents, retain_graph=True)
     except RuntimeError as error:
         if is_missing(error):
