@@ -14,6 +14,7 @@ from pliant.ir.interpret import run
 from pliant.ir.verify import verify
 from pliant.lowering.lower import lower
 from pliant.runtime.compile_program import compile_program
+from pliant.schedule import moments as moments_module
 from pliant.schedule.kernel import Kernel, loads_of
 from pliant.schedule.moments import moments_in_one_pass
 from pliant.schedule.schedule import schedule
@@ -180,3 +181,19 @@ def test_what_is_left_alone(target):
     registry.provide("cpu", lambda _: target)
     program = lower(trace(moments, (x,)))
     assert moments_in_one_pass(program) is program
+
+
+def test_sums_of_other_values_are_not_compared(monkeypatch):
+    """In a long chain everything comes from all before it: what is looked at must not grow with its square."""
+
+    def chained(x):
+        total = x.new_zeros(8)
+        for rows in x.unbind():
+            centred = rows - total[:, None]
+            total = total + (centred * centred).sum(1)
+        return total
+
+    compared = []
+    monkeypatch.setattr(moments_module, "_pair", lambda *given: compared.append(given))
+    moments_in_one_pass(lower(trace(chained, (torch.randn(24, 8, 32),))))
+    assert len(compared) <= 24

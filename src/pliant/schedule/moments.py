@@ -78,42 +78,71 @@ class _Pair:
 
 def _pairs(program: LoopProgram) -> Iterator[_Pair]:
     """Each sum is in one pair at most."""
-    sums: list[Reduction] = []
-    behind: dict[Buffer, set[Buffer]] = {}  # what each buffer is computed from by loops
-    for one in program.computations:
+    sums: dict[frozenset[Buffer], list[tuple[int, Reduction]]] = {}  # by what they read, with their places
+    makers: dict[Buffer, int] = {}  # the loops that made what a buffer holds
+    needs: list[set[int]] = []  # those that loops read from
+    for place, one in enumerate(program.computations):
+        needs.append(set())
         if isinstance(one, Extern):
             continue
-        sources = {x.buffer for x in loads(one.value)}
-        behind[one.out] = behind.get(one.out, set()).union(sources, *(behind.get(b, ()) for b in sources))
-        if not isinstance(one, Reduction) or not _is_sum_of_floats(one):
-            continue
-        pair = next(filter(None, (_pair(s, one, behind) for s in reversed(sums) if s.out in behind[one.out])), None)
-        if pair is not None:
-            sums.remove(pair.sum)
-            yield pair
-        sums.append(one)
+        read = {x.buffer for x in loads(one.value)}
+        needs[place] = {makers[b] for b in (*read, one.out) if b in makers}
+        if isinstance(one, Reduction) and _is_sum_of_floats(one):
+            difference = _squared_difference(one)
+            alike = [] if difference is None else sums.get(_buffers(difference[0]), [])
+            for found in reversed(alike):
+                if difference and (pair := _pair(found[1], one, difference)) and _waits(pair.base, found[0], makers, needs):
+                    alike.remove(found)
+                    yield pair
+                    break
+            sums.setdefault(frozenset(read), []).append((place, one))
+        makers[one.out] = place
+
+
+def _buffers(value: Scalar) -> frozenset[Buffer]:
+    return frozenset(x.buffer for x in loads(value))
+
+
+def _waits(base: Scalar, place: int, makers: dict[Buffer, int], needs: Sequence[set[int]]) -> bool:
+    """Whether what the loops at a place make is needed for the value, by way of loops. Only those behind the place are looked at:
+    in a program that is one long chain, all that a value comes from is most of it."""
+    ahead = [makers[b] for b in _buffers(base) if makers.get(b, -1) >= place]
+    seen = set(ahead)
+    while ahead:
+        one = ahead.pop()
+        if one == place:
+            return True
+        more = {k for k in needs[one] if k >= place} - seen
+        seen |= more
+        ahead += more
+    return False
 
 
 def _is_sum_of_floats(c: Reduction) -> bool:
     return c.op == "sum" and c.accumulate_dtype in LARGEST_SHIFT and c.value.dtype is c.accumulate_dtype
 
 
-def _pair(total: Reduction, squares: Reduction, behind: dict[Buffer, set[Buffer]]) -> _Pair | None:
-    """The two sums, if the one is of squares of differences of what the other adds up."""
+def _squared_difference(squares: Reduction) -> tuple[Scalar, Scalar] | None:
+    """x and a of a sum of square(x - a)."""
     square = squares.value
     if not (isinstance(square, Apply) and square.op == "mul" and square.args[0] is square.args[1]):
         return None
     difference = square.args[0]
     if not (isinstance(difference, Apply) and difference.op == "sub"):
         return None
+    value, base = difference.args
+    return value, base
+
+
+def _pair(total: Reduction, squares: Reduction, difference: tuple[Scalar, Scalar]) -> _Pair | None:
+    """The two sums, if the one is of squares of differences of what the other adds up."""
     place = _same_loops(squares.axes, total.axes) | _same_loops(squares.reduce_axes, total.reduce_axes)
     if len(place) < len(squares.axes) + len(squares.reduce_axes):
         return None
-    values, base = (substitute_scalar(one, place) for one in difference.args)
+    values, base = (substitute_scalar(one, place) for one in difference)
     inside = {a.symbol for a in total.reduce_axes}
     varies = any(not inside.isdisjoint(e.free) for e in index_expressions(base))
-    waits = any(x.buffer is total.out or total.out in behind.get(x.buffer, ()) for x in loads(base))
-    if varies or not waits or values is not replace(total.value, {}):  # equal parts are one object again
+    if varies or values is not replace(total.value, {}):  # equal parts are one object again
         return None
     return _Pair(total, squares, values, base)
 
