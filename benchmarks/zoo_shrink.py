@@ -95,6 +95,7 @@ SIZES: tuple[Rule, ...] = (
     (r"(^|_)vocab_size$|^vocab_size_\w+$|^n_vocab$", only_number(VOCABULARY)),
     (r"^(image_size|img_size|pretrain_image_size|crop_size)$", at_most(64)),
     (r"^(max_source_positions)$", only_number(48)),
+    (r"^context_length$", at_most(512)),
     (r"^(num_queries|num_query_tokens|num_object_queries|num_proposals)$", only_number(12)),
     (r"^index_topk$", only_number(4)),
 )
