@@ -61,7 +61,8 @@ def eighth(least: int) -> Callable[[Any], Any]:
 
 
 def zero(value: Any) -> Any:
-    return 0.0 if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    """Of the type that it had, which some configurations check."""
+    return type(value)(0) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 def layer_indices(value: Any) -> Any:

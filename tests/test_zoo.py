@@ -32,6 +32,7 @@ def test_the_smallest_configuration_keeps_kinds_of_layers_and_tells_tokens_apart
     assert small["hidden_size"] == small["vision"]["hidden_size"] == 64
     assert (small["num_attention_heads"], small["num_key_value_heads"]) == (4, 2)
     assert small["attention_dropout"] == 0.0 and small["depths"] == [1, 1, 1, 1]
+    assert [type(next(ladder({"attn_pdrop": value}))["attn_pdrop"]) for value in (1, 0.1)] == [int, float]
     tokens = [small["eos_token_id"], small["pad_token_id"], small["vision"]["image_token_id"]]
     assert len(set(tokens)) == 3 and max(tokens) < small["vocab_size"] == 160
     assert small["vision"]["eos_token_id"] == small["eos_token_id"]
