@@ -140,8 +140,9 @@ _TOLD: dict[tuple[type, str | None], Arity | None] = {}
 
 
 def _told(function: Any) -> Arity | None:
+    method = unbound(function)  # `inspect` would ask the object what it is
     try:
-        return Arity(inspect.signature(function)) if function.__text_signature__ else None
+        return Arity(inspect.signature(method), method is not function) if function.__text_signature__ else None
     except ValueError:
         return None
 
@@ -162,16 +163,17 @@ def unbound(function: Any) -> Any:
     """What the class of its object has under the name of a bound method; any other function itself."""
     owner = getattr(function, "__self__", None)
     bases = () if owner is None or issubclass(type(owner), (types.ModuleType, type)) else type(owner).__mro__
-    return next((vars(base)[function.__name__] for base in bases if function.__name__ in vars(base)), function)
+    found = (vars(base).get(function.__name__) for base in bases)
+    return next((member for member in found if type(member) in _IN_C), function)
+
+
+_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
 _ARITIES: dict[type, Callable[[Any], Arity | None]] = {
     types.FunctionType: _of_python,
     **dict.fromkeys(
-        (
-            types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-            types.ClassMethodDescriptorType,
-        ),
+        (types.BuiltinFunctionType, *_IN_C),
         _in_c,
     ),
     types.MethodWrapperType: _of_wrapper,

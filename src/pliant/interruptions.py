@@ -113,7 +113,7 @@ def _handles_signal(frame: types.FrameType, interrupted: types.FrameType) -> boo
     given = [values.get(name) for name in names]
     if code.co_flags & inspect.CO_VARARGS:
         given += values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
-    return any(isinstance(number, int) and place is interrupted for number, place in itertools.pairwise(given))
+    return any(issubclass(type(number), int) and place is interrupted for number, place in itertools.pairwise(given))
 
 
 def _is_foreign(cls: type) -> bool:

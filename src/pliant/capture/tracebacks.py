@@ -35,7 +35,7 @@ def chain(error: BaseException, context: BaseException | None) -> None:
 def passed(error: BaseException, code: types.CodeType, namespace: dict[str, Any], offset: int, line: int) -> None:
     """The exception went through a frame of the code. Frames of ours, which the program does not have, are left out."""
     if not code.co_filename.startswith(_OWN):
-        longer = types.TracebackType(error.__traceback__, _frame(code, namespace), offset, line)
+        longer = types.TracebackType(vars(BaseException)["__traceback__"].__get__(error), _frame(code, namespace), offset, line)
         BaseException.with_traceback(error, longer)  # a class of the program's may say otherwise
 
 

@@ -174,6 +174,14 @@ def has_method(cls: Any, name: str) -> bool:
     return any(name in vars(base) for base in cls.__mro__)
 
 
+def own_dict(obj: Any) -> Any:
+    """The `__dict__` of an object, None if it has none. A `__getattribute__` of the program's is not asked."""
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+
+
 def name_of_class(value: Any) -> str:
     """The name of the value's class in CPython's errors: with its module if the class is written in C."""
     if (plain := varying(value)) is not None:
@@ -213,8 +221,18 @@ def derives(value: Any, base: type) -> bool:
     return is_class(value) and issubclass(value, base)
 
 
+def deriving(*classes: type) -> Callable[[Any], bool]:
+    """The question whether a value's class derives from one of these. What it only claims to be, as mocks do, is not asked:
+    that may run code of the program."""
+    return lambda value: issubclass(type(value), classes)
+
+
+_is_class, _is_exception = deriving(type), deriving(BaseException)
+_is_tensor, _is_module = deriving(torch.Tensor), deriving(torch.nn.Module)
+
+
 def is_class(value: Any) -> TypeGuard[type]:
-    return isinstance(value, type)
+    return _is_class(value)
 
 
 def is_function(value: Any) -> TypeGuard[types.FunctionType]:
@@ -232,21 +250,21 @@ def is_builtin(value: Any) -> TypeGuard[types.BuiltinFunctionType]:
 
 
 def is_exception(value: Any) -> TypeGuard[BaseException]:
-    return isinstance(value, BaseException)
+    return _is_exception(value)
 
 
 def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
     """Of whatever class, a fake one too."""
-    return isinstance(value, torch.Tensor)
+    return _is_tensor(value)
 
 
 def is_parameter(value: Any) -> bool:
-    return isinstance(value, torch.nn.Parameter)
+    return is_tensor(value) and isinstance(value, torch.nn.Parameter)
 
 
 def is_module(value: Any) -> TypeGuard[torch.nn.Module]:
     """Of PyTorch."""
-    return isinstance(value, torch.nn.Module)
+    return _is_module(value)
 
 
 # ---- classes themselves: their subclasses may have methods of their own
@@ -288,7 +306,7 @@ def is_number(value: Any) -> bool:
 
 def _of_numpy(*names: str) -> Callable[[Any], bool]:
     """The question whether a value is of one of these classes of NumPy, which need not be loaded."""
-    return lambda value: "numpy" in sys.modules and isinstance(value, _classes_of_numpy(names))
+    return lambda value: "numpy" in sys.modules and issubclass(type(value), _classes_of_numpy(names))
 
 
 @functools.cache

@@ -114,7 +114,7 @@ def original_of(compiled: Any) -> Any:
         return compiled if disabled else compiled._orig_mod
     if issubclass(type(compiled), Compiled):
         return compiled._orig_mod
-    if isinstance(compiled, torch.jit.ScriptFunction):
+    if issubclass(type(compiled), torch.jit.ScriptFunction):
         return compiled.__dict__.get("_torchdynamo_inline", compiled)
     return compiled
 

@@ -63,21 +63,22 @@ class StoragesSource(Source):
 
 
 @source_class
-class NamespaceSource(ChainedSource):
-    """parent.__dict__ of an object whose class has a `__getattribute__` of the program's, which is not asked."""
+class FieldSource(ChainedSource):
+    """What an `AttributeSource` reads, of an object whose class has a `__getattribute__` of the program's, which is not asked."""
 
-    text = "{function}({parent}, '__dict__')"
-    words = "{parent}.__dict__"
+    name: str
+    text = "{function}({parent}, {self.name!r})"
+    words = "{parent}.{self.name}"
     function = object.__getattribute__
 
     @property
     def is_namespace(self) -> bool:
-        return True
+        return self.name == "__dict__"
 
 
 def plain_keys(mapping: dict[Any, Any]) -> KeysView[Any]:
     """The keys that a dict has, whatever methods its class has; they are counted and looked up as such, too."""
-    return (collections.OrderedDict if isinstance(mapping, collections.OrderedDict) else dict).keys(mapping)
+    return (collections.OrderedDict if issubclass(type(mapping), collections.OrderedDict) else dict).keys(mapping)
 
 
 @source_class

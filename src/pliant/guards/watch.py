@@ -129,12 +129,12 @@ class Watch:
         return type(obj)
 
     def _item(self, container: Any, key: Any) -> Any:
-        if isinstance(container, dict):
+        if issubclass(type(container), dict):
             known = self.watched.of_dict(container)
             value = dict.__getitem__(container, key)
             _note_key(known, key, [value])
             return value
-        if isinstance(container, list):
+        if issubclass(type(container), list):
             self._list(container)
             items = word(id(container) + LIST_ITEMS)
             place = key if key >= 0 else list.__len__(container) + key
@@ -165,7 +165,7 @@ class Watch:
             return self._instance_dict(obj)
         if name == "__class__":
             return self._class_of(obj)
-        if isinstance(obj, type) and name in _OF_CLASSES:
+        if issubclass(type(obj), type) and name in _OF_CLASSES:
             value = getattr(obj, name)
             if obj.__flags__ & _TPFLAGS_HEAPTYPE:
                 self._member_of_type(obj, value)
@@ -188,7 +188,7 @@ class Watch:
 
     def _instance_dict(self, obj: Any) -> dict[str, Any]:
         space: dict[str, Any] = object.__getattribute__(obj, "__dict__")
-        if isinstance(obj, type):
+        if issubclass(type(obj), type):
             raise CannotWatch
         managed = id(obj) + _MANAGED_DICT if type(obj).__flags__ & _TPFLAGS_MANAGED_DICT else None
         if managed is not None and word(managed) == id(space):

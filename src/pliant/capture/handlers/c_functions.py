@@ -51,6 +51,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     concrete,
     derives,
+    deriving,
     is_class,
     is_iterable,
     is_numpy_scalar,
@@ -137,15 +138,17 @@ _C_FUNCTIONS: ByKind[Callable[..., Any]] = ByKind(
 
 def call_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A bound method written in C."""
-    if name in _TEXTS and not isinstance(receiver, (*SYMBOLIC_TYPES, torch.Tensor, type)):
+    if name in _TEXTS and not _has_other_texts(receiver):
         found = text_by_name(t, receiver, name, args, _owner(receiver, name, bound))
         if found is not NotImplemented:
             return found
-    if name in ATTRIBUTE_METHODS and can_change(type(receiver)) and not isinstance(receiver, (type, torch.Tensor)):
+    if name in ATTRIBUTE_METHODS and can_change(type(receiver)) and not _is_other(receiver):
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)  # also of numbers and texts that have attributes
     return _METHODS.of(receiver)(t, receiver, name, bound, args, kwargs)
 
 
+_is_other = deriving(type, torch.Tensor)
+_has_other_texts = deriving(type, torch.Tensor, *SYMBOLIC_TYPES)
 _TEXTS = frozenset(("__repr__", "__str__", "__format__"))
 
 
@@ -403,8 +406,8 @@ _CLASS_METHODS: dict[str, Callable[..., Any]] = {
     "__new__": lambda t, cls, function, args, kwargs: (
         t.new_object(args[0], function, args[1:], kwargs) if args and derives(args[0], cls) else t.native(function, *args, **kwargs)
     ),
-    # object's does nothing; type's has nothing left to do
-    **dict.fromkeys(("__init_subclass__", "__init__"), lambda t, cls, function, args, kwargs: None),
+    "__init__": lambda t, cls, function, args, kwargs: None,  # type's has nothing left to do
+    "__init_subclass__": lambda t, cls, function, args, kwargs: t.native(function, *args, **kwargs) if args or kwargs else None,
     "__prepare__": lambda t, cls, function, args, kwargs: {},
     "__subclasshook__": lambda t, cls, function, args, kwargs: NotImplemented,
     "__subclasses__": lambda t, cls, function, args, kwargs: [  # a new one at each call

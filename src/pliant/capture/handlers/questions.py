@@ -386,6 +386,13 @@ def _is_view(t: Tracer, tensor: Any) -> Any:
     return answer
 
 
+@handles(polyfills.is_object_of)
+def _is_object_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    made = attributes.bring_class(t, args[0])
+    _guard_relation(t, made, args[1])
+    return type.__subclasscheck__(args[1], made)
+
+
 @handles(name_of_class)
 def _class_name(t: Tracer, args: Args, kwargs: Kwargs) -> str:
     return name_of_class(*args)

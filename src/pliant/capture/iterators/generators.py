@@ -25,7 +25,7 @@ from pliant.capture.iterators.suspended import Place, StateSource, Suspended, en
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, concrete, exactly, is_class, is_exception
+from pliant.capture.value_kinds import ByKind, concrete, deriving, exactly, is_class, is_exception
 from pliant.graph.given_warnings import paused
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
@@ -199,7 +199,7 @@ def _has_class_of_program(value: Any) -> bool:
 
 
 def _is_missed(value: Any) -> bool:
-    return isinstance(value, weakref.ref) or ends_noticed(value)
+    return _is_reference(value) or ends_noticed(value)
 
 
 def notice(frame: Frame) -> None:
@@ -239,7 +239,7 @@ def ending_parts(value: Any) -> list[Any]:
 
 def _may_hold(value: Any) -> bool:
     """Whether something else may end with it."""
-    return not isinstance(value, _HOLD_NONE)
+    return not _holds_none(value)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -347,6 +347,7 @@ _HOLD_NONE: tuple[type, ...] = (
     type, types.FunctionType, types.ModuleType, types.TracebackType, torch.Tensor, Source, *OURS,
     Place,  # its globals are everything
 )  # fmt: skip
+_holds_none, _is_reference = deriving(*_HOLD_NONE), deriving(weakref.ref)
 
 
 @dataclass(eq=False)

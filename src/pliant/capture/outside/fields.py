@@ -118,7 +118,7 @@ class Fields(Origins):
             return found[0]
         owner: Any = next((base for base in cls.__mro__ if name in base.__dict__), None)
         value: Any = MISSING if owner is None else owner.__dict__[name]
-        stored = self._stored_in_class(cls, name, owner)
+        stored = self._stored_in_class(cls, name)
         if not self.is_made(cls):  # stores into those are done at once
             self._lookups[cls, name] = (value if stored is None else stored,)
         if not self.is_made(cls) and any(map(_may_be_another, cls.__mro__)):
@@ -149,15 +149,18 @@ class Fields(Origins):
     def class_source(self, cls: type) -> Source:
         return self.class_sources.get(cls) or held(cls, cls.__qualname__)
 
-    def _stored_in_class(self, cls: type, name: str, owner: type | None) -> Any:
-        """What the trace stored first along the MRO, before what `owner` has; None if it stored nothing there."""
+    def _stored_in_class(self, cls: type, name: str) -> Any:
+        """What is first along the MRO where the trace stored or deleted the name; None if it did so behind that, or nowhere."""
+        is_changed = False
         for base in cls.__mro__ if self._slot_changes else ():
-            stored = self._slot_changes.get((id(base), name))
-            if stored is not None:
-                return MISSING if stored.value is DELETED else stored.value
-            if base is owner:
+            stored = self.slot_get(base, name)
+            is_changed = is_changed or stored is not MISSING
+            if stored is DELETED or stored is MISSING and name not in base.__dict__:
+                continue
+            if not is_changed:
                 return None
-        return None
+            return self.hold(base.__dict__[name], f"{base.__qualname__}.{name}") if stored is MISSING else stored
+        return MISSING if is_changed else None
 
     def forget_lookups(self) -> None:
         """A class was changed."""

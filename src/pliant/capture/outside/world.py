@@ -34,6 +34,7 @@ from pliant.capture.outside.whole_containers import (
 )
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetItem
 from pliant.capture.value_kinds import (
+    DICT_TYPES,
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
@@ -43,12 +44,13 @@ from pliant.capture.value_kinds import (
     is_mutable_container,
     is_plain_dict,
     is_tuple,
+    own_dict,
     reader,
 )
 from pliant.capture.varying_values import UNSETTLED
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.parts import KeysSource, NamespaceSource
+from pliant.guards.parts import FieldSource, KeysSource
 from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
 from pliant.guards.standard import identity_types
 from pliant.records import dataclass
@@ -122,20 +124,24 @@ class World(ToldByValue):
     # ---- dicts (of objects, of modules, plain) without copying them
     def instance_dict(self, obj: Any) -> dict[str, Any]:
         """The `__dict__` of a foreign object, known as a foreign dict; {} if it has none."""
-        found = _table_of(obj)
+        found = own_dict(obj)
         if not is_plain_dict(found):
             return {}
         if id(found) not in self._owner_of_dict:
             source = self.place_of(obj)
             self._owner_of_dict[id(found)] = (obj, source, found)
-            asks = is_function(type(obj).__getattribute__)
-            self.set_origin(found, NamespaceSource(source) if asks else AttributeSource(source, "__dict__"))
+            self.set_origin(found, self.field_source(obj, "__dict__"))
         return found  # type: ignore[no-any-return]
+
+    def field_source(self, obj: Any, name: str) -> Source:
+        """Where a field that C code keeps of a foreign object is read."""
+        kind = FieldSource if is_function(type(obj).__getattribute__) else AttributeSource
+        return kind(self.place_of(obj), name)
 
     @staticmethod
     def has_dict(obj: Any) -> bool:
         """Whether it has a `__dict__` of its own. A `__getattr__` of the program's is not asked."""
-        return _table_of(obj) is not None
+        return own_dict(obj) is not None
 
     def is_foreign_dict(self, obj: Any, name: str, mapping: Any) -> bool:
         """Whether `mapping`, the value of obj.__dict__[name], is a dict from outside; makes its origin known."""
@@ -153,7 +159,7 @@ class World(ToldByValue):
         owner = self._owner_of_dict.get(id(mapping))
         if owner is not None and isinstance(key, str):
             place = self.place_of(mapping)
-            return ItemSource(place, key) if isinstance(place, NamespaceSource) else DictAttributeSource(owner[1], key)
+            return ItemSource(place, key) if isinstance(place, FieldSource) else DictAttributeSource(owner[1], key)
         source = self.place_of(mapping)
         if source.is_members:
             return ModuleMemberSource(source.parent, source.name, key)  # type: ignore[attr-defined]
@@ -347,7 +353,7 @@ class World(ToldByValue):
         base: Any = base_in_c(value) or type(value)
         if (count := base.__len__(value)) > _ADOPT_LIMIT:
             raise GraphBreak("unknown-object", f"a {type(value).__name__} of {count} entries is used as a whole")
-        check_let_go(dict.values(value) if isinstance(value, dict) else value)
+        check_let_go(dict.values(value) if base in DICT_TYPES else value)
         self._check_viewed(value)
         shadow = copy_in(self, value, self.place_of(value))
         self.set_origin(shadow, self.place_of(value))
@@ -491,10 +497,3 @@ def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 _OF_KEYS = ("__iter__", "__contains__", "__len__")
-
-
-def _table_of(obj: Any) -> Any:
-    try:
-        return object.__getattribute__(obj, "__dict__")
-    except (AttributeError, TypeError):
-        return None

@@ -18,8 +18,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.generators import NAMES, TracedGenerator
-from pliant.capture.protocols.attributes import get_attr
-from pliant.capture.protocols.descriptors import c_descriptor, inside, is_data_descriptor
+from pliant.capture.protocols.descriptors import c_descriptor, inside, is_data_descriptor, is_in_c, itself
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
@@ -138,9 +137,10 @@ def _through_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: 
 
 
 def _through_object(t: Tracer, found: Any, obj: Any, name: str, value: Any) -> Any:
+    cls: Any = type(obj)
     setter = t.world.python_function(type(found), "__delete__" if value is DELETED else "__set__")
     if setter is not None:
-        t.world.hold(found, name)
+        found = itself(t, found, obj, cls, name, None)
         return TailCall(setter, (found, obj) if value is DELETED else (found, obj, value))
     if t.world.is_foreign(obj):
         raise GraphBreak("unknown-object", f"assignment through the descriptor {type(found).__name__} of '{name}'")
@@ -173,9 +173,10 @@ def _change_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
     if not t.world.is_foreign(obj):
         _change_in_c(t, type(obj), obj, name, value)
         return
-    if value is DELETED:
-        get_attr(t, obj, name)  # which complains
-    t.world.dict_set(namespace_of(t.world, obj), name, value)
+    table = namespace_of(t.world, obj)
+    if value is DELETED and t.world.dict_get(table, name) is MISSING:
+        raise misused(obj, "'{}' object has no attribute " + f"'{name}'", AttributeError)
+    t.world.dict_set(table, name, value)
 
 
 _OF_FUNCTIONS = "code defaults kwdefaults name qualname doc module annotations dict"
@@ -195,9 +196,12 @@ def _change_class(t: Tracer, cls: type, name: str, value: Any) -> None:
         return
     if is_immutable(cls):
         t.native(type.__setattr__, cls, name, None)  # which complains
+    if is_in_c(vars(type).get(name)):  # which C code reads, as `repr` does
+        raise GraphBreak("mutated-global-state", f"a change of {name} of a class from outside")
     if value is DELETED:
-        get_attr(t, cls, name)  # which complains
-        if name not in vars(cls) and t.world.slot_get(cls, name) is MISSING:
+        t.world.type_lookup(cls, name)  # that this does not change
+        stored = t.world.slot_get(cls, name)
+        if stored is DELETED or stored is MISSING and name not in vars(cls):
             raise Raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
     elif t.world.python_function(type(cls), "__setattr__") is not None:
         raise GraphBreak("unknown-object", "assignment to a class whose metaclass has __setattr__")

@@ -55,6 +55,7 @@ from pliant.capture.value_kinds import (
     is_plain_dict,
     is_symbolic,
     is_tensor,
+    own_dict,
     varying,
 )
 from pliant.capture.varying_values import UNSETTLED, Text
@@ -213,6 +214,8 @@ def _looked_up(t: Tracer, obj: Any, name: str, by_rule: Callable[[Tracer, Any, s
 
 def generic_get_attr(t: Tracer, obj: Any, name: str) -> Any:
     """object.__getattribute__."""
+    if name == "__class__" and not claims_class(t, type(obj)):
+        return bring_class(t, obj)
     found = _generic_attribute(t, obj, name)
     if found is MISSING:
         raise lacks(obj, name)
@@ -244,7 +247,7 @@ def _generic_attribute(t: Tracer, obj: Any, name: str, namespace: dict[str, Any]
 def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     world = t.world
     if not world.is_foreign(obj):
-        table: Any = getattr(obj, "__dict__", None)
+        table: Any = own_dict(obj)
         return table.get(name, MISSING) if is_plain_dict(table) else MISSING
     table = world.instance_dict(obj)
     if name in table or world.has_changes(table):
@@ -377,9 +380,6 @@ def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
         return world.hold(cls.__members__[name], f"{cls.__name__}.{name}")
     if name == "__dict__":
         return _class_dict(t, cls)
-    stored = world.slot_get(cls, name)
-    if stored is not MISSING and stored is not DELETED:
-        return stored
     found = world.type_lookup(cls, name)
     meta = MISSING if type(cls) is type else world.type_lookup(type(cls), name)
     in_c = is_in_c(meta)
@@ -447,9 +447,13 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
     t.world.type_lookup(real, name)  # also that the bases stay as they are
     for base in mro[mro.index(cls) + 1 :]:
         t.world.type_lookup(base, name)
-        if name in base.__dict__:
-            found = t.world.hold(base.__dict__[name], f"{base.__qualname__}.{name}")
-            return bind(t, found, None if receiver is real else receiver, real, name, base)
+        stored = t.world.slot_get(base, name)
+        if stored is DELETED or stored is MISSING and name not in base.__dict__:
+            continue
+        found = base.__dict__[name] if stored is MISSING else stored
+        if stored is MISSING and not t.world.is_made(base):
+            t.world.hold(found, f"{base.__qualname__}.{name}")
+        return bind(t, found, None if receiver is real else receiver, real, name, base)
     raise Raised(AttributeError(f"'super' object has no attribute '{name}'"))
 
 

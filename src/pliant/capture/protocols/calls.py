@@ -58,6 +58,7 @@ from pliant.capture.value_kinds import (
     function_of,
     is_class,
     misused,
+    own_dict,
 )
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import OPERATORS
@@ -342,7 +343,7 @@ def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs,
     if has_hooks(t, module):
         with _in_module(t, 1):
             return inline(t, module_call, (module, *args), kwargs, linked)
-    if module.__dict__.get("_compiled_call_impl") is not None:
+    if own_dict(module).get("_compiled_call_impl") is not None:
         t.world.dict_get(t.world.instance_dict(module), "_compiled_call_impl")
     try:
         with _in_module(t, 2):

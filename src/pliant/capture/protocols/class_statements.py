@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import enum
 import types
+from collections.abc import Mapping
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
-from pliant.capture.protocols import attributes
+from pliant.capture.protocols import attributes, polyfills
 from pliant.capture.protocols.given_to_c import concrete_tree
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import (
@@ -23,6 +24,8 @@ from pliant.capture.value_kinds import (
     is_class,
     is_of_program,
     is_plain_dict,
+    is_str,
+    is_tuple,
     misused,
     plain_class,
 )
@@ -30,37 +33,74 @@ from pliant.capture.value_kinds import (
 
 def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """A class statement: the body is interpreted, then the metaclass is called."""
-    body, name, *bases = args
-    resolved = types.resolve_bases(bases)
-    meta, namespace, keywords = _prepare(t, name, resolved, kwargs)
+    body, name, *written = args
+    given = tuple(written)
+    bases = tuple([base for one in given for base in _entries(t, one, given)])
+    meta, namespace, keywords = _prepare(t, name, bases, kwargs)
     frame = t.make_frame(body, (), {}, False)
     frame.class_locals = namespace
     cell = frame.value()
-    if resolved is not bases and "__orig_bases__" not in namespace and tuple(bases) != tuple(resolved):  # type: ignore[comparison-overlap]
-        namespace["__orig_bases__"] = tuple(bases)
-    if any(_program_hook(t, cls, hook) for cls, hook in _hooks(meta)):
-        made = t.call(meta, (name, tuple(resolved), namespace), keywords)
+    if len(bases) != len(given) or any(one is not other for one, other in zip(bases, given, strict=True)):
+        namespace["__orig_bases__"] = given
+    if not is_class(meta) or any(_program_hook(t, cls, hook) for cls, hook in _hooks(meta)):
+        made = t.call(meta, (name, bases, namespace), keywords)
     else:
-        made = new_class(t, meta, (name, tuple(resolved), namespace), keywords)
+        made = new_class(t, meta, (name, bases, namespace), keywords)
     if is_cell(cell) and is_class(made):
         cell.cell_contents = made
     return made
+
+
+def _entries(t: Tracer, base: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What stands for a base of a class statement: itself, or what it says if it is no class (PEP 560)."""
+    if is_class(base):
+        return (base,)
+    if (said := t.world.python_function(type(base), "__mro_entries__")) is None:
+        return types.resolve_bases((base,))
+    entries = t.call(said, (base, bases), {}) if is_of_program(said) else base.__mro_entries__(bases)
+    if not is_tuple(entries):
+        raise misused(entries, "__mro_entries__ must return a tuple")
+    return entries  # type: ignore[no-any-return]
 
 
 def _hooks(meta: Any) -> tuple[tuple[Any, str], ...]:
     return (meta, "__new__"), (meta, "__init__"), (type(meta), "__call__")
 
 
-def _prepare(t: Tracer, name: str, bases: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """The metaclass, the namespace that it prepares, and the other keywords of the statement."""
-    meta = kwargs.get("metaclass") or (type(bases[0]) if bases else type)
-    keywords = {k: v for k, v in kwargs.items() if k != "metaclass"}
-    if not is_class(meta):
-        raise GraphBreak("unknown-object", "a class statement whose metaclass is no class")
-    meta = max([meta, *map(type, bases)], key=lambda cls: len(cls.__mro__))
-    if not _program_hook(t, meta, "__prepare__"):
-        return types.prepare_class(name, bases, dict(kwargs))
-    return meta, t.call(t.get_attr(meta, "__prepare__"), (name, tuple(bases)), keywords), keywords
+def _prepare(t: Tracer, name: str, bases: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """The metaclass, or what else is called in its place; the namespace that it prepares, the statement's other keywords."""
+    keywords = dict(kwargs)
+    meta = keywords.pop("metaclass", type(bases[0]) if bases else type)
+    if is_class(meta):
+        meta = _metaclass(meta, bases)
+        if not _program_hook(t, meta, "__prepare__"):
+            return meta, meta.__prepare__(name, bases, **keywords), keywords
+    prepare = t.call(getattr, (meta, "__prepare__", None), {})
+    namespace = {} if prepare is None else t.call(prepare, (name, bases), keywords)
+    _refuse_own_namespace(t, namespace)
+    if not isinstance(namespace, Mapping):
+        raise misused(namespace, f"{meta.__name__ if is_class(meta) else '<metaclass>'}.__prepare__() must return a mapping, not {{}}")
+    return meta, namespace, keywords
+
+
+def _metaclass(meta: Any, bases: tuple[Any, ...]) -> Any:
+    """The most derived metaclass."""
+    for kind in map(type, bases):
+        if issubclass(kind, meta):
+            meta = kind
+        elif not issubclass(meta, kind):
+            conflict = "the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of all its bases"
+            raise Raised(TypeError(f"metaclass conflict: {conflict}"))
+    return meta
+
+
+def _refuse_own_namespace(t: Tracer, namespace: Any) -> None:
+    """Names of a body are stored at once, and by C code."""
+    if t.world.is_foreign(namespace) or any(_program_hook(t, type(namespace), name) for name in _OF_NAMESPACES):
+        raise GraphBreak("unknown-object", f"a class statement whose namespace is a {type(namespace).__name__}")
+
+
+_OF_NAMESPACES = "__getitem__ __setitem__ __delitem__ __missing__ __contains__".split()
 
 
 def new_class(t: Tracer, make: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -69,19 +109,25 @@ def new_class(t: Tracer, make: Any, args: tuple[Any, ...], keywords: dict[str, A
     for place, (value, wanted) in enumerate(((name, str), (bases, tuple), (namespace, dict)), 1):
         if not issubclass(plain_class(value), wanted):
             raise misused(value, f"type.__new__() argument {place} must be {wanted.__name__}, not {{}}")
-    name, namespace = concrete(name), dict(t.mapping(namespace)) if is_plain_dict(namespace) else namespace
+    name = concrete(name)
+    if not derives(make, enum.EnumMeta):  # which asks its own
+        _refuse_own_namespace(t, namespace) if not is_plain_dict(namespace) else None
+        namespace = dict(t.mapping(namespace))
     module = t.frames[-1].globals.get("__name__")
-    if is_plain_dict(namespace) and isinstance(module, str):
+    if is_plain_dict(namespace) and is_str(module):
         namespace.setdefault("__module__", module)  # of the code that calls
+    bases = tuple(t.sequence(bases))
+    if not all(map(is_class, bases)):
+        t.native(make, name, bases, namespace)  # which complains
     named = {k: v for k, v in namespace.items() if _program_hook(t, type(v), "__set_name__")}
-    for key in named:
-        del namespace[key]
-    made = _create(t, make, name, tuple(t.sequence(bases)), namespace, keywords)
+    namespace |= dict.fromkeys(named)
+    made = _create(t, make, name, bases, namespace, keywords)
     t.world.note_made_class(made)
     for key, value in named.items():
         type.__setattr__(made, key, value)
     for key, value in named.items():
-        t.call(t.get_attr(value, "__set_name__"), (made, key), {})
+        said = f"Error calling __set_name__ on '{type(value).__name__}' instance {key!r} in '{name}'"
+        t.call(polyfills.named, (t.world.type_lookup(type(value), "__set_name__"), (value, made, key), said), {})
     if _hooked(t, bases):
         t.call(attributes.super_attr(t, made, made, "__init_subclass__"), (), keywords)
     return made

@@ -23,7 +23,7 @@ from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import ByKind, exactly, is_function, is_symbolic, name_of_class
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import AttributeSource, DictAttributeSource
+from pliant.guards.sources import DictAttributeSource
 from pliant.guards.standard import LRU_CACHE, can_change
 
 IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -66,16 +66,17 @@ def inside(t: Tracer, function: Any, name: str, cls: type) -> Any:
 def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None = None) -> Any:
     """What `found`, which the class or one of its bases has under the name, gives for the object. `owner`: which of them."""
     if obj is None and _IS_ITSELF_OF_CLASS.of(found):
-        return _itself(t, found, obj, cls, name, owner)
+        return itself(t, found, obj, cls, name, owner)
     return _BOUND.of(found)(t, found, obj, cls, name, owner)
 
 
-def _itself(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    return t.world.hold(found, f"{cls.__qualname__}.{name}")
+def itself(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    """The member, which the entry reaches as itself unless the trace gave it to the class."""
+    return found if _is_of_trace(t, cls, name, owner) else t.world.hold(found, f"{cls.__qualname__}.{name}")
 
 
 def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    return types.MethodType(t.world.hold(found, name), obj)
+    return types.MethodType(itself(t, found, obj, cls, name, owner), obj)
 
 
 def _read_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
@@ -103,9 +104,9 @@ def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     """What the `__get__` of the class attribute gives, if it has one."""
     if type(found).__name__ == "cython_function_or_method":
-        return (_itself if obj is None else _held_method)(t, found, obj, cls, name, owner)
+        return (itself if obj is None else _held_method)(t, found, obj, cls, name, owner)
     if (getter := t.world.python_function(type(found), "__get__")) is not None:
-        return TailCall(getter, (t.world.hold(found, name), obj, cls))
+        return TailCall(getter, (itself(t, found, obj, cls, name, owner), obj, cls))
     if not has_getter(t, found):
         return plain_class_value(t, cls, found, name, owner)
     if obj is not None and t.world.is_foreign(obj) and not isinstance(obj, (enum.Enum, tuple)):
@@ -115,12 +116,22 @@ def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | No
 
 def plain_class_value(t: Tracer, cls: type, found: Any, name: str, owner: type | None = None) -> Any:
     """What is no descriptor, under a guard of its own."""
-    if owner is None:
-        bases = (b for b in cls.__mro__ if name in b.__dict__ or t.world.slot_get(b, name) is not MISSING)
-        owner = next(bases)
-    if t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING:
+    if _is_of_trace(t, cls, name, owner):
         return found
+    owner = owner or _owner(t, cls, name)
     return t.world.resolve(t.world.bring(found, DictAttributeSource(t.world.class_source(owner), name)))
+
+
+def _owner(t: Tracer, cls: type, name: str) -> type:
+    """The class that has the name, or in which the trace stored it."""
+    stored = {base: t.world.slot_get(base, name) for base in cls.__mro__}
+    return next(b for b in cls.__mro__ if stored[b] is not DELETED and (name in b.__dict__ or stored[b] is not MISSING))
+
+
+def _is_of_trace(t: Tracer, cls: type, name: str, owner: type | None) -> bool:
+    """Whether the trace gave the class what it has under the name."""
+    owner = owner or _owner(t, cls, name)
+    return t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING
 
 
 _IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
@@ -134,7 +145,7 @@ _BOUND: ByKind[Callable[..., Any]] = ByKind(
     _got,
     exact={
         types.FunctionType: lambda t, found, obj, cls, name, owner: types.MethodType(found, obj),
-        types.BuiltinFunctionType: _itself,
+        types.BuiltinFunctionType: itself,
         LRU_CACHE: _held_method,
         **dict.fromkeys(_IN_C, lambda t, found, obj, cls, name, owner: t.native(found.__get__, obj, cls)),
         **dict.fromkeys(IN_C, _read_in_c),
@@ -166,4 +177,4 @@ def c_descriptor(t: Tracer, found: Any, obj: Any, name: str) -> Any:
         raise
     if not world.is_foreign(obj) or is_symbolic(value) or is_fake(value):  # traced already
         return value
-    return world.resolve(world.bring(value, AttributeSource(world.place_of(obj), name)))
+    return world.resolve(world.bring(value, world.field_source(obj, name)))

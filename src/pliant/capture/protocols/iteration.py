@@ -39,6 +39,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     ByKind,
     concrete,
+    deriving,
     exactly,
     has_method,
     is_dict,
@@ -185,12 +186,13 @@ def hashables(t: Tracer, value: Any) -> Any:
     return items if _is_hashed(items) else map(t.hashable, items)
 
 
+_is_set = deriving(set, frozenset)
 _is_hashed = exactly(dict, set, frozenset)  # which keep the hashes of what they hold
 
 
 def note_order(t: Tracer, value: Any) -> None:
     """Of a set that the trace made: what is not a number hashes otherwise in another process, and so the order is another."""
-    if isinstance(value, (set, frozenset)) and len(value) > 1 and not t.world.needs_guards(value):
+    if _is_set(value) and len(value) > 1 and not t.world.needs_guards(value):
         kinds = {*map(type, value)}
         if kinds <= HASH_ALIKE:
             return

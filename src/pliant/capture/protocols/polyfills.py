@@ -29,11 +29,16 @@ Method = Callable[..., Any]
 def instance(new: Method, cls: type, args: Args, kwargs: Kwargs) -> Any:
     """type.__call__ of a class whose `__new__` is written in Python."""
     obj = new(cls, *args, **kwargs)
-    if isinstance(obj, cls):
+    if is_object_of(obj, cls):
         init: Any = type(obj).__init__
         if init is not object.__init__ and (init is not type.__init__ or len(args) != 3):  # neither does anything
             return initialized(init, obj, args, kwargs)
     return obj
+
+
+def is_object_of(obj: Any, cls: type) -> bool:
+    """Whether the class of an object derives from another, whatever these say when they are asked."""
+    return type.__subclasscheck__(cls, type(obj))
 
 
 def initialized(init: Method, obj: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -42,6 +47,17 @@ def initialized(init: Method, obj: Any, args: Args, kwargs: Kwargs) -> Any:
     if result is not None:
         raise TypeError(f"__init__() should return None, not '{name_of_class(result)}'")
     return obj
+
+
+def named(method: Method, args: Args, told: str) -> None:
+    """The `__set_name__` of what a new class has."""
+    try:
+        method(*args)
+    except Exception as error:
+        if sys.version_info < (3, 12):
+            raise RuntimeError(told) from error
+        error.add_note(told)
+        raise
 
 
 # ---- attributes

@@ -22,7 +22,16 @@ from typing import Any
 from pliant.bytecode.resume import stores_to
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
-from pliant.capture.value_kinds import CONSTANT_TYPES, ByKind, exactly, is_class, is_exception, is_function
+from pliant.capture.value_kinds import (
+    CONSTANT_TYPES,
+    ByKind,
+    derives,
+    deriving,
+    exactly,
+    is_class,
+    is_exception,
+    is_function,
+)
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held
@@ -148,7 +157,7 @@ def instance(b: Statements, obj: Any) -> str:
         raise CannotReconstruct("builtin-instance", obj)
     if base in _GIVEN:
         given = [_GIVEN[base](b, obj)]
-    elif isinstance(obj, BaseExceptionGroup):  # nothing changes later what it holds
+    elif _is_group(obj):  # nothing changes later what it holds
         given = [b.value(_read(BaseExceptionGroup, obj, "message")), f"[{b.items(_read(BaseExceptionGroup, obj, 'exceptions'))}]"]
     name = b.bind(obj, f"{b.hold(base)}.__new__({', '.join([b.value(type(obj)), *given])})")
     if is_exception(obj):
@@ -186,6 +195,7 @@ def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
 
 # ---- exceptions: their arguments, the fields that classes in C keep beside these, and what they are chained to
 _CHAIN = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
+_is_group = deriving(BaseExceptionGroup)
 _is_field = exactly(types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
@@ -226,7 +236,12 @@ def _store(b: Statements, obj: BaseException, name: str, base: type, field: str,
 
 # ---- classes that the traced program defined
 # What class statements, `dataclass`, `namedtuple` and `Enum` note, which programs do not change.
-_NOTED = re.compile(r"__\w+__|_\w+_|_field_defaults|_abc_impl")
+_NOTED = frozenset(
+    """__module__ __qualname__ __doc__ __annotations__ __dict__ __weakref__ __slots__ __static_attributes__ __firstlineno__
+    __orig_bases__ __parameters__ __type_params__ __dataclass_fields__ __dataclass_params__ __match_args__
+    __abstractmethods__ _abc_impl _field_defaults""".split()
+)
+_NOTED_BY_ENUM = re.compile(r"_\w+_")
 
 
 def class_(b: Statements, obj: type) -> str:
@@ -297,9 +312,14 @@ class _Sharing:
     def _of_class(self, cls: type) -> list[Any]:
         if id(cls) not in self.trace.made:
             return []
-        noted = (types.FunctionType, enum.Enum)
-        own = [v for k, v in vars(cls).items() if isinstance(v, noted) or not _NOTED.fullmatch(k)]
+        own = [v for k, v in vars(cls).items() if is_function(v) or not _is_noted(cls, k, v)]
         return [*own, *cls.__bases__, type(cls)]
+
+
+def _is_noted(cls: type, name: str, value: Any) -> bool:
+    if name in _NOTED:
+        return True
+    return derives(cls, enum.Enum) and not isinstance(value, enum.Enum) and _NOTED_BY_ENUM.fullmatch(name) is not None
 
 
 _PLAIN = {
