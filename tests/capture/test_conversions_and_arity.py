@@ -90,6 +90,24 @@ def described():
 CASES["own descriptors"] = described
 
 
+class Odd:
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+    __len__ = __hash__ = __index__
+
+
+CASES |= {f"hash of {value}": lambda value=value: hash(Odd(value)) for value in (1.0, True, -1, 1 << 70, 7)}
+CASES |= {f"length {value}": lambda value=value: len(Odd(value)) for value in (1.0, True, -1, 1 << 70, 7)}
+CASES |= {f"truth of a length {value}": lambda value=value: bool(Odd(value)) for value in (0, -1, 1 << 70, 7)}
+CASES |= {f"text as an index of {made!r}": lambda made=made: made[Odd("a")] for made in ([1], (1,), "a", range(2))}
+CASES["text as an end"] = lambda: [1, 2][: Odd("a")]
+CASES["a width that is given"] = lambda: "%*d|%-5s" % (6, 2, [1])
+
+
 def outcome(f):
     try:
         return repr(f())

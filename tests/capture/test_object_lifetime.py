@@ -157,3 +157,19 @@ def test_a_copied_tuple_that_holds_itself():
 
     found = pliant.compile(program)(torch.ones(1))[1]
     assert found[0][0] is found
+
+
+def test_callbacks_of_references_run_the_newest_first():
+    def program(x, seen):
+        held = Plain()
+        one = weakref.ref(held, lambda _: seen.append("one"))
+        end = weakref.finalize(held, seen.append, "end")
+        two = weakref.ref(held, lambda _: seen.append("two"))
+        pliant.graph_break()
+        del held
+        return x + 1, one, two, end.alive
+
+    compiled, want, got = pliant.compile(program), [], []
+    program(torch.ones(2), want)
+    compiled(torch.ones(2), got)
+    assert got == want == ["two", "end", "one"]

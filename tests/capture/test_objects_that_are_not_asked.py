@@ -74,7 +74,44 @@ def claims(n):
     return made.n, isinstance(made, int), isinstance(made, Claims), isinstance(made, (list, str)), {1: made}[1].n, bool(made)
 
 
-@pytest.mark.parametrize("program", [fields, slots, items, errors, made_inside, claims])
+class Keeps:
+    """Is a key, a condition, an operand, and may be what a container holds."""
+
+    def __init__(self, v):
+        object.__setattr__(self, "v", v)
+
+    @property
+    def __class__(self):
+        LOG.append("claims")
+        return float
+
+    def __getattribute__(self, name):
+        LOG.append(name)
+        return object.__getattribute__(self, name)
+
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 3
+
+    def __bool__(self):
+        return True
+
+    def __len__(self):
+        return 1
+
+    def __index__(self):
+        return 1
+
+
+def used(n):
+    made = Keeps(n)
+    found = [1 if made else 2, len(made), {made: 1}[made], {made} == {made}, [1, 2][made], made is made, made is None]
+    return found, [made].index(made), [made].count(1), dict(a=made)["a"] is made, id(made) == id(made), (made, n)[0] is made
+
+
+@pytest.mark.parametrize("program", [used, fields, slots, items, errors, made_inside, claims])
 def test_only_the_program_asks(program):
     compiled = pliant.compile(lambda x, n: (x + 1, program(n))[1], backend="eager")
     with pliant.config.patch(strict=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -46,7 +46,7 @@ from pliant.capture.protocols.cached_calls import check_computed
 from pliant.capture.recording import stand_ins
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
-from pliant.capture.value_kinds import is_method
+from pliant.capture.value_kinds import has_method, is_method
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.errors import GraphBreakError, Unsupported
@@ -240,7 +240,7 @@ class _Attempt:
         innermost = frames[-1]
         clean = self.t.steps == innermost.steps_at_op and self.t.recorder.count == innermost.nodes_at_op
         operands = innermost.saved[len(innermost.saved) - effect(innermost.op)[0] :]
-        clean = clean and not any(isinstance(v, Iterator) for v in operands)  # perhaps advanced
+        clean = clean and not any(has_method(type(v), "__next__") for v in operands)  # perhaps advanced
         return self._frames_to_split(reason, clean)
 
     def _break_before_lock(self, detail: str, where: SourceLocation | None) -> NoReturn:

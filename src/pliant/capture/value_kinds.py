@@ -174,12 +174,17 @@ def has_method(cls: Any, name: str) -> bool:
     return any(name in vars(base) for base in cls.__mro__)
 
 
-def own_dict(obj: Any) -> Any:
-    """The `__dict__` of an object, None if it has none. A `__getattribute__` of the program's is not asked."""
+def own_field(obj: Any, name: str) -> Any:
+    """An attribute, None if there is none. A `__getattribute__` of the program's is not asked."""
     try:
-        return object.__getattribute__(obj, "__dict__")
+        return object.__getattribute__(obj, name)
     except (AttributeError, TypeError):
         return None
+
+
+def own_dict(obj: Any) -> Any:
+    """The `__dict__` of an object, None if it has none."""
+    return own_field(obj, "__dict__")
 
 
 def name_of_class(value: Any) -> str:

@@ -129,7 +129,7 @@ class GuardWriter:
     def _note_class(self, guard: Guard) -> None:
         if guard.kind is Kind.TYPE:
             self._classes[TypeSource(guard.source)] = guard.expected
-        elif guard.kind is Kind.IDENTITY and isinstance(guard.expected, type):
+        elif guard.kind is Kind.IDENTITY and issubclass(type(guard.expected), type):
             self._classes[guard.source] = guard.expected
 
     def class_of(self, source: Source) -> type | None:

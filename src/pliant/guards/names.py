@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import types
 from typing import Any
 
 _RESERVED = (
@@ -47,8 +48,8 @@ class Names:
         return f"{base}_{number}"
 
     def __call__(self, value: object, hint: str = "") -> str:
-        if isinstance(value, type) and _is_builtin(value):
-            return value.__name__
+        if issubclass(type(value), type) and _is_builtin(value):  # type: ignore[arg-type]
+            return value.__name__  # type: ignore[attr-defined,no-any-return]
         name = self._held.get(id(value))
         if name is None:
             name = self.fresh(hint or _hint(value))
@@ -68,7 +69,8 @@ def _is_builtin(cls: type) -> bool:
 
 
 def _hint(value: object) -> str:
-    name = getattr(value, "__name__", None) if callable(value) else None
+    is_asked = isinstance(type(value).__getattribute__, types.FunctionType)  # by code of the program's
+    name = getattr(value, "__name__", None) if callable(value) and not is_asked else None
     if isinstance(name, str):
         return name
     text = type(value).__name__

@@ -42,6 +42,8 @@ def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
     given = list(tuple.__iter__(value)) if several else [value]
     if LITERALS.issuperset(map(type, given)):
         return t.native(str.__mod__, pattern, value)
+    if "%" in _FIELD.sub("", pattern):  # a width that is an argument, or an error
+        raise GraphBreak("unknown-call", "a pattern with a field of another form")
     pieces, end = [], 0
     for found in _FIELD.finditer(pattern):
         pieces.append(pattern[end : found.start()])
@@ -55,8 +57,6 @@ def by_percent(t: Tracer, pattern: str, value: Any) -> Any:
         else:
             raise Raised(TypeError("format requires a mapping"))
     pieces.append(pattern[end:])
-    if "%" in _FIELD.sub("", pattern):  # a width that is an argument, or an error
-        raise GraphBreak("unknown-call", "a pattern with a field of another form")
     if given and not is_mapping:
         raise Raised(TypeError("not all arguments converted during string formatting"))
     return join("", pieces)

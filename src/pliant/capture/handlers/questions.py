@@ -266,7 +266,7 @@ def _hash(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return t.native(BUILTINS.hash, t.hashable(args[0]))
     method = operators.python_method(t, args[0], "__hash__")
     if method is not None:
-        return TailCall(method, args)
+        return TailCall(polyfills.hashed, (method, args[0]))
     return _HASHES.of(args[0])(t, args[0])
 
 

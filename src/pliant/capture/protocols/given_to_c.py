@@ -43,6 +43,8 @@ from pliant.capture.value_kinds import (
     is_numpy_scalar,
     is_symbolic,
     is_tuple,
+    own_dict,
+    own_field,
     tuple_of,
 )
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, Text
@@ -118,7 +120,7 @@ def _internalize_items(places: Callable[[Any], Any], t: Tracer, value: Any, with
     """Of a list or a dict, in place: it may hold itself."""
     inner = within | {id(value)}
     for place, item in places(value):
-        if is_mutable_container(item) or isinstance(item, tuple):
+        if is_mutable_container(item) or issubclass(type(item), tuple):
             value[place] = internalize(t, item, inner)
     return value
 
@@ -367,7 +369,8 @@ _PLAIN = CONSTANTS | {type}
 
 def _fixed_field(t: Tracer, obj: Any, name: str) -> Any:
     """What C code reads to hash the object: a number that varies is concrete from now on."""
-    value = t.get_attr(obj, name)
+    is_asked = operators.python_method(t, obj, "__getattribute__") is not None  # for what is not here
+    value = own_field(obj, name) if is_asked and not t.world.is_foreign(obj) else t.get_attr(obj, name)
     fixed = t.hashable(value)
     if fixed is not value and not t.world.is_foreign(obj):
         object.__setattr__(obj, name, fixed)
@@ -390,4 +393,4 @@ def _fields_compared(t: Tracer, key: Any) -> list[str]:
     if t.world.is_foreign(key) or operators.python_method(t, key, "__hash__") is None:
         return []
     slots = (name for base in cls.__mro__ for name, slot in vars(base).items() if inspect.ismemberdescriptor(slot))
-    return [name for name in (*slots, *getattr(key, "__dict__", ())) if is_symbolic(getattr(key, name, None))]
+    return [name for name in (*slots, *(own_dict(key) or ())) if is_symbolic(own_field(key, name))]

@@ -43,6 +43,7 @@ from pliant.capture.value_kinds import (
     exactly,
     has_method,
     is_builtin,
+    is_class,
     is_function,
     is_method,
     is_mutable_container,
@@ -393,7 +394,7 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
         return True
     if is_fake(left) and is_fake(right):
         stand_ins.check_identity(t, left, right)
-    if all(isinstance(one, torch.autograd.graph.Node) for one in (left, right)):
+    if all(issubclass(type(one), torch.autograd.graph.Node) for one in (left, right)):
         raise GraphBreak("data-dependent", "whether two functions of autograd's graph are one")
     t.world.guard_distinct(left, right)
     if {type(left), type(right)} == {tuple} and t.world.is_foreign(left) and t.world.is_foreign(right):
@@ -438,7 +439,7 @@ def _object_truth(t: Tracer, value: Any) -> Any:
     if (method := python_method(t, value, "__len__")) is not None:
         return TailCall(polyfills.is_not_empty, (method, value))
     refuse_none(t, value, "__len__")
-    if t.world.is_foreign(value) and not isinstance(value, _ALWAYS_TRUE):
+    if t.world.is_foreign(value) and not (is_class(value) or is_function(value)):
         if has_method(type(value), "__bool__"):
             raise GraphBreak("unknown-object", f"the truth of a {type(value).__name__} from outside")
         if has_method(type(value), "__len__"):
@@ -446,7 +447,6 @@ def _object_truth(t: Tracer, value: Any) -> Any:
     return bool(t.native(bool, value))
 
 
-_ALWAYS_TRUE = (type, types.FunctionType)
 _TRUTHS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
     _object_truth,
     {
@@ -490,7 +490,7 @@ def _length_outside(t: Tracer, value: Any) -> Any:
     if is_mutable_container(value) and world.inputs.policy.length(source, len(value)):
         world.inputs.policy.note_varies(LengthSource(source), int)
         return world.bring(len(value), LengthSource(source)) + (added or 0)
-    if not isinstance(value, _COUNTED):
+    if not issubclass(type(value), _COUNTED):
         raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
     world.guard(source, Kind.LENGTH, len(value))
     return len(value) + (added or 0)

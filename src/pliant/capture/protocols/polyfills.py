@@ -120,7 +120,18 @@ def length(method: Method, value: Any) -> int:
         result = operator.index(result)
     if result < 0:
         raise ValueError("__len__() should return >= 0")
+    if result > sys.maxsize:
+        raise OverflowError("cannot fit 'int' into an index-sized integer")
     return result
+
+
+def hashed(method: Method, value: Any) -> int:
+    """`__hash__`"""
+    result = method(value)
+    if not isinstance(result, int):
+        raise TypeError("__hash__ method should return an integer")
+    fits = type(result) is int and -sys.maxsize <= result <= sys.maxsize and result != -1
+    return result if fits else hash(int(result))
 
 
 def is_not_empty(method: Method, value: Any) -> bool:

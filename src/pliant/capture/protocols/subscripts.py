@@ -20,6 +20,7 @@ from pliant.capture.numbers.given_numbers import asked_key, made_key, refuse_man
 from pliant.capture.numbers.progressions import item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
+from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
@@ -274,8 +275,8 @@ _INHERITED: ByKind[Callable[..., Any]] = ByKind(
 
 
 def as_index(t: Tracer, key: Any) -> Any:
-    method = None if isinstance(key, int) else python_method(t, key, "__index__")  # an int is its own, whatever its class says
-    return t.call(method, (key,), {}) if method is not None else key
+    method = None if issubclass(type(key), int) else python_method(t, key, "__index__")  # an int is its own, whatever its class says
+    return key if method is None else t.call(polyfills.checked, (int, "__index__ returned non-int (type {})", method, key), {})
 
 
 @ending

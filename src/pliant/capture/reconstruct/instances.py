@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pliant.bytecode.resume import stores_to
+from pliant.capture.iterators.generators import TracedCallback
 from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.value_kinds import (
@@ -102,6 +103,11 @@ def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
         with contextlib.suppress(TypeError):  # it has no hash; one asked while the object lived is kept
             hash(obj)
             raise CannotReconstruct("builtin-instance", obj)
+    for older in () if found is None or callback is None else reversed(weakref.getweakrefs(found)):
+        if older is obj:
+            break
+        if type(older.__callback__) is TracedCallback and not b.is_open(older):  # the newest is called first
+            b.value(older)
     text = "set()" if found is None else b.value(found)  # dead at once
     return text if callback is None else f"{text}, {b.value(callback)}"
 

@@ -97,6 +97,10 @@ class Statements:
             raise _ImmutableCycle("immutable-cycle", obj)
         return self.bind(obj, empty)
 
+    def is_open(self, obj: Any) -> bool:
+        """Whether it is being made."""
+        return id(obj) in self._open
+
     # ---- what recipes use
     def bind(self, obj: Any, text: str, hint: str = "") -> str:
         """Emit `name = text` as the object; from here on it can be referred to, so mutable objects are bound before
