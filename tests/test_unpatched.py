@@ -1,10 +1,15 @@
 """Programs that put their own in place of what the standard library makes in C, before Pliant knows of it."""
 
+import builtins
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+import torch
+
+import pliant
 
 _PATCHED = """
     import collections, functools, sys
@@ -59,3 +64,31 @@ def test_classes_put_in_place_of_those_of_the_library(first):
     program = textwrap.dedent(_PATCHED.format(first=first))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_builtins_of_the_program_do_not_reach_the_compiler(monkeypatch):
+    """What a program puts in place of a builtin after Pliant was imported is called by the program, and by other libraries."""
+    callers, own = [], str(Path(pliant.__file__).parent)
+
+    def heard(name):
+        original = getattr(builtins, name)
+
+        def replaced(*given, **named):
+            callers.append((name, sys._getframe(1).f_code.co_filename))
+            return original(*given, **named)
+
+        return replaced
+
+    def program(x, items):
+        y = torch.relu(x * sum(items) + max(items)).view(-1, 1)
+        return y.sum(0) + y.mean(), any(items)
+
+    x, items = torch.ones(3), [1, 2]
+    expected = program(x, items)
+    compiled = pliant.compile(program, backend="eager")
+    for name in ("sum", "any", "all", "max", "min", "len", "isinstance", "sorted"):
+        monkeypatch.setattr(builtins, name, heard(name))
+    found = compiled(x, items)
+    monkeypatch.undo()
+    torch.testing.assert_close(found, expected)
+    assert not [caller for caller in callers if caller[1].startswith(own)]

@@ -7,20 +7,24 @@ In:     the spec by which the package itself was found.
 Out:    `find_quickly(spec)`: from now on its folders are searched by finders that list a folder once and read bytecode at once.
 Holds:  finders are asked for this package's folders alone (`sys.path_importer_cache`), and find themselves only what the standard
         ones, which the program's hooks may have chosen, would load with the standard loader.
+        Modules use the builtins as they are now, whatever a program puts in their place later (a `sum` of its own): what they
+        compute does not change, and nothing of the program's runs.
         Bytecode is taken if it is of this interpreter, of this path, and of a source of that time and size, as the standard
         loader says; anything else is left to that.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib.machinery
 import importlib.util
 import marshal
 import os
 import pkgutil
 import sys
-from types import CodeType
+from types import CodeType, ModuleType
 
+_BUILTINS = dict(vars(builtins))
 _HEADER = 16  # bytes before the code: magic number, flags, time and size of the source
 _CHUNK = 1 << 16
 _BY_TIME = importlib.util.MAGIC_NUMBER + bytes(4)  # flags that say: compare time and size
@@ -32,6 +36,10 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def __init__(self, name: str, path: str, cached: str) -> None:
         super().__init__(name, path)
         self._cached = cached
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__builtins__"] = _BUILTINS
+        super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType | None:
         return _current(self.path, self._cached) or super().get_code(fullname)
