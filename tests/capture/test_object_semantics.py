@@ -404,3 +404,42 @@ def test_a_second_gradient_of_what_was_freed_inside():
 
     x = X.clone().requires_grad_()
     agree(f, (x, lambda y, x: y.sum().backward()), (x, lambda y, x: torch.autograd.grad(y.sum(), x)))
+
+
+OF_OTHER_ITEMS = {
+    base.__name__: type(f"Other{base.__name__}", (base,), {"__iter__": lambda self: seen_items(self)})
+    for base in (list, tuple, set, frozenset, dict)
+}
+ASKED_OF_ITEMS = {
+    "membership": lambda v, _: (7 in v, 2 in v, 9 not in v),
+    "set": lambda v, _: set(v),
+    "frozenset": lambda v, _: frozenset(v),
+    "union": lambda v, _: {1}.union(v),
+    "update": lambda v, grown: grown.update(v),
+    "disjoint": lambda v, _: ({7}.isdisjoint(v), {2}.isdisjoint(v)),
+    "list": lambda v, _: [list(v), [*v]],
+}
+ITERATED = []
+
+
+def seen_items(value):
+    ITERATED.append(type(value).__name__)
+    return iter([7])
+
+
+@pytest.mark.parametrize("name", OF_OTHER_ITEMS)
+@pytest.mark.parametrize("what", ASKED_OF_ITEMS)
+def test_containers_whose_class_iterates_over_other_items(name, what):
+    """C code that looks into a container asks its class for an iterator only where CPython does."""
+
+    def program(x, n):
+        ITERATED.append("first")
+        cls, grown = OF_OTHER_ITEMS[name], {1}
+        found = ASKED_OF_ITEMS[what](cls({n: 1}) if cls.__base__ is dict else cls([n]), grown)
+        return found, grown
+
+    seen = []
+    for function in (program, pliant.compile(program, backend="eager")):
+        ITERATED.clear()
+        seen.append((function(torch.ones(1), 2), [*ITERATED]))
+    assert seen[1] == seen[0]

@@ -259,7 +259,7 @@ CLASSES |= {
     list: _of_rows(_construct_list),
     tuple: _of_rows(_made_of(given.items, rest=given.fixed, iterable=given.items)),
     collections.deque: _made_of(given.items, rest=given.fixed, iterable=given.items),
-    **dict.fromkeys((set, frozenset), _made_of(iteration.hashables)),
+    **dict.fromkeys((set, frozenset), _made_of(iteration.hashables_of_table)),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
     zip: _of_rows(_made_of(rest=given.items, strict=given.number)),
     enumerate: _of_rows(_made_of(given.items, iterable=given.items)),

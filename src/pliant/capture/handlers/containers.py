@@ -18,7 +18,7 @@ from pliant.capture.iterators.carried import own_items
 from pliant.capture.numbers.given_numbers import asked_key, made_key
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
-from pliant.capture.protocols.iteration import hashables
+from pliant.capture.protocols.iteration import hashables, hashables_of_table
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list
 from pliant.guards.kinds import MISSING
@@ -120,9 +120,13 @@ def _of_dicts(pairs: Convert) -> dict[str, Arguments]:
 
 
 # What C code gets for the arguments of a method.
-_OF_SETS = Arguments(rest=hashables)
-_OF_OPERATORS_OF_SETS = Arguments(rest=lambda t, value: hashables(t, value) if _is_set.of(value) else value)
+_OF_SETS = Arguments(rest=hashables_of_table)
+_OF_OPERATORS_OF_SETS = Arguments(rest=lambda t, value: hashables_of_table(t, value) if _is_set.of(value) else value)
 _AS_THEY_ARE = Arguments()
+_OF_KEYS = {
+    **dict.fromkeys(("add", "discard", "remove", "__contains__"), Arguments(made_key)),
+    "isdisjoint": Arguments(rest=hashables),
+}
 _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
     {
         **dict.fromkeys(_GROWING, Arguments(given.items)),
@@ -133,7 +137,7 @@ _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
         dict: _of_dicts(_PAIRS),
         collections.OrderedDict: _of_dicts(_PAIRS_BY_KEYS),
         collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": Arguments(given.factory, _PAIRS)},
-        **dict.fromkeys((set, frozenset), dict.fromkeys(("add", "discard", "remove", "__contains__"), Arguments(made_key))),
+        **dict.fromkeys((set, frozenset), _OF_KEYS),
     },
 )
 

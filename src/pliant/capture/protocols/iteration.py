@@ -186,14 +186,20 @@ def hashables(t: Tracer, value: Any) -> Any:
     return items if _is_hashed(items) else map(t.hashable, items)
 
 
-_is_set = deriving(set, frozenset)
+def hashables_of_table(t: Tracer, value: Any) -> Any:
+    """The same for C code that copies the table of any set, whatever `__iter__` its class has."""
+    own = is_set(value) and not t.world.needs_guards(value)
+    return hashables(t, frozenset(value) if own and not _is_hashed(value) else value)
+
+
+is_set = deriving(set, frozenset)
 _is_hashed = exactly(dict, set, frozenset)  # which keep the hashes of what they hold
 
 
 def note_order(t: Tracer, value: Any) -> None:
     """Of a set that the trace made: what is not a number hashes otherwise in another process, and so the order is another."""
-    if _is_set(value) and len(value) > 1 and not t.world.needs_guards(value):
-        kinds = {*map(type, value)}
+    if is_set(value) and not t.world.needs_guards(value) and len(items := frozenset(value)) > 1:
+        kinds = {*map(type, items)}
         if kinds <= HASH_ALIKE:
             return
         size = table_of(value)
@@ -265,7 +271,20 @@ def _among_contents(t: Tracer, container: Any, item: Any) -> Any:
     """Of an object that may be a container of a class of the program's."""
     refuse_none(t, container, "__contains__", "'{}' object is not a container")
     held_here = t.world.contents(container)
+    if held_here is None and not t.world.is_foreign(container) and python_method(t, container, "__iter__") is not None:
+        held_here = _HELD_IN_C.of(container)(container)
     return _among_items(t, container, item) if held_here is None else _contains(t, held_here, item)
+
+
+# What C code finds in a container that the trace made, of a class of the program's with an `__iter__` of its own.
+_HELD_IN_C: ByKind[Callable[[Any], Any]] = ByKind(
+    lambda value: None,
+    families={
+        tuple: lambda value: (*tuple.__iter__(value),),
+        **dict.fromkeys((set, frozenset), frozenset),
+        str: str.__str__,
+    },
+)
 
 
 def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) -> bool:
@@ -280,7 +299,12 @@ def _among_keys(by_key: Callable[..., bool], t: Tracer, keys: Any, item: Any) ->
 
 def _among_keys_of_subclass(t: Tracer, mapping: Any, item: Any) -> Any:
     outside = t.world.needs_guards(mapping)
-    return t.world.contains(mapping, asked_key(t, mapping, item)) if outside else _among_items(t, mapping, item)
+    return t.world.contains(mapping, asked_key(t, mapping, item)) if outside else _among_items(t, [*dict.keys(mapping)], item)
+
+
+def _among_items_of_subclass(t: Tracer, container: Any, item: Any) -> Any:
+    outside = t.world.needs_guards(container)
+    return _among_items(t, container if outside else [*list.__iter__(container)], item)
 
 
 def _in_tensor(t: Tracer, container: Any, item: Any) -> NoReturn:
@@ -303,7 +327,7 @@ _CONTAINING: ByKind[Callable[..., Any]] = ByKind(
         bytearray: lambda t, container, item: bool(t.native(operator.contains, t.world.adopt(container), t.plain(item))),
         range: in_range,
     },
-    {dict: _among_keys_of_subclass, list: _among_items},
+    {dict: _among_keys_of_subclass, list: _among_items_of_subclass},
 )
 
 
