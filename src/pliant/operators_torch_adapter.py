@@ -7,6 +7,7 @@ Out:    small functions and tables, each with the reason why the public interfac
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -27,7 +28,10 @@ def is_composite(func: Any) -> bool:
     return kernels(func.name(), "CompositeImplicitAutograd") and not kernels(func.name(), "Meta")
 
 
-_BATCHED = torch._C.DispatchKey.FuncTorchBatched
+_KEYS = torch._C.DispatchKey
+_BATCHED = _KEYS.FuncTorchBatched
+# Where derivatives are recorded: for an operator with a derivative of its own; for a composition.
+_RECORDED, _COMPOSED = (_KEYS.AutogradCPU, _KEYS.AutogradCUDA), (_KEYS.CompositeImplicitAutograd,)
 
 
 def give_batched_kernel(op: Any, kernel: Callable[..., Any]) -> None:
@@ -38,6 +42,13 @@ def give_batched_kernel(op: Any, kernel: Callable[..., Any]) -> None:
 def batched_kernel_in_c(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """PyTorch's own kernel for them."""
     return op._op_dk(_BATCHED, *args, **kwargs)
+
+
+def give_differentiable_kernel(op: Any, kernel: Callable[..., Any]) -> None:
+    """What computes the operator where derivatives are recorded, while `python_kernels` are taken (no public form). The kernel
+    gets PyTorch's own in front of the arguments."""
+    for key in _COMPOSED if is_composite(op) else _RECORDED:
+        op.py_impl(key)(functools.partial(kernel, functools.partial(op._op_dk, key)))
 
 
 def below_batches() -> AbstractContextManager[Any]:

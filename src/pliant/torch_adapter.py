@@ -65,6 +65,7 @@ from pliant.operators_torch_adapter import counts_writes as counts_writes
 from pliant.operators_torch_adapter import custom_operator as custom_operator
 from pliant.operators_torch_adapter import fake_context as fake_context
 from pliant.operators_torch_adapter import give_batched_kernel as give_batched_kernel
+from pliant.operators_torch_adapter import give_differentiable_kernel as give_differentiable_kernel
 from pliant.operators_torch_adapter import has_derivative as has_derivative
 from pliant.operators_torch_adapter import has_only_kernels_of_its_own as has_only_kernels_of_its_own
 from pliant.operators_torch_adapter import has_schema as has_schema
@@ -186,9 +187,8 @@ push_mode_object = torch.overrides._push_mode  # what a function mode's block ca
 pop_mode_object = torch.overrides._pop_mode
 current_transform: Callable[[], int | None] = torch._C._functorch.maybe_current_level  # of `torch.func`: None outside
 dispatch_keys = torch._C._dispatch_keys  # of a tensor: what the dispatcher goes by
-mkldnn_enabled: Callable[[], bool] = (
-    torch._C._get_mkldnn_enabled
-)  # `torch.backends.mkldnn.flags` sets it, nothing tells it
+# `torch.backends.mkldnn.flags` sets it, nothing tells it
+mkldnn_enabled: Callable[[], bool] = torch._C._get_mkldnn_enabled
 
 
 # Setters of settings beside their getters. `torch.backends` asks them under names that differ from release to release.

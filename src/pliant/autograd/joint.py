@@ -45,6 +45,7 @@ from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor, counting_as
 from pliant.graph.layouts import lies_in_rows, preserved_strides
+from pliant.graph.map_rules.kernels import for_derivatives_of
 from pliant.graph.tensor_spec import row_major_strides, same_known
 from pliant.graph.unbacked import CHECKS, assume, written
 from pliant.records import dataclass
@@ -255,7 +256,7 @@ class _Tracer:
         env = self.captured.shape_env
         versions = self._versions()
         self._follow_leaves()
-        with as_numbers_wanted(), casting(()), self.mode:
+        with as_numbers_wanted(), casting(()), for_derivatives_of(self.graph), self.mode:
             env.lends = True
             try:
                 found = iter(_gradients(roots, wanted, [tangents[n] for n in given]))

@@ -22,7 +22,7 @@ from torch import fx
 from pliant import background, torch_adapter
 from pliant.graph.contracts import name_of_target
 from pliant.graph.generator_states import CPU_BYTES, GPU_BYTES, gpus_of, random_bytes, set_random_bytes
-from pliant.graph.map_rules.kernels import batches_vary
+from pliant.graph.map_rules.kernels import where_sizes_vary
 from pliant.graph.passes.purity import is_random
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class _Mapped(Program):
         def one(*given: Any) -> Tensors:
             return tuple(self.program.mapped(given, self.in_dims))
 
-        with batches_vary(values):
+        with where_sizes_vary(values):
             return tuple(torch.vmap(one, self.in_dims, randomness=self.randomness)(*values))
 
     def described(self, values: Values) -> Tensors:

@@ -14,7 +14,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.map_rules.kernels import batches_vary
+from pliant.graph.map_rules.kernels import where_sizes_vary
 
 
 def gradients(
@@ -34,10 +34,11 @@ def gradients(
     keep = retain_graph if fake is None else fake.fake_mode.note_gradients(outputs, inputs, retain_graph)
 
     def engine(*given: torch.Tensor) -> tuple[Any, ...]:
-        return torch_adapter.gradients(
-            list(outputs), list(inputs), list(given), retain_graph=keep, create_graph=create_graph,
-            allow_unused=allow_unused,
-        )  # fmt: skip
+        with where_sizes_vary((*outputs, *inputs) if create_graph else ()):
+            return torch_adapter.gradients(
+                list(outputs), list(inputs), list(given), retain_graph=keep, create_graph=create_graph,
+                allow_unused=allow_unused,
+            )  # fmt: skip
 
     given = [_ones(one) if grad is None else grad for one, grad in zip(outputs, grad_outputs, strict=True)]
     return _mapped(engine, given) if batched else engine(*given)
@@ -52,7 +53,7 @@ def _mapped(engine: Callable[..., tuple[Any, ...]], given: list[torch.Tensor]) -
         places[:] = [len(found), *(i for i, gradient in enumerate(found) if gradient is not None)]
         return tuple([gradient for gradient in found if gradient is not None])
 
-    with batches_vary(given):
+    with where_sizes_vary(given):
         made = torch.vmap(found_only)(*given)
     gradients: list[Any] = [None] * places[0]
     for place, gradient in zip(places[1:], made, strict=True):

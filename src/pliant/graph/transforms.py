@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from pliant.errors import Unsupported
 from pliant.graph.bodies import run_body
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.map_rules.kernels import batches_vary
+from pliant.graph.map_rules.kernels import where_sizes_vary
 
 
 class Transformed(torch.nn.Module):
@@ -60,7 +60,8 @@ class Gradient(Transformed):
             outputs, auxiliary = function(*chosen)
             return outputs[0], auxiliary
 
-        made = torch.func.grad_and_value(scalar, argnums=self.all_places, has_aux=True)(*chosen)
+        with where_sizes_vary(values):
+            made = torch.func.grad_and_value(scalar, argnums=self.all_places, has_aux=True)(*chosen)
         gradients, (value, auxiliary) = made
         return (*gradients, value, *auxiliary)
 
@@ -72,7 +73,7 @@ class Jacobian(Transformed):
         function, chosen = self.split(values)
         options = dict(self.options)
         transform = getattr(torch.func, options.pop("by"))
-        with batches_vary(tree_leaves((values, chosen))):
+        with where_sizes_vary(values):
             found, auxiliary = transform(function, argnums=self.all_places, has_aux=True, **options)(*chosen)
         return (*(one for row in found for one in row), *auxiliary)
 
@@ -83,9 +84,10 @@ class PulledBack(Transformed):
     def forward(self, *arguments: Any) -> tuple[Any, ...]:
         count = len(arguments) - self.n_outputs
         function, chosen = self.split(arguments[:count])
-        results: Any = torch.func.vjp(function, *chosen, has_aux=True)
-        pull = results[1]
-        return tuple(pull(tuple(arguments[count:])))
+        with where_sizes_vary(arguments):
+            results: Any = torch.func.vjp(function, *chosen, has_aux=True)
+            pull = results[1]
+            return tuple(pull(tuple(arguments[count:])))
 
 
 class PushedForward(Transformed):
@@ -94,7 +96,8 @@ class PushedForward(Transformed):
     def forward(self, *arguments: Any) -> tuple[Any, ...]:
         count = len(arguments) - len(self.places)
         function, chosen = self.split(arguments[:count])
-        results: Any = torch.func.jvp(function, tuple(chosen), tuple(arguments[count:]), has_aux=True)
+        with where_sizes_vary(arguments):
+            results: Any = torch.func.jvp(function, tuple(chosen), tuple(arguments[count:]), has_aux=True)
         outputs, tangents, auxiliary = results
         return (*outputs, *tangents, *auxiliary)
 
@@ -114,7 +117,7 @@ class Mapped(torch.nn.Module):
         mapped = torch.vmap(
             lambda *given: run_body(body, given), in_dims=self.in_dims, out_dims=self.out_dims, **self.options
         )
-        with batches_vary(values):
+        with where_sizes_vary(values):
             found = mapped(*values)
         return tuple(tree_leaves(found))
 

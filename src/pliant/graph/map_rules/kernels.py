@@ -1,10 +1,10 @@
-"""How rules for `vmap` are called.
+"""How rules for `vmap` and derivatives are called.
 
 In:     the rule of each operator (`rows`).
-Out:    `batches_vary(values)`: a block in which `vmap` takes the rules, if sizes of the values are symbols.
-Holds:  a rule is asked below the transforms inside the `vmap` (derivative formulas in C++ ask it too) and above those
-        around it. What it calls is theirs. A rule that answers NotImplemented leaves the call to C++, which asks for the
-        sizes that it wants.
+Out:    `where_sizes_vary(values)`: a block in which they are taken, if sizes of the values are symbols.
+Holds:  a rule for `vmap` is asked below the transforms inside the `vmap` (derivative formulas in C++ ask it too) and above
+        those around it. What it calls is theirs. A rule that answers NotImplemented leaves the call to C++, which asks for
+        the sizes that it wants.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from pliant import torch_adapter
@@ -26,7 +26,7 @@ from pliant.records import dataclass
 Rule: TypeAlias = (
     "Callable[..., Any]"  # (size of the batch, *arguments): tensors as `Batched`, results with batches in front
 )
-Rows: TypeAlias = "dict[Any, Rule | PerSample]"
+Rows: TypeAlias = "dict[Any, Rule | PerSample | Differentiable]"
 
 
 class Batched:
@@ -63,23 +63,43 @@ class Batched:
         return self.value.reshape(self.value.size(0), *[1] * (rank - self.rank), *self.sample)
 
 
-def install(rows: Mapping[Any, Rule | PerSample]) -> None:
-    """Have the rules asked in blocks of `batches_vary`."""
+def install(rows: Rows) -> None:
+    """Have the rules asked in blocks of `where_sizes_vary`."""
     for op, rule in rows.items():
-        kernel = (
-            functools.partial(_composed, op, rule.composed)
-            if isinstance(rule, PerSample)
-            else functools.partial(_kernel, op, rule)
-        )
-        torch_adapter.give_batched_kernel(op, kernel)
+        if isinstance(rule, Differentiable):
+            torch_adapter.give_differentiable_kernel(op, functools.partial(_differentiable, rule.composed))
+            _install_mapped(op, rule.mapped)
+        else:
+            _install_mapped(op, rule)
 
 
-def batches_vary(values: Iterable[Any]) -> AbstractContextManager[Any]:
-    """The block in which a `vmap` over these values, or closed over them, is called."""
-    if any(isinstance(one, Tensor) and _varies(one) for one in values):
-        _installed()
-        return torch_adapter.python_kernels()
-    return contextlib.nullcontext()
+def _install_mapped(op: Any, rule: Rule | PerSample) -> None:
+    kernel = (
+        functools.partial(_composed, op, rule.composed)
+        if isinstance(rule, PerSample)
+        else functools.partial(_kernel, op, rule)
+    )
+    torch_adapter.give_batched_kernel(op, kernel)
+
+
+def where_sizes_vary(values: Iterable[Any]) -> AbstractContextManager[Any]:
+    """The block in which a `vmap` over these values, or closed over them, is called, or the engine for their derivatives."""
+    return _taken() if any(isinstance(one, Tensor) and _varies(one) for one in values) else contextlib.nullcontext()
+
+
+def for_derivatives_of(graph: fx.Graph) -> AbstractContextManager[Any]:
+    """The block in which the engine is called for derivatives of operators that the graph records."""
+    asked = any(graph.find_nodes(op="call_function", target=op) for op in _ASKING)
+    return _taken() if asked else contextlib.nullcontext()
+
+
+# Operators with derivatives in C++ that call compositions of `derivatives`.
+_ASKING = (torch.ops.aten.convolution_backward.default,)
+
+
+def _taken() -> AbstractContextManager[Any]:
+    _installed()
+    return torch_adapter.python_kernels()
 
 
 @functools.cache
@@ -99,6 +119,11 @@ def _any_varies(args: Any, kwargs: Any) -> bool:
 def _composed(op: Any, composed: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     made = composed(*args, **kwargs) if _any_varies(args, kwargs) else NotImplemented
     return torch_adapter.batched_kernel_in_c(op, args, kwargs) if made is NotImplemented else made
+
+
+def _differentiable(composed: Callable[..., Any], in_c: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    made = composed(*args, **kwargs) if _any_varies(args, kwargs) else NotImplemented
+    return in_c(*args, **kwargs) if made is NotImplemented else made
 
 
 def _kernel(op: Any, rule: Rule, *args: Any, **kwargs: Any) -> Any:
@@ -129,6 +154,15 @@ class PerSample:
     """A rule that composes the operator from others, for one sample: of the operator's arguments as they are."""
 
     composed: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Differentiable:
+    """A rule that composes the operator from others where derivatives are recorded: its own derivative, or a composition in
+    C++, asks for plain sizes. `mapped`: its rule for `vmap`."""
+
+    composed: Callable[..., Any]
+    mapped: Rule | PerSample
 
 
 def writes(functional: Callable[..., Any]) -> PerSample:

@@ -198,7 +198,7 @@ def _step(count: Any, indices: Batched, many: Any) -> Any:
     return whole + starts.reshape(-1, *[1] * (whole.dim() - 1))
 
 
-def _embedding_backward(
+def embedding_backward(
     count: Any, gradient: Batched, indices: Batched, many: Any, padding_idx: int, scale: bool
 ) -> Tensor:
     step = _step(count, indices, many)
@@ -292,7 +292,6 @@ ROWS: Rows = {
         gradient.whole(count), self.whole(count), _behind(dim, self.rank)
     ),
     _aten.embedding.default: _embedding,
-    _aten.embedding_dense_backward.default: _embedding_backward,
     _aten.take.default: PerSample(_take),
     _aten.put.default: PerSample(_put),
     _aten.masked_scatter.default: PerSample(_masked_scatter),

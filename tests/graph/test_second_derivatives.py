@@ -1,0 +1,103 @@
+"""Derivatives of derivatives at batches of any size: one graph where formulas in C++ would ask for plain sizes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pliant
+
+SIZES = (5, 7, 6, 9)
+
+
+@pytest.fixture(autouse=True)
+def counted_alone():
+    pliant.reset()
+
+
+def _weights(*shapes):
+    torch.manual_seed(0)
+    return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+
+def _indices(n):
+    return torch.arange(3 * n).reshape(n, 3) % 5
+
+
+CASES = {
+    "conv1d": (lambda x, w, b: F.conv1d(x, w, b, padding=1), (4, 8), ((3, 4, 3), (3,))),
+    "conv2d strided": (lambda x, w, b: F.conv2d(x, w, b, stride=2), (4, 7, 7), ((3, 4, 3, 3), (3,))),
+    "conv2d dilated": (lambda x, w, b: F.conv2d(x, w, b, dilation=2), (4, 7, 7), ((3, 4, 3, 3), (3,))),
+    "conv2d by channel": (lambda x, w, b: F.conv2d(x, w, b, groups=4), (4, 5, 5), ((8, 1, 3, 3), (8,))),
+    "conv3d": (lambda x, w, b: F.conv3d(x, w, b, padding=1), (2, 3, 3, 3), ((3, 2, 3, 3, 3), (3,))),
+    "conv_transpose2d": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1), (4, 5, 5), ((4, 3, 3, 3), (3,)),
+    ),
+    "conv_transpose2d in groups": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, groups=2), (4, 3, 3), ((4, 3, 3, 3), (6,)),
+    ),
+    "embedding": (lambda x, w: F.embedding(_indices(len(x)), w) * x[:, None], (4,), ((5, 4),)),
+    "embedding with padding": (lambda x, w: F.embedding(_indices(len(x)), w, padding_idx=1) * x[:, None], (4,), ((5, 4),)),
+}  # fmt: skip
+
+
+def _penalty(function):
+    def program(x, *weights):
+        y = function(x, *weights).tanh().pow(3)
+        found = torch.autograd.grad(y.sum(), (x, *weights), create_graph=True)
+        return y.sum() + sum((one * one).sum() for one in found)
+
+    return program
+
+
+def _outcome(program, shape, n, weights):
+    torch.manual_seed(n)
+    x = torch.randn(n, *shape, dtype=torch.float64, requires_grad=True)
+    out = program(x, *weights)
+    return out, *torch.autograd.grad(out, (x, *weights))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient_penalties_are_one_graph(name):
+    function, shape, shapes = CASES[name]
+    program, weights = _penalty(function), _weights(*shapes)
+    compiled = pliant.compile(program, backend="aot_eager")
+    for n in SIZES:
+        torch.testing.assert_close(_outcome(compiled, shape, n, weights), _outcome(program, shape, n, weights))
+    assert pliant.stats()["graphs"] == 2
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("missing", range(4))
+def test_second_derivatives_of_convolutions_are_pytorchs(groups, missing):
+    """On tensors with data, without one of the three tangents."""
+    from pliant.graph.map_rules.derivatives import _convolution_double_backward
+
+    torch.manual_seed(0)
+    options = [2, 1], [1, 0], [1, 2], False, [0, 0], groups
+    x, w = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 4, 8, 9), (6, 4 // groups, 3, 3)))
+    y = torch.ops.aten.convolution(x, w, None, *options)
+    tangents = [None if at == missing else torch.randn_like(like) for at, like in enumerate((x, w, y[0, :, 0, 0]))]
+    given = (*tangents, torch.randn_like(y), w, x, *options, [True] * 3)
+    torch.testing.assert_close(_convolution_double_backward(*given), torch.ops.aten._convolution_double_backward(*given))
+
+
+@pytest.mark.parametrize("outer", ["jacfwd", "vjp", "grad"])
+def test_derivatives_around_maps_are_one_graph(outer):
+    def sample(x, w):
+        return F.conv2d(x.reshape(1, 1, 2, 2), w[:1, None, :1, None], w[2, :1]).reshape(4).tanh()
+
+    def mapped(x, w):
+        return torch.vmap(torch.func.grad(lambda a, b: sample(a, b).pow(2).sum()), in_dims=(0, None))(x, w)
+
+    def program(x, w):
+        if outer == "jacfwd":
+            return torch.vmap(lambda a: torch.func.jacfwd(lambda b: sample(b, w))(a).sum(1))(x).sum()
+        if outer == "vjp":
+            out, pull = torch.func.vjp(mapped, x, w)
+            return sum(one.sum() for one in pull(out.cos()))
+        return torch.func.grad(lambda a: mapped(a, w).sum())(x).sum()
+
+    compiled, weights = pliant.compile(program, backend="aot_eager"), _weights((4, 4))
+    for n in SIZES:
+        torch.testing.assert_close(_outcome(compiled, (4,), n, weights), _outcome(program, (4,), n, weights))
+    assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]
