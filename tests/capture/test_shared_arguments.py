@@ -1,5 +1,6 @@
 """Arguments that may be one object: guarded where it can matter, and nowhere else."""
 
+import collections
 import itertools
 
 import pytest
@@ -312,3 +313,20 @@ def test_c_code_that_compares_objects_sees_which_are_one(compare):
         for which, quiet in calls:
             given = [pool[i] for i in which]
             assert compiled(*given, quiet)[1] == asked(*given, quiet)[1]
+
+
+@pytest.mark.parametrize("method", ["extend", "extendleft", "__iadd__"])
+@pytest.mark.parametrize("limit", [None, 2])
+def test_a_deque_given_twice_grows_by_itself_after_it_was_read(method, limit):
+    def program(x, one, other):
+        for item in one:
+            x = x * item
+        getattr(one, method)(other)
+        return x
+
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for n in (2, 3, 2):
+        mine, eagers = collections.deque(range(1, n), limit), collections.deque(range(1, n), limit)
+        x = torch.randn(3)
+        torch.testing.assert_close(compiled(x, mine, mine), program(x, eagers, eagers))
+        assert mine == eagers

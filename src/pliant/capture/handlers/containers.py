@@ -38,7 +38,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         value = t.hashable(args[0]) if name == "add" else args[0]
         if t.world.add_unread(receiver, [value]):
             return None
-    own, receiver = receiver, t.world.adopt(receiver)
+    receiver = t.world.adopt(receiver)
     if name == "sort" and is_list(receiver):
         return _sort(t, receiver, kwargs)
     if t.world.is_opaque(receiver):
@@ -48,7 +48,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     is_derived = base not in (None, type(receiver))  # perhaps with a method of its own: the base class' was asked for
     method = functools.partial(getattr(base, name), receiver) if is_derived else getattr(receiver, name)
     if base is collections.deque and name in _GROWING:
-        args = tuple([receiver.copy() if one is own else one for one in args])  # one that is its own argument grows by what it held
+        # One that is its own argument, be it as the object from outside that the receiver stands for, grows by what it held.
+        args = tuple([receiver.copy() if t.world.resolve(one) is receiver else one for one in args])
     args, kwargs = _arguments(receiver, name).of(t, args, kwargs)
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
