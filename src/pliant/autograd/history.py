@@ -9,7 +9,7 @@ Holds:  a gradient reaches an input exactly where eager's engine would carry one
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +58,12 @@ def hooks_to_keep(hooks: Iterable[Hook], seen: Sequence[FakeTensor]) -> list[fx.
             gradients.add(gradient_of(alias.fake))
             alias = alias.parent
     return [hook.node for hook in hooks if hook.gradient in gradients]
+
+
+def tensors_given(hooks: Iterable[fx.Node], values: Mapping[fx.Node, Any]) -> list[FakeTensor]:
+    """What has a history of the tensors that these hooks are on and close over, in the trace that gave `values`."""
+    found = [values[node] for hook in hooks for node in hook.all_input_nodes if node in values]
+    return [one for one in found if isinstance(one, torch.Tensor) and one.requires_grad]
 
 
 def functions_to(results: Sequence[torch.Tensor]) -> dict[Node, int]:

@@ -24,7 +24,7 @@ from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_over
 from pliant.autograd.casts import casting
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
-from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing, spoilt_for_all
+from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing, spoilt_for_all, tensors_given
 from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, views_refused, without_derivative
 from pliant.autograd.run_module import run_module
 from pliant.autograd.saved import Ways, note_saved, saved_for
@@ -288,14 +288,15 @@ class _Tracer:
     def _cuts(self, plan: OutputPlan, outputs: tuple[Any, ...]) -> Cuts:
         results = [plan.results[position] for position in plan.differentiable]
         passing = self.captured.attributes.get("passing_inputs", ())
-        written = [
-            one for i, (one, h) in enumerate(zip(self.inputs, self.histories))
-            if type(one) is FakeTensor and one.grad_fn is not h and i not in passing
-        ]  # fmt: skip
+        each = enumerate(zip(self.inputs, self.histories))
+        written = [one for i, (one, h) in each if type(one) is FakeTensor and one.grad_fn is not h and i not in passing]
         given = {id(one) for one in self.inputs}
         given |= {id(outputs[i]) for i in self.captured.attributes.get("passing_outputs", ())}
         seen = [one for one in outputs if type(one) is FakeTensor and one.requires_grad and id(one) not in given]
-        hooks = [self.timeline.places[node] for node in hooks_to_keep(self.mode.hooks, [*seen, *written])]
+        kept = hooks_to_keep(self.mode.hooks, [*seen, *written])
+        hooks = [self.timeline.places[node] for node in kept]
+        closed = [one for one in tensors_given(kept, self.values) if id(one) not in given]  # they may differentiate these
+        seen, results = [*seen, *closed], [*results, *[one for one in closed if one.grad_fn is not None]]
         if hooks and self.mode.asked:
             what = "gradients are asked for, and a tensor that the caller gets has hooks"
             raise UnsupportedAliasing(what, kind="returned-intermediate")
