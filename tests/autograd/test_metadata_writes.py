@@ -222,3 +222,19 @@ def test_a_result_that_was_changed_is_what_its_views_are_of(program, requires_gr
         return facts, noted, None if p.grad is None else p.grad.tolist(), [one.tolist() for one in results]
 
     assert seen(pliant.compile(program, backend=backend)) == seen(program)
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_a_parameter_that_requires_gradients_for_a_while_gets_them(backend):
+    frozen = torch.nn.Parameter(torch.arange(3.0), requires_grad=False)
+
+    def program(x):
+        frozen.requires_grad_(True)
+        result = (frozen * x).sum()
+        frozen.requires_grad_(False)
+        return result
+
+    result = pliant.compile(program, backend=backend)(torch.ones(2, 3))
+    frozen.requires_grad_(True)
+    result.backward()
+    assert frozen.grad.tolist() == [2, 2, 2]

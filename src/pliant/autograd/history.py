@@ -90,10 +90,11 @@ def _ends_at(node: Node, number: int) -> bool:
     return (node.name(), number) in _ENDING and not torch_adapter.dtype_of_gradient(node, number).is_complex
 
 
-def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[int]:
-    """For each input (a leaf, or None) the set of results whose gradient reaches it, as bits.
+def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any], given: Sequence[Any]) -> list[int]:
+    """For each input (a leaf, or None) the set of results whose gradient reaches it, as bits. `given`: the inputs themselves.
 
-    Raises `Unsupported` where a function is not to be differentiated twice: the engine is to meet what raises an error.
+    Raises `Unsupported` where a function is not to be differentiated twice: the engine is to meet what raises an error; and
+    where an input without a leaf, which required no gradient when it came, was told to and gets one.
     """
     leaves: dict[int, int] = {}
     for node, mine in functions_to(results).items():
@@ -102,6 +103,8 @@ def reached_by(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> list[i
         variable = getattr(node, "variable", None)  # AccumulateGrad's
         if variable is not None:
             leaves[id(variable)] = leaves.get(id(variable), 0) | mine
+    if any(leaf is None and id(one) in leaves for leaf, one in zip(inputs, given)):
+        raise Unsupported("an input is to get gradients that required none when it came", kind="metadata-mutation")
     return [0 if leaf is None else leaves.get(id(leaf), 0) for leaf in inputs]
 
 

@@ -363,7 +363,7 @@ class _Tracer:
         new_values = [(self._placeholder(w.input), mode.read(root)) for root, w in writes]
         differentiable = [plan.results[position] for position in plan.differentiable]
         self.roots = find_roots(differentiable, outputs, self.inputs)
-        self.reached_by = reached_by(differentiable, self.leaves)
+        self.reached_by = reached_by(differentiable, self.leaves, self.inputs)
         self.sharing = sharing(differentiable)
         self._refuse(plan, differentiable)
         read = read_before_written(differentiable, self.histories, self.values, self.mode.written, self.timeline)
