@@ -243,6 +243,17 @@ def double(g: torch.Tensor | None) -> torch.Tensor | None:
     return None if g is None else g * 2
 
 
+def differentiating(result: torch.Tensor, leaf: torch.Tensor) -> Any:
+    """A hook that asks for a gradient of what was computed before: nothing that the hooked tensor's own leads through."""
+
+    def hook(g: torch.Tensor | None) -> torch.Tensor | None:
+        if g is None:
+            return None
+        return g + torch.autograd.grad(result, leaf, torch.ones_like(result), retain_graph=True)[0].sum()
+
+    return hook
+
+
 def space() -> dict[str, Any]:
     log: list[Any] = []
 
@@ -278,6 +289,7 @@ def space() -> dict[str, Any]:
 
     names = {
         "torch": torch, "F": torch.nn.functional, "checkpoint": checkpoint, "LOG": log, "double": double, "noting": noting, "selective": selective,
+        "differentiating": differentiating,
         "noting_and_scaling": noting_and_scaling, "noting_sum": noting_sum, "noting_node": noting_node, "packing": packing, "call": call, "backward": backward,
         "checkpoint_sequential": checkpoint_sequential, "grads": grads, "batched": batched, "flat": flat, "tangent": tangent,
         "save_on_cpu": torch.autograd.graph.save_on_cpu,
