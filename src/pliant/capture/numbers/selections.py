@@ -27,7 +27,7 @@ from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import several
 from pliant.capture.trace import NULL, BreakReason
-from pliant.capture.value_kinds import ByKind, is_fixed_number, is_int, is_same_constant
+from pliant.capture.value_kinds import ByKind, exactly, is_fixed_number, is_int, is_same_constant
 from pliant.capture.varying_values import TensorOrNumber
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -58,6 +58,11 @@ _LINEAR = frozenset(
     """add sub getitem chunk split unbind select narrow view reshape flatten squeeze unsqueeze transpose permute t contiguous
     clone expand cat stack""".split()
 )
+# Of single floats that require no gradients these are as cheap, and cannot fail: division by zero is infinite.
+_POINTWISE = frozenset(
+    """add sub rsub mul div rdiv truediv true_divide pow square sqrt rsqrt reciprocal abs exp expm1 log log1p log2 sign sin cos tanh
+    sigmoid silu minimum maximum floor ceil round lerp""".split()
+)
 # Calls that say in one of their results whether they failed, where they are not told to raise.
 _TELLING = frozenset("linalg_cholesky_ex linalg_inv_ex linalg_lu_factor_ex linalg_ldl_factor_ex linalg_solve_ex".split())
 _SHOWN = "a branch on the value of a tensor, and later it matters which tensor it gave"
@@ -66,6 +71,8 @@ _SHOWN = "a branch on the value of a tensor, and later it matters which tensor i
 class Refused(Exception):
     """What would be done in the graph, a branch or a loop, is left to a graph break."""
 
+
+_is_either = exactly(TensorOrNumber)
 
 STOPS = (Refused, GraphBreak, Raised, CannotCapture, Stopped)  # with which such an attempt ends
 
@@ -235,8 +242,13 @@ def _check_nodes(last: fx.Node) -> None:
             continue
         if node.op not in ("call_function", "call_method") or not is_fake(value):
             raise Refused("a side does more than compute tensors")
-        if name not in _SELECTING and not _is_result(node):
+        if name not in _SELECTING and not (name in _POINTWISE and _is_single_float(value)) and not _is_result(node):
             raise Refused(f"`{name}` is not known to be cheap and safe where it is not needed")
+
+
+def _is_single_float(value: FakeTensor) -> bool:
+    single = all(is_int(size) and size == 1 for size in value.size_)
+    return single and value.dtype_.is_floating_point and not value.requires_grad
 
 
 def _is_result(node: fx.Node) -> bool:
@@ -269,9 +281,11 @@ class _Taking:
             return tuple([self.of(*pair) for pair in zip(one, other, strict=True)])
         if is_fake(one) and is_fake(other) and _are_alike(one, other, self.condition):
             return self.tensor(one, other)
-        for tensor, number in ((one, other), (other, one)):
-            if is_fake(tensor) and is_fixed_number(number):
-                return self.tensor_or_number(tensor, one, other)
+        for value, number in ((one, other), (other, one)):
+            if is_fixed_number(number) and _is_either(value):  # of a branch on this side
+                return self.of(*[value.tensor if side is value else side for side in (one, other)])
+            if is_fixed_number(number) and is_fake(value):
+                return self.tensor_or_number(value, one, other)
         if not is_same_constant(one, other):
             raise Refused("they give what `torch.where` cannot take one of")
         return one
