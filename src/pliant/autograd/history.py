@@ -63,7 +63,7 @@ def hooks_to_keep(hooks: Iterable[Hook], seen: Sequence[FakeTensor]) -> list[fx.
 def tensors_given(hooks: Iterable[fx.Node], values: Mapping[fx.Node, Any]) -> list[FakeTensor]:
     """What has a history of the tensors that these hooks are on and close over, in the trace that gave `values`."""
     found = [values[node] for hook in hooks for node in hook.all_input_nodes if node in values]
-    return [one for one in found if isinstance(one, torch.Tensor) and one.requires_grad]
+    return [one for one in found if _is_fake(one) and one.requires_grad]
 
 
 def functions_to(results: Sequence[torch.Tensor]) -> dict[Node, int]:
