@@ -3,8 +3,7 @@
 In:     a `CapturedGraph`.
 Out:    `JointGraph`: forward and backward in one `fx.Graph`, and the plan of how the caller's outputs are made.
 Holds:  the graph is functional but for `copy_` nodes at its very end. Placeholders: the captured inputs, constants
-        that the
-        program holds, tangents. It returns the forward's results, then a gradient (or None) for each captured input.
+        that the program holds, tangents. It returns the forward's results, then a gradient (or None) for each captured input.
         Derivatives are torch's: the program runs on fakes with autograd above the recording mode.
 Reads on: `functionalize.py`, `aliasing.py`, `partition/`.
 """
@@ -39,7 +38,6 @@ from pliant.autograd.segments import (
     written_views,
 )
 from pliant.autograd.tails import find_tails
-from pliant.autograd_torch_adapter import symbolic_products
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -430,7 +428,7 @@ def _check_sparse(graph: fx.Graph) -> None:
 
 def _gradients(roots: list[Any], leaves: list[Any], tangents: list[Any]) -> tuple[Any, ...]:
     try:
-        with torch_adapter.no_anomaly_mode(), symbolic_products():
+        with torch_adapter.no_anomaly_mode():
             return torch_adapter.gradients(roots, leaves, tangents, retain_graph=True)
     except RuntimeError as error:
         if is_missing(error):

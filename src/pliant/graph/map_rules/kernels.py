@@ -21,6 +21,7 @@ from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from pliant import torch_adapter
+from pliant.autograd_torch_adapter import symbolic_products
 from pliant.records import dataclass
 
 Rule: TypeAlias = (
@@ -90,7 +91,7 @@ def where_sizes_vary(values: Iterable[Any]) -> AbstractContextManager[Any]:
 def for_derivatives_of(graph: fx.Graph) -> AbstractContextManager[Any]:
     """The block in which the engine is called for derivatives of operators that the graph records."""
     asked = any(graph.find_nodes(op="call_function", target=op) for op in _ASKING)
-    return _taken() if asked else contextlib.nullcontext()
+    return _taken() if asked else symbolic_products()
 
 
 # Operators with derivatives in C++ that call compositions of `derivatives`.
