@@ -22,13 +22,15 @@ def _indented(label: str, text: str) -> str:
 
 
 def render(heading: str, what: str, where: object, why: str, do: str, doc: str) -> str:
-    """The four-part message; a part that is empty is left out."""
+    """The four-part message; a part that is empty is left out. A remedy of several lines, which may be code to paste, has the
+    page below it."""
     lines = [f"{heading}: {what}"]
     if where is not None and str(where):
         lines.append("  " + str(where).replace("\n", "\n  "))
     if why:
         lines.append(_indented("why", why))
-    remedy = do + (f"    ({doc})" if doc else "")
+    gap = "\n" if "\n" in do else "    "
+    remedy = do + (f"{gap}({doc})" if doc else "")
     if remedy:
         lines.append(_indented("do", remedy.strip()))
     return "\n".join(lines)

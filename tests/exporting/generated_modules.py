@@ -116,7 +116,7 @@ def exported(made):
         return pliant.export(made.module(), arguments(SIZES[0]), dynamic_shapes=({0: n}, {0: n}))
     except ConstraintError as error:
         scope = {"pliant": pliant}
-        exec(error.do.partition("pass\n")[2], scope)
+        exec(error.do.partition("paste\n")[2], scope)
         return pliant.export(made.module(), arguments(SIZES[0]), dynamic_shapes=scope["dynamic_shapes"])
 
 

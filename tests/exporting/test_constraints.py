@@ -22,7 +22,7 @@ def exported(row, said):
 def advised(error):
     """The `dynamic_shapes` that the message ends with."""
     scope = {"pliant": pliant}
-    exec(error.do.partition("pass\n")[2], scope)
+    exec(error.do.partition("paste\n")[2], scope)
     return scope["dynamic_shapes"]
 
 
@@ -143,3 +143,33 @@ def test_what_an_open_size_turned_out_to_be_names_the_line():
     program = pliant.export(lambda x: x * torch.tensor([n + 1 for n in range(x.shape[0])]), (torch.ones(6),), dynamic_shapes=({0: pliant.AUTO},))
     assert len(program.notes) == 1 and program.notes[0].startswith("x_0 == 6 is needed (x.size(0)), at test_constraints.py:")
     assert "# note: x_0 == 6" in str(program)
+
+
+def test_what_a_fact_divides_by_is_not_zero():
+    n, m = pliant.Dim("n", min=0), pliant.Dim("m", min=0)
+    said = {"x": {0: n}, "y": {0: m}}
+    program = pliant.export(lambda x, y: x.reshape(y.shape[0], -1), (torch.ones(4, 6), torch.ones(3)), dynamic_shapes=said)
+    assert [*map(str, facts_of(program.shape_env))] == ["s1 != 0", "6*s0 % s1 == 0"]
+    assert program(torch.ones(0, 6), torch.ones(2)).shape == (2, 0)
+    for rows in (4, 0):
+        with pytest.raises(ConstraintError, match="m != 0 does not hold: m is 0"):
+            program(torch.ones(rows, 6), torch.ones(0))
+
+
+def test_what_a_fact_divides_by_that_running_tells_is_not_zero():
+    program = pliant.export(lambda x, count: x.reshape(count.item(), -1), (torch.ones(4, 6), torch.tensor(3)))
+    assert program(torch.ones(4, 6), torch.tensor(8)).shape == (8, 3)
+    with pytest.raises(RuntimeError, match="the program holds only where u0 != 0"):
+        program(torch.ones(4, 6), torch.tensor(0))
+    with pytest.raises(RuntimeError, match="the program holds only where 24 % u0 == 0"):
+        program(torch.ones(4, 6), torch.tensor(5))
+
+
+def test_a_fact_that_no_dim_says_can_be_left_to_calls():
+    n, m = pliant.Dim("n"), pliant.Dim("m")
+    with pytest.raises(ConstraintError) as caught:
+        pliant.export(lambda x, y: x.reshape(y.shape[0], -1), (torch.ones(4, 6), torch.ones(3)), dynamic_shapes=({0: n}, {0: m}), beyond="refuse")
+    assert str(caught.value).endswith(
+        '  do   pass `beyond="check"`, with which calls check what no Dim says, or paste\n'
+        "       dynamic_shapes = {}  # no size varies\n       (docs/export.md#violations)"
+    )

@@ -1,10 +1,12 @@
 """`pliant.export`: the program, its signature, its calls, its text, its errors."""
 
 import copy
+import dataclasses
 import logging
 import random
 import threading
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -400,3 +402,33 @@ def test_what_is_added_to_a_set_that_has_it_is_no_change():
     assert torch.equal(program(torch.ones(4)), torch.arange(4.0) + 1)
     with pytest.raises(ExportError, match="changes .*kinds"):
         pliant.export(Moves(), (torch.ones(4), "other"))
+
+
+class Held:
+    def __init__(self, x):
+        self.x = x
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Held(torch.ones(3)), ("the argument `given` is an object of", "register_pytree_node(Held, ...)")),
+        ([{"a": dataclasses.make_dataclass("Point", ["x"])(torch.ones(3))}], ("the argument `given[0]['a']` is", "register_dataclass(Point)")),
+        (np.ones(3), ("numpy.ndarray",)),
+    ],
+    ids=["object", "dataclass", "array"],
+)
+def test_objects_as_arguments_are_refused(given, said):
+    """What they hold may be something else at the next call."""
+    with pytest.raises(ExportError) as error:
+        pliant.export(lambda given, x: x * 2, (given, torch.ones(3)))
+    assert all(one in str(error.value) for one in said)
+
+
+def test_sets_as_arguments_are_compared_with_what_they_were():
+    given = {1, 2}
+    program = pliant.export(lambda x, given: x * len(given), (torch.ones(3), given))
+    assert torch.equal(program(torch.ones(3), {2, 1}), torch.full((3,), 2.0))
+    given.add(3)
+    with pytest.raises(ConstraintError, match="argument 1 is {1, 2, 3}, and was {1, 2} at export"):
+        program(torch.ones(3), given)

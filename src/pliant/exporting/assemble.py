@@ -25,6 +25,7 @@ from pliant.capture.trace import CallEffect, Effect, Extend, ReplaceContents, Re
 from pliant.capture.varying_values import Text
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
+from pliant.exporting.checking import divisors_of
 from pliant.exporting.dims import leaves_of
 from pliant.exporting.example import Example
 from pliant.exporting.nested import nest
@@ -36,11 +37,12 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.separate import separate
-from pliant.graph.unbacked import assume, check, is_unbacked
+from pliant.graph.unbacked import assume, check, is_unbacked, unlearnt
 from pliant.guards.sources import DrawSource
 from pliant.source import SourceLocation
-from pliant.symbolic.expr import Symbol
+from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.printer import to_python
+from pliant.torch_adapter import append_node
 
 _aten = torch.ops.aten
 _KINDS = (PARAMETER, BUFFER, CONSTANT, USER)
@@ -347,11 +349,16 @@ class _Assembly:
 
     def _check_assumed(self, names: Mapping[Symbol, str]) -> None:
         """A program has no eager function to run where what it took for granted does not hold: that is an error of the call."""
-        for node in self.graph.nodes:
-            if node.target is assume:
-                condition, _, where = cast(tuple[Any, ...], node.args)
-                fact = to_python(self.captured.shape_env.expr_of(condition), names)
-                node.target, node.args = check, (condition, "RuntimeError", f"the program holds only where {fact}\n  {where}".rstrip())
+        env = self.captured.shape_env
+        for node in self.graph.find_nodes(op="call_function", target=assume):
+            condition, _, where = cast(tuple[Any, ...], node.args)
+            fact = unlearnt(condition) if isinstance(condition, torch.SymBool) else env.expr_of(condition)
+            for one in divisors_of(fact):
+                if any(map(env.is_unbacked, one.free)):  # what it divides by is known when it runs
+                    with self.graph.inserting_before(node):
+                        args = _checked(env.as_written(one.ne(0)), one.ne(0), names, where)
+                        append_node(self.graph, "call_function", check, args, {}, "check").meta.update(node.meta)
+            node.target, node.args = check, _checked(condition, fact, names, where)
 
     def _form(self, tree: pytree.TreeSpec, objects: tuple[type, ...]) -> CallForm:
         constants = {i: leaf for i, leaf in enumerate(self.example.leaves) if not isinstance(leaf, torch.Tensor)}
@@ -363,6 +370,11 @@ class _Assembly:
         """The arguments that the model found to be two tensors."""
         pairs = ((self.known.get(a), self.known.get(b)) for a, b in self.sizes.apart)
         return tuple(sorted({(min(a, b), max(a, b)) for a, b in pairs if a is not None and b is not None}))
+
+
+def _checked(condition: Any, fact: Expr, names: Mapping[Symbol, str], where: object) -> tuple[Any, ...]:
+    """The arguments of a check that a fact holds."""
+    return condition, "RuntimeError", f"the program holds only where {to_python(fact, names)}\n  {where}".rstrip()
 
 
 def _adds_nothing(effect: Extend | ReplaceContents) -> bool:

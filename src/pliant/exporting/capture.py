@@ -30,7 +30,7 @@ from pliant.exporting.exported import Exported
 from pliant.exporting.program import Program
 from pliant.exporting.settled import as_stored, attributes_stored, is_same, stores_alike, tried
 from pliant.exporting.symbols import Place, Sizes, hints_of, larger_hints, places_of, small_sizes, values_of
-from pliant.exporting.training import training_step
+from pliant.exporting.training import NO_LOSS, no_loss, training_step
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.late_module import LateModule
@@ -56,7 +56,12 @@ def export(
     with GcPause(), without_saved_tensor_hooks(), config.use(options), torch.no_grad():
         said = example.said(dynamic_shapes)
         with events.stage("export", name=type(model).__name__):
-            return _exported(example, said, beyond)
+            try:
+                return _exported(example, said, beyond)
+            except GraphBreakError as error:
+                if training and NO_LOSS in error.what:
+                    raise no_loss() from None
+                raise
 
 
 def _exported(example: Example, said: Said, beyond: Beyond, notes: tuple[str, ...] = ()) -> Exported:
@@ -247,7 +252,9 @@ def _violated(example: Example, said: Said, attempt: _Attempt, judgement: Judgem
     for guard in judgement.beyond if beyond == "refuse" else ():
         found.append(f"{to_python(guard.expr, names)} is needed, which no Dim says\n  {guard.origin or ''}")
     advised = _advised(example, said, attempt, beyond)
-    do = "pass\n" + advice_text(example.arguments, advised) if advised is not None else "make these sizes AUTO or STATIC"
+    do = "paste\n" + advice_text(example.arguments, advised) if advised is not None else "make these sizes AUTO or STATIC"
+    if beyond == "refuse" and judgement.beyond:
+        do = 'pass `beyond="check"`, with which calls check what no Dim says, or ' + do
     return ConstraintError(
         "the program needs more of its sizes than `dynamic_shapes` says", kind="constraints", why="\n".join(found), do=do,
         doc="docs/export.md#violations",

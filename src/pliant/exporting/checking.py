@@ -9,7 +9,7 @@ Holds:  each symbol is read where an input has it as its size; every other size,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,11 +19,11 @@ from pliant.exporting.program import Input, Program
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import TensorSpec, keys_of
 from pliant.guards.facts import separate
-from pliant.symbolic.expr import Constant, Expr, Symbol, lit
+from pliant.symbolic.expr import Constant, Expr, FloorDiv, Mod, Select, Symbol, lit
 from pliant.symbolic.facts import Facts
 from pliant.symbolic.printer import to_python
 from pliant.symbolic.shape_env import ShapeEnv
-from pliant.symbolic.traverse import evaluate, substitute
+from pliant.symbolic.traverse import evaluate, rebuild, substitute
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
 _STORAGE = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
@@ -145,9 +145,16 @@ class Checks:
                     much = f"{wanted}" if text == str(wanted) else f"{text}, which is {wanted}"
                     yield f"{one.target}.size({dim}) is {tensor.size(dim)}, not {much}"
         for fact in self.facts:
-            if not evaluate(fact, values):
+            if not _holds(fact, values):
                 have = ", ".join(sorted(f"{names.get(s, s)} is {values[s]}" for s in fact.free))
                 yield f"{to_python(fact, names)} does not hold: {have}"
+
+
+def _holds(fact: Expr, values: Mapping[Symbol, int]) -> bool:
+    try:
+        return bool(evaluate(fact, values))
+    except ZeroDivisionError:  # another fact says of it that it is not 0, and does not hold
+        return False
 
 
 def written_apart(program: Program) -> Iterator[tuple[int, list[int]]]:
@@ -171,7 +178,8 @@ def homes_of(specs: Sequence[TensorSpec]) -> dict[Symbol, tuple[int, int]]:
 
 
 def facts_of(env: ShapeEnv) -> list[Expr]:
-    """What must hold of the symbols that the call binds: a range for each, then what ranges do not say."""
+    """What must hold of the symbols that the call binds: a range for each, then what ranges do not say, each behind what it
+    divides by, which is not 0. They are checked in this order."""
     ranges = Facts()
     guards = [guard.expr for guard in env.final_guards()]
     found: list[Expr] = []
@@ -183,7 +191,23 @@ def facts_of(env: ShapeEnv) -> list[Expr]:
             found += [symbol.le(r.hi)] if not math.isinf(r.hi) else []
     known = {s: env.simplify(s) for e in guards for s in e.free}
     rest = [substitute(e, known) for e in guards if not ranges.prove_fully(e)]
-    return found + [e for e in rest if not isinstance(e, Constant)]
+    for e in rest:
+        divisors = [d.ne(0) for d in divisors_of(e) if not ranges.prove_fully(d.ne(0))]
+        found += [one for one in (*divisors, e) if not isinstance(one, Constant)]
+    return list(dict.fromkeys(found))
+
+
+def divisors_of(e: Expr) -> list[Expr]:
+    """What is divided by wherever the fact is evaluated, inner divisions first."""
+    found: list[Expr] = []
+
+    def visit(part: Expr) -> Expr:
+        if isinstance(part, FloorDiv | Mod):
+            found.append(part.args[1])
+        return part if isinstance(part, Select) else rebuild(part, visit)
+
+    visit(e)
+    return found[::-1]
 
 
 def _misfits(one: Input, fake: FakeTensor, tensor: Any) -> Iterator[str]:

@@ -264,7 +264,8 @@ def advice_text(arguments: Mapping[str, Any], said: Mapping[int, TensorSizes]) -
 
     dims = {root.name: root for one in said.values() for size in one.sizes if (root := root_of(size)) is not None}
     lines = [f"{name} = pliant.{dim!r}" for name, dim in dims.items()]
-    return "\n".join([*lines, f"dynamic_shapes = {spelled_sizes(arguments, said)}"])
+    sizes = spelled_sizes(arguments, said)
+    return "\n".join([*lines, f"dynamic_shapes = {sizes}" + ("  # no size varies" if sizes == "{}" else "")])
 
 
 def fixed_places(guards: list[ShapeGuard], sizes: Sizes) -> Iterator[Place]:

@@ -10,11 +10,15 @@ Holds:  each tensor of the call is an object of its own, dense, from the start o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import Enum
+from numbers import Number
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from pliant.entries.constants import is_constant
 from pliant.errors import ExportError, Unsupported
 from pliant.exporting.dims import TensorSizes, arguments_of, sizes_of
 from pliant.exporting.symbols import Place, size_at
@@ -83,10 +87,26 @@ class Example:
 
 def example_of(fn: Callable[..., Any], run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Example:
     leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    leaves = [set(leaf) if type(leaf) is set else leaf for leaf in leaves]  # as it is now
+    for path, leaf in pytree.tree_leaves_with_path(arguments_of(fn, args, kwargs)):
+        _check_kind(path, leaf)
     seen: set[int] = set()
     places: dict[int, int] = {}
     first = tuple(places.setdefault(id(leaf), place) for place, leaf in enumerate(leaves))
     return Example(fn, run, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree, first)
+
+
+def _check_kind(path: Sequence[Any], leaf: Any) -> None:
+    """That an argument is a tensor or a constant: what another object holds may be something else at each call."""
+    if isinstance(leaf, (torch.Tensor, Number, Enum, torch.Generator)) or callable(leaf) or is_constant(leaf):
+        return
+    cls, name = type(leaf), path[0].key + pytree.keystr(path[1:])
+    way = f"register_dataclass({cls.__qualname__})" if is_dataclass(cls) else f"register_pytree_node({cls.__qualname__}, ...)"
+    raise ExportError(
+        f"the argument `{name}` is an object of {cls.__module__}.{cls.__qualname__}", kind="argument",
+        why="a program takes tensors, constants, and trees of them; what an object holds may change from call to call",
+        do=f"register its class, torch.utils._pytree.{way}, pass what it holds, or make it a part of the model",
+    )  # fmt: skip
 
 
 def _own(tensor: torch.Tensor, seen: set[int]) -> torch.Tensor:

@@ -15,6 +15,8 @@ from torch.utils import _pytree as pytree
 
 from pliant.errors import ExportError
 
+NO_LOSS = "the model returns no loss, a tensor of one number: as its result, by the name `loss`, or as the first of several"
+
 
 def training_step(model: Callable[..., Any]) -> Callable[..., Any]:
     """The function. `ExportError` where nothing can be trained."""
@@ -36,6 +38,13 @@ def training_step(model: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
+def no_loss() -> ExportError:
+    return ExportError(
+        NO_LOSS, kind="training", why="gradients are those of a loss", do="export a module that computes the loss of the model's result",
+        doc="docs/export.md#training",
+    )  # fmt: skip
+
+
 def without_history(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
 
@@ -45,9 +54,11 @@ def loss_of(result: Any) -> Any:
     if isinstance(result, torch.Tensor):
         loss: Any = result
     elif isinstance(result, Mapping):
-        loss = result["loss"]
+        loss = result.get("loss")
+    elif isinstance(result, (tuple, list)):
+        loss = result[0] if result else None
     else:
-        loss = result[0] if isinstance(result, (tuple, list)) else result.loss
+        loss = getattr(result, "loss", None)
     if not isinstance(loss, torch.Tensor) or loss.dim():
-        raise ValueError("gradients are those of a loss that is one number: return it, first or by the name `loss`")
+        raise ValueError(NO_LOSS)
     return loss
