@@ -26,6 +26,7 @@ loading.py      `load`: with what can be done with it, and compiled code
 package.py      files with compiled kernels
 processors.py   the machines that kernels are for
 unpacked.py     a loaded program that runs kernels
+weights.py      other weights for a program
 onnx_form/      ONNX models
 torch_form/     PyTorch's own exported programs
 c_interface/    a shared library that C programs without Python call

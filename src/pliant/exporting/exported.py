@@ -7,7 +7,7 @@ Out:    `Exported`: called, compiled, saved, printed, transformed, compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,6 +48,15 @@ class Exported(Program):
     def compile(self, **options: object) -> Caller:
         """What runs it as compiled code, for every size in range. `options`: as in `pliant.compile(options=...)`."""
         return compiled(self, options)
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], *, strict: bool = True) -> None:
+        """Have calls use copies of these parameters and buffers, which have the dtypes and sizes of those before. `strict`:
+        these are all, and there are no others. Code that `compile` has made before keeps those that it had."""
+        from pliant.exporting.weights import take_weights
+
+        take_weights(self, state, strict)
+        if self._caller is not None:
+            self._caller.take_state()
 
     def save(self, path: Any) -> None:
         """Write it to one file, which `pliant.load` reads."""

@@ -38,11 +38,15 @@ class Caller:
         self.form = program.form
         self.checks = Checks(program)
         self.quick = quick_arguments(program.form)
-        self.state = [program.state[one.target] for one in program.inputs if one.leaf is None]
+        self.take_state()
         self.leaves = [one.leaf for one in program.inputs if one.leaf is not None]
         first = len(self.state)
         self.written = [i - first for i in program.mutated if i >= first]
         self.maker = OutputMaker(MadeOutputs(list(program.outputs), len(program.results), [], [], [], []), wrote=False)
+
+    def take_state(self) -> None:
+        """Use the parameters, buffers and constants that the program has now."""
+        self.state = [self.program.state[one.target] for one in self.program.inputs if one.leaf is None]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = self.quick(args, kwargs) or flat_arguments(self.form, args, kwargs)
