@@ -7,7 +7,8 @@ Out:    a row for each model: seconds of the processor (those of compilers that 
         geometric mean over sizes. Geometric means last. `--wall`: seconds of the clock in place of the processor's.
 Holds:  every size that differs among the model's sizes varies. Both are inference, in processes of their own, with cache
         folders of their own, after a trivial model that loads what compilers need. Calls are the fastest of those of two
-        processes, in which both packages are called in turn.
+        processes, in which both packages are called in turn. Rows share nothing: several may be measured at once, each by
+        `--only NAME`, on cores of its own.
 """
 
 import argparse
@@ -271,7 +272,7 @@ COLUMNS = ("export", "export/peer", "package", "package/peer", "error", "its err
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", help="some of the registry's; all by default")
+    parser.add_argument("--models", "--only", nargs="*", help="some of the registry's; all by default")
     parser.add_argument("--registry", help="a Python file with MODELS; by default the models of benchmarks.models")
     parser.add_argument("--zoo", nargs="*", help="models of the zoo in place of a registry's: hf/bert timm/resnet")
     parser.add_argument("--peer", action="store_true", help="measure torch.export and AOTInductor too")
