@@ -96,7 +96,7 @@ def example_of(fn: Callable[..., Any], run: Callable[..., Any], args: Sequence[A
     return Example(fn, run, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree, first)
 
 
-def _check_kind(path: Sequence[Any], leaf: Any) -> None:
+def _check_kind(path: tuple[Any, ...], leaf: Any) -> None:
     """That an argument is a tensor or a constant: what another object holds may be something else at each call."""
     if isinstance(leaf, (torch.Tensor, Number, Enum, torch.Generator)) or callable(leaf) or is_constant(leaf):
         return
