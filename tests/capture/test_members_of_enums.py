@@ -117,3 +117,33 @@ def test_what_is_no_number_leaves_sizes_beside_it_varying(other):
     for n in (5, 6, 7, 9):
         assert compiled(torch.ones(n)).equal(torch.ones(n))
     assert pliant.stats()["recompiles"] == 1
+
+
+class OfLists(enum.Enum):
+    A = [1]
+    B = (1, [2])
+
+
+class WithDefault(enum.Enum):
+    A = [1]
+    B = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.B if value is None else None
+
+
+@pytest.mark.parametrize("cls", [OfLists, WithDefault])
+def test_members_asked_for_by_values_without_a_hash(cls):
+    """What the list holds decides about the member."""
+
+    def program(x, value):
+        try:
+            return x + 1, cls(value)
+        except ValueError as error:
+            return x, str(error)
+
+    compiled = pliant.compile(program, backend="eager")
+    for value in ([1], [2], (1, [2]), (1, [3]), [1], None, 2):
+        assert str(compiled(torch.ones(2), value)) == str(program(torch.ones(2), value))
+    assert not pliant.stats()["fallbacks"] and not pliant.stats()["graph_breaks"]

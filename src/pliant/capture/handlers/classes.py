@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, WrongKind
 from pliant.capture.handlers import given
 from pliant.capture.handlers.given import Arguments, Convert
 from pliant.capture.handlers.random_numbers import make_generator
@@ -323,34 +323,18 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if not cls.__members__:
         kwargs = {"module": t.frames[-1].globals.get("__name__"), **kwargs}
         return t.world.note_made_class(_construct_plain(t, cls, args, kwargs))
-    values = [concrete(a) for a in args]
-    if len(values) == 1 and not kwargs and type(values[0]) is not cls:
-        found = _asked_for_member(t, cls, values[0])
-        if found is not MISSING:
-            return found
-    member = t.native(cls, *values, **kwargs)
-    return t.world.hold(member, str(member))
-
-
-def _asked_for_member(t: Tracer, cls: Any, value: Any) -> Any:
-    """What the class' own `_missing_` gives for a value that is none of its members', or MISSING if it is not asked."""
-    hashed = type(value).__hash__ is not None
-    if hashed:
-        value = t.hashable(value)
-    else:
-        t.refuse_opaque(value)
     missing = t.world.type_lookup(cls, "_missing_")
-    if not isinstance(missing, classmethod) or missing.__func__.__module__ == "enum":
-        return MISSING
-    if hashed:
-        known = t.world.dict_get(t.world.hold(cls._value2member_map_, "members"), value) is not MISSING
-    else:
-        known = any(member.value == value for member in cls.__members__.values())
-    if known:
-        return MISSING
-    if derives(cls, enum.Flag):
-        raise GraphBreak("side-effect-call", f"{cls.__name__} keeps the member that it makes for {value!r}")
-    member = t.call(missing.__func__, (cls, value), {})
-    if not isinstance(member, cls):
-        raise GraphBreak("bad-call", f"{value!r} is no {cls.__name__}")
+    known = not isinstance(missing, classmethod) or missing.__func__.__module__ == "enum"
+    try:
+        values = [t.hashable(a) for a in args]
+    except WrongKind:  # it is compared with the value of each member
+        known = False
+    if not known and derives(cls, enum.Flag):
+        members = t.world.hold(cls._value2member_map_, "members")
+        known = all(t.world.dict_get(members, concrete(a)) is not MISSING for a in args)
+        if not known:
+            raise GraphBreak("side-effect-call", f"{cls.__name__} keeps the member that it makes")
+    if not known:
+        return t.call(t.world.type_lookup(type(cls), "__call__"), (cls, *args), kwargs)
+    member = t.native(cls, *values, **kwargs)
     return t.world.hold(member, str(member))

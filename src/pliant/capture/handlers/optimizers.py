@@ -39,6 +39,7 @@ from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_a
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.recording.nodes import nodes_behind
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -401,9 +402,8 @@ class _Template:
 
     def finish(self) -> bool:
         """Collect the nodes; False if one of them does more than compute from the row, or write it."""
-        node = self.last.next
         own = set(self.given)
-        while node.op != "root":
+        for node in nodes_behind(self.last):
             if node.op in ("call_function", "call_method") and not own.isdisjoint(node.all_input_nodes):
                 if not is_fake(node.meta.get("val")) or "made" in node.meta:
                     return False
@@ -411,7 +411,6 @@ class _Template:
                 own.add(node)
             elif is_fake(node.meta.get("val")) and node.op != "placeholder":
                 return False
-            node = node.next
         return True
 
     def copy(self, rows: list[Row]) -> None:

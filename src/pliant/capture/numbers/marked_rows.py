@@ -24,6 +24,7 @@ from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import HANDLERS, Frame, Handler
 from pliant.capture.numbers.selections import (
     OPS,
+    STAYS,
     STOPS,
     Before,
     Check,
@@ -33,8 +34,8 @@ from pliant.capture.numbers.selections import (
     has_gradient,
     is_operator,
     name_of_call,
-    nodes_behind,
 )
+from pliant.capture.recording.nodes import nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import argument, is_list_or_tuple, is_node, several
@@ -54,12 +55,6 @@ _OPS = OPS | frozenset(
 )
 _PURE = frozenset(
     (float, int, bool, str, *map(vars(BUILTINS).get, "abs min max len isinstance hasattr getattr".split()))
-)
-# Whether reading an item changes nothing.
-_STAYS: ByKind[bool] = ByKind(
-    False,
-    dict.fromkeys((list, tuple, dict, torch.Size, types.MappingProxyType, FakeTensor), True),
-    {torch.nn.Module: True},
 )
 # Calls that cannot fail where a tensor has no rows, and make values alone.
 _COMPUTING = frozenset(
@@ -331,7 +326,7 @@ def _may_call(frame: Frame, op: Op) -> bool:
 _JUMPS = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "TO_BOOL", "UNARY_NOT")
 _CHECKS: dict[str, Check] = {
     "CALL": (_may_call, "a turn calls what may have effects, or takes items of an iterator"),
-    "BINARY_SUBSCR": (lambda frame, op: _STAYS.of(frame.stack[-2]), "a turn reads what may change when it is read"),
+    "BINARY_SUBSCR": (lambda frame, op: STAYS.of(frame.stack[-2]), "a turn reads what may change when it is read"),
     "BINARY_OP": (lambda frame, op: not str(op.arg).endswith("="), "a turn changes a value in its place"),
     "UNPACK_SEQUENCE": (_may_unpack, "a turn takes items of an iterator"),
 }

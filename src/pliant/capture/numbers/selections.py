@@ -22,6 +22,7 @@ from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import Frame, Handler, Returned, Yielded
 from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak, Raised, Stopped
 from pliant.capture.numbers.number_domains import may_be_number
+from pliant.capture.recording.nodes import nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
@@ -46,6 +47,12 @@ OPS = frozenset(
 _LONGEST = 80  # operations of a side
 _PURE = frozenset(
     (torch.finfo, torch.iinfo, float, int, bool, *map(vars(BUILTINS).get, "abs min max len isinstance".split()))
+)
+# Whether reading an item changes nothing.
+STAYS: ByKind[bool] = ByKind(
+    False,
+    dict.fromkeys((list, tuple, dict, torch.Size, types.MappingProxyType, FakeTensor), True),
+    {torch.nn.Module: True},
 )
 # Calls that are recorded. They cost next to nothing, and their gradients are zero where zero comes in, whatever the numbers.
 _SELECTING = frozenset(
@@ -365,14 +372,6 @@ def _passes_zeros(node: fx.Node) -> bool:
     """Whether zeros as the gradient of what the node gives are zeros for what it takes, whatever the numbers."""
     is_call = node.op in ("call_function", "call_method")
     return is_call and name_of_call(node) in _SELECTING | _LINEAR and not any(versions_of(_values(node)))
-
-
-def nodes_behind(last: fx.Node) -> Iterable[fx.Node]:
-    """What was recorded since."""
-    node = last.next
-    while node.op != "root":
-        yield node
-        node = node.next
 
 
 def _sources(start: fx.Node, recorded: set[fx.Node]) -> set[fx.Node]:

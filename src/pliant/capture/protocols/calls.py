@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import dataclasses
 import inspect
 import logging
 import re
-import reprlib
 import types
 import typing
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -32,7 +30,7 @@ from pliant.capture.handlers.classes import ACCESSORS, call_enum, find_class
 from pliant.capture.handlers.effects import log
 from pliant.capture.handlers.random_numbers import draw, is_generator, is_of_python
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
-from pliant.capture.handlers.table import Handler, find_special
+from pliant.capture.handlers.table import Handler, find_special, refusal
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.iterators.endings import has_finalizer
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
@@ -163,12 +161,6 @@ _C_FUNCTIONS = (
     types.MemberDescriptorType,
 )
 _CHECKED = frozenset((*_C_FUNCTIONS, *ACCESSORS))
-# Wrappers of `__repr__` that ask whether it is running already: a recursion that has no end breaks anyway.
-_RECURSION_GUARDS = frozenset(
-    wrap(lambda value: "").__code__
-    for wrap in (getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr()), reprlib.recursive_repr())
-)
-
 
 # ---- Python functions
 def _call_function(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool) -> Any:
@@ -186,8 +178,6 @@ def _call_function(t: Tracer, function: types.FunctionType, args: Args, kwargs: 
         computed = arrays.call_numpy(t, function, args, kwargs)
         if computed is not NotImplemented:
             return computed
-    if function.__code__ in _RECURSION_GUARDS and hasattr(function, "__wrapped__"):
-        return call(t, function.__wrapped__, args, kwargs, linked)
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
         chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
         _guard_registry(t, function)
@@ -364,10 +354,6 @@ def _in_module(t: Tracer, count: int) -> Iterator[None]:
         t.module_calls.pop()
 
 
-def _call_scripted(t: Tracer, module: Any, args: Args, kwargs: Kwargs, linked: bool) -> NoReturn:
-    raise GraphBreak("unknown-call", "a TorchScript module")
-
-
 # ---- classes
 def _call_class(t: Tracer, cls: type, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     """cls(*args, **kwargs): the metaclass' __call__, then __new__ and __init__."""
@@ -488,6 +474,6 @@ _KINDS: ByKind[Callable[..., Any]] = ByKind(
         type: _call_class,
         weakref.ref: _call_reference,
         torch.nn.Module: _call_module,
-        torch.jit.ScriptModule: _call_scripted,
+        torch.jit.ScriptModule: refusal("unknown-call", "a TorchScript module"),
     },
 )

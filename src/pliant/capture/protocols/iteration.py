@@ -15,11 +15,12 @@ import itertools
 import operator
 import types
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.handlers.table import refusal
 from pliant.capture.iterators.carried import DequeItems, own_items
 from pliant.capture.iterators.generators import OURS, is_traced_generator, traced_iterator
 from pliant.capture.numbers import progressions
@@ -307,14 +308,10 @@ def _among_items_of_subclass(t: Tracer, container: Any, item: Any) -> Any:
     return _among_items(t, container if outside else [*list.__iter__(container)], item)
 
 
-def _in_tensor(t: Tracer, container: Any, item: Any) -> NoReturn:
-    raise GraphBreak("data-dependent", "membership in a tensor")
-
-
 _CONTAINING: ByKind[Callable[..., Any]] = ByKind(
     _among_contents,
     {
-        FakeTensor: _in_tensor,
+        FakeTensor: refusal("data-dependent", "membership in a tensor"),
         **dict.fromkeys(DICT_TYPES, functools.partial(_among_keys, lambda world, keys: world.needs_guards(keys))),
         set: functools.partial(
             _among_keys, lambda world, keys: world.needs_guards(keys) and not world.has_changes(keys)

@@ -36,25 +36,24 @@ from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import Frame, Handler
 from pliant.capture.handlers.table import find as find_row
 from pliant.capture.handlers.table import find_special
+from pliant.capture.numbers.selections import OPS, STAYS, called, is_operator
+from pliant.capture.recording.nodes import nodes_behind
 from pliant.capture.recording.torch_calls import is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_int, is_tuple, module_of
+from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_int, is_method, is_tuple, module_of
 from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
 from pliant.guards.settings import Settings
 from pliant.records import dataclass
-from pliant.torch_adapter import C_OPERATORS, DisableTorchFunction, append_node, below_python_dispatch
+from pliant.torch_adapter import DisableTorchFunction, append_node, below_python_dispatch
 
 Inline = Callable[..., Any]
 Call = tuple[types.FunctionType, Args, Kwargs]
 
 # Operations that change nothing but locals. Those of `_LOOKING` are looked at.
-_OPS = frozenset(
-    """LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD PUSH_NULL COPY_FREE_VARS STORE_FAST DELETE_FAST
-    POP_TOP COPY SWAP BINARY_OP BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_TUPLE BUILD_LIST UNPACK_SEQUENCE COMPARE_OP
-    IS_OP UNARY_NEGATIVE UNARY_INVERT UNARY_POSITIVE UNARY_NOT TO_BOOL CALL JUMP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE
-    POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP RETURN_VALUE NOP RESUME""".split()
+_OPS = OPS | frozenset(
+    """COPY_FREE_VARS DELETE_FAST BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_LIST UNPACK_SEQUENCE JUMP_IF_TRUE_OR_POP
+    JUMP_IF_FALSE_OR_POP NOP RESUME""".split()
 )
 # Attributes and methods of tensors that their description tells.
 _TOLD = frozenset(
@@ -241,7 +240,7 @@ class _Look:
             return handler
 
         def looking(frame: Frame, op: Op) -> Any:
-            function = _called(frame, op) if name == "CALL" else None
+            function = _called(frame, op)[0] if name == "CALL" else None
             if self.is_pure and not allows(frame, op):
                 self._refuse()
             result = handler(frame, op)
@@ -252,19 +251,15 @@ class _Look:
         return looking
 
 
-def _called(frame: Frame, op: Op) -> Any:
-    """The function that a call calls, of a method its function."""
-    shape: Any = op.arg
-    high, low = frame.stack[len(frame.stack) - shape.count - 2 :][:2]
-    found = high if low is NULL else low
-    is_bound = type(found) is types.MethodType and not is_fake(found.__self__)
-    return found.__func__ if is_bound else found
+def _called(frame: Frame, op: Op) -> tuple[Any, list[Any]]:
+    """The function that a call calls, of a method its function, and what it is given."""
+    found, given = called(frame, op)
+    is_bound = is_method(found) and not is_fake(found.__self__)
+    return found.__func__ if is_bound else found, given
 
 
 def _may_call(frame: Frame, op: Op) -> bool:
-    shape: Any = op.arg
-    function = _called(frame, op)
-    given = frame.stack[len(frame.stack) - shape.count :] if shape.count else []
+    function, given = _called(frame, op)
     if type(function) in _BOUND and is_fake(function.__self__):
         return _is_of_tensor(function.__name__)
     if function is isinstance or function is len:
@@ -285,9 +280,7 @@ def _is_followed(t: Tracer, function: types.FunctionType) -> bool:
 
 def _is_operator(t: Tracer, function: Any) -> bool:
     """Whether it is an operator of PyTorch that makes tensors."""
-    if find_row(function) is not None or not _makes_tensors(function.__name__):
-        return False
-    return any(getattr(space, function.__name__, None) == function for space in C_OPERATORS)
+    return find_row(function) is None and _makes_tensors(function.__name__) and is_operator(function)
 
 
 _BOUND = (types.BuiltinMethodType, types.MethodType)
@@ -334,11 +327,6 @@ _READS: ByKind[Callable[[Tracer, Any, Any], bool]] = ByKind(
     {FakeTensor: lambda t, obj, name: _is_of_tensor(name), types.ModuleType: lambda t, obj, name: True},
     {torch.nn.Module: _is_from_outside, type: _is_from_outside},
 )
-_ITEMS: ByKind[bool] = ByKind(
-    False,
-    dict.fromkeys((list, tuple, dict, torch.Size, types.MappingProxyType, FakeTensor), True),
-    {torch.nn.Module: True},
-)
 
 
 def _is_no_tensor(frame: Frame, op: Op) -> bool:
@@ -351,8 +339,8 @@ _LOOKING: dict[str, Callable[[Frame, Op], bool]] = {
     "CALL": _may_call,
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _may_read),
     "BINARY_OP": lambda frame, op: not str(op.arg).endswith("="),
-    "BINARY_SUBSCR": lambda frame, op: _ITEMS.of(frame.stack[-2]) and not is_fake(frame.stack[-1]),
-    "UNPACK_SEQUENCE": lambda frame, op: _ITEMS.of(frame.stack[-1]),
+    "BINARY_SUBSCR": lambda frame, op: STAYS.of(frame.stack[-2]) and not is_fake(frame.stack[-1]),
+    "UNPACK_SEQUENCE": lambda frame, op: STAYS.of(frame.stack[-1]),
     **dict.fromkeys(_TRUTHS, _is_no_tensor),
 }
 
@@ -361,14 +349,9 @@ _LOOKING: dict[str, Callable[[Frame, Op], bool]] = {
 def _template(t: Tracer, call: Call, stored: frozenset[int], last: fx.Node, result: Any) -> _Template | None:
     """The nodes behind `last` as what other calls copy; None if they do more than compute new tensors."""
     given = _tensors(*call[1:])
-    nodes: list[fx.Node] = []
-    node = last.next
-    while node.op != "root":
-        if node.op in ("call_function", "call_method"):
-            nodes.append(node)
-        elif node.op not in ("placeholder", "get_attr"):
-            return None
-        node = node.next
+    nodes = [node for node in nodes_behind(last) if node.op not in ("placeholder", "get_attr")]
+    if any(node.op not in ("call_function", "call_method") for node in nodes):
+        return None
     own, returned = set(nodes), {one.node for one in leaves(result) if is_fake(one)}
     with DisableTorchFunction(), below_python_dispatch():
         if not _can_be_copied(result, given, own) or not all(_is_computed(node, own - returned) for node in nodes):

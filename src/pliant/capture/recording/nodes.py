@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -225,6 +225,14 @@ _AS_NODES: ByKind[Callable[[Nodes, Any], Any]] = ByKind(
         Tensor: Nodes._refuse_real,
     },
 )
+
+
+def nodes_behind(last: fx.Node) -> Iterable[fx.Node]:
+    """What was recorded since."""
+    node = last.next
+    while node.op != "root":
+        yield node
+        node = node.next
 
 
 def has_tensor(value: Any) -> bool:
