@@ -104,6 +104,7 @@ def test_compiled_it_gives_what_eager_gives() -> None:
 
 
 def test_sizes_that_vary(monkeypatch, copied) -> None:
+    pliant.reset()
     compiled = pliant.compile(run, dynamic=True)
     for rows in (3, 5):
         x, w = torch.randn(8, rows, 4), torch.randn(4, 4)
