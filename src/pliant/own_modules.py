@@ -24,7 +24,7 @@ import pkgutil
 import sys
 from types import CodeType, ModuleType
 
-_BUILTINS = dict(vars(builtins))
+BUILTINS = dict(vars(builtins))  # which nobody changes
 _HEADER = 16  # bytes before the code: magic number, flags, time and size of the source
 _CHUNK = 1 << 16
 _BY_TIME = importlib.util.MAGIC_NUMBER + bytes(4)  # flags that say: compare time and size
@@ -38,7 +38,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         self._cached = cached
 
     def exec_module(self, module: ModuleType) -> None:
-        vars(module)["__builtins__"] = _BUILTINS
+        vars(module)["__builtins__"] = BUILTINS
         super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType | None:

@@ -23,6 +23,7 @@ X = torch.randn(4, 4)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path):
+    background.finish()  # entries of other tests
     pliant.reset()
     with pliant.config.patch(keep_entries=True, cache_dir=str(tmp_path / "cache")):
         yield tmp_path / "cache"

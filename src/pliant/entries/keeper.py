@@ -40,7 +40,7 @@ _STORE, _SUFFIX = "entries", ".json"
 _MOST = 16  # entries of one key that a process looks at
 _PATIENCE, _ROUNDS = 1.0, 60  # seconds in which a backward is often asked for: one text then has both
 _HEAD_START = 0.02  # seconds in which the call that made an entry returns: threads share the interpreter
-_MOMENT = 0.1  # seconds
+_MOMENT = 0.5  # seconds
 
 
 class Keeper:

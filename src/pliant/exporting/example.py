@@ -88,25 +88,36 @@ class Example:
 def example_of(fn: Callable[..., Any], run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Example:
     leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
     leaves = [set(leaf) if type(leaf) is set else leaf for leaf in leaves]  # as it is now
-    for path, leaf in pytree.tree_leaves_with_path(arguments_of(fn, args, kwargs)):
-        _check_kind(path, leaf)
+    for leaf in leaves:
+        if not _is_given(leaf):
+            raise _refused(arguments_of(fn, args, kwargs), leaf)
     seen: set[int] = set()
     places: dict[int, int] = {}
     first = tuple(places.setdefault(id(leaf), place) for place, leaf in enumerate(leaves))
     return Example(fn, run, [_own(leaf, seen) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], tree, first)
 
 
-def _check_kind(path: tuple[Any, ...], leaf: Any) -> None:
-    """That an argument is a tensor or a constant: what another object holds may be something else at each call."""
-    if isinstance(leaf, (torch.Tensor, Number, Enum, torch.Generator)) or callable(leaf) or is_constant(leaf):
-        return
-    cls, name = type(leaf), path[0].key + pytree.keystr(path[1:])
+def _is_given(leaf: Any) -> bool:
+    """Whether an argument is a tensor or a constant: what another object holds may be something else at each call."""
+    return isinstance(leaf, (torch.Tensor, Number, Enum, torch.Generator)) or callable(leaf) or is_constant(leaf)
+
+
+def _refused(arguments: Mapping[str, Any], leaf: Any) -> ExportError:
+    cls = type(leaf)
     way = f"register_dataclass({cls.__qualname__})" if is_dataclass(cls) else f"register_pytree_node({cls.__qualname__}, ...)"
-    raise ExportError(
-        f"the argument `{name}` is an object of {cls.__module__}.{cls.__qualname__}", kind="argument",
+    return ExportError(
+        f"{_name_of(arguments, leaf)} is an object of {cls.__module__}.{cls.__qualname__}", kind="argument",
         why="a program takes tensors, constants, and trees of them; what an object holds may change from call to call",
         do=f"register its class, torch.utils._pytree.{way}, pass what it holds, or make it a part of the model",
     )  # fmt: skip
+
+
+def _name_of(arguments: Mapping[str, Any], leaf: Any) -> str:
+    try:
+        path = next(path for path, one in pytree.tree_leaves_with_path(arguments) if one is leaf)
+    except ValueError:  # a class was registered without names of what it holds
+        return "an argument"
+    return f"the argument `{path[0].key}{pytree.keystr(path[1:])}`"  # type: ignore[attr-defined]  # a dict's
 
 
 def _own(tensor: torch.Tensor, seen: set[int]) -> torch.Tensor:

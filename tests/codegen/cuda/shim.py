@@ -40,7 +40,7 @@ _REPLACED = {
     "p_add_shared": "template <class T> P_INLINE void p_add_shared(T* at, T x) { p_add(at, x); }\n",
     "p_cluster_sync": "P_INLINE void p_cluster_sync() { __syncthreads(); }\n",
     "p_peer": "template <class T> P_INLINE T p_peer(const T* at, int rank) { return *at; }\n",
-    "p_f16": C_SNIPPETS["p_f16"],
+    "p_f16": C_SNIPPETS["p_f16"].replace("p_bits(", "__float_as_int(").replace("p_float(", "__int_as_float("),
     "p_bf16": """\
 P_INLINE float p_from_bf16(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
 P_INLINE uint16_t p_to_bf16(float x) {

@@ -18,6 +18,7 @@ from pliant.capture.trace import DELETED, NULL
 from pliant.capture.value_kinds import is_cell
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import suppressed
+from pliant.own_modules import BUILTINS
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -100,7 +101,8 @@ def load_global_name(frame: Frame, name: str) -> Any:
     value = world.dict_get(namespace if world.is_foreign(namespace) else known_globals(frame), name)
     if value is not MISSING:
         return world.resolve(value)
-    return world.dict_get(world.hold(builtins_of(namespace), "builtins"), name)
+    found = builtins_of(namespace)
+    return found.get(name, MISSING) if found is BUILTINS else world.dict_get(world.hold(found, "builtins"), name)
 
 
 @opcode("LOAD_GLOBAL", "LOAD_NAME")

@@ -119,19 +119,21 @@ def plain_class_value(t: Tracer, cls: type, found: Any, name: str, owner: type |
     if _is_of_trace(t, cls, name, owner):
         return found
     owner = owner or _owner(t, cls, name)
+    assert owner is not None
     return t.world.resolve(t.world.bring(found, DictAttributeSource(t.world.class_source(owner), name)))
 
 
-def _owner(t: Tracer, cls: type, name: str) -> type:
-    """The class that has the name, or in which the trace stored it."""
+def _owner(t: Tracer, cls: type, name: str) -> type | None:
+    """The class that has the name, or in which the trace stored it; None: a descriptor has what is bound."""
     stored = {base: t.world.slot_get(base, name) for base in cls.__mro__}
-    return next(b for b in cls.__mro__ if stored[b] is not DELETED and (name in b.__dict__ or stored[b] is not MISSING))
+    bases = (b for b in cls.__mro__ if stored[b] is not DELETED and (name in b.__dict__ or stored[b] is not MISSING))
+    return next(bases, None)
 
 
 def _is_of_trace(t: Tracer, cls: type, name: str, owner: type | None) -> bool:
     """Whether the trace gave the class what it has under the name."""
     owner = owner or _owner(t, cls, name)
-    return t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING
+    return owner is not None and (t.world.is_made(owner) or t.world.slot_get(owner, name) is not MISSING)
 
 
 _IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
