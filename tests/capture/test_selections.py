@@ -204,7 +204,7 @@ def a_ratio(x):
         ratio = 1.0
     else:
         ratio = norm / least
-    return x * ratio
+    return (x + norm) * ratio - least  # a shorter end would be a part of either side
 
 
 def sizes_that_differ(x):

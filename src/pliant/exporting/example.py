@@ -115,7 +115,7 @@ def _refused(arguments: Mapping[str, Any], leaf: Any) -> ExportError:
 def _name_of(arguments: Mapping[str, Any], leaf: Any) -> str:
     try:
         path = next(path for path, one in pytree.tree_leaves_with_path(arguments) if one is leaf)
-    except ValueError:  # a class was registered without names of what it holds
+    except (ValueError, StopIteration):  # a class was registered without names of what it holds
         return "an argument"
     return f"the argument `{path[0].key}{pytree.keystr(path[1:])}`"  # type: ignore[attr-defined]  # a dict's
 
