@@ -25,6 +25,7 @@ import sys
 from types import CodeType, ModuleType
 
 BUILTINS = dict(vars(builtins))  # which nobody changes
+__builtins__ = BUILTINS  # type: ignore[assignment]  # of the functions below, which load modules at any time
 _HEADER = 16  # bytes before the code: magic number, flags, time and size of the source
 _CHUNK = 1 << 16
 _BY_TIME = importlib.util.MAGIC_NUMBER + bytes(4)  # flags that say: compare time and size
