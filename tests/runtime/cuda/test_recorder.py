@@ -132,6 +132,16 @@ def gpu(monkeypatch):
     return CudaRecorder(torch.device("cuda", 0)), GPU.default
 
 
+def test_a_program_may_forbid_products(monkeypatch):
+    """As deterministic algorithms do where the library is not told how much memory it may take."""
+
+    def refuse(*args):
+        raise RuntimeError("deterministic behavior was enabled")
+
+    monkeypatch.setattr(torch.Tensor, "mm", refuse)
+    module._make_workspace(torch.device("cpu"))
+
+
 def wait():
     """What an operator does that waits for the GPU."""
     GPU.capturing.is_valid = False

@@ -142,8 +142,8 @@ class CudaRecorder:
 
 def _make_workspace(device: torch.device) -> None:
     """Have the library of products take the memory that it wants for each stream and thread: within a recording that would
-    lie amid what is computed, and stay there."""
-    with torch.inference_mode(False), torch.no_grad():
+    lie amid what is computed, and stay there. A setting of the program's may forbid products."""
+    with torch.inference_mode(False), torch.no_grad(), suppressed(RuntimeError):
         one = torch.ones(1, 1, device=device)
         one.mm(one)
 
