@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -41,13 +41,6 @@ def gradients(
     return _engine_run_backward(
         tuple(outputs), tuple(tangents), retain_graph, create_graph, tuple(inputs), allow_unused, accumulate_grad=False
     )
-
-
-def symbolic_products() -> AbstractContextManager[Any]:
-    """Products in derivatives' formulas keep symbolic sizes: the C++ of `matmul` asks for plain ones before 2.13, where the
-    dispatcher takes its form in Python (no public form)."""
-    guard: AbstractContextManager[Any] = nullcontext() if torch.__version__ >= "2.13" else torch._C._EnablePythonDispatcher()
-    return guard
 
 
 def uncounted_writes() -> AbstractContextManager[Any]:

@@ -21,7 +21,6 @@ from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from pliant import torch_adapter
-from pliant.autograd_torch_adapter import symbolic_products
 from pliant.records import dataclass
 
 Rule: TypeAlias = (
@@ -90,12 +89,14 @@ def where_sizes_vary(values: Iterable[Any]) -> AbstractContextManager[Any]:
 
 def for_derivatives_of(graph: fx.Graph) -> AbstractContextManager[Any]:
     """The block in which the engine is called for derivatives of operators that the graph records."""
-    asked = any(graph.find_nodes(op="call_function", target=op) for op in _ASKING)
-    return _taken() if asked else symbolic_products()
+    if any(graph.find_nodes(op="call_function", target=op) for op in _ASKING):
+        return _taken()
+    return torch_adapter.python_kernels() if _PRODUCTS_ASK else contextlib.nullcontext()
 
 
 # Operators with derivatives in C++ that call compositions of `derivatives`.
 _ASKING = (torch.ops.aten.convolution_backward.default,)
+_PRODUCTS_ASK = torch.__version__ < "2.13"  # for plain sizes: `matmul` in C++, which formulas of derivatives call
 
 
 def _taken() -> AbstractContextManager[Any]:
