@@ -133,7 +133,8 @@ def _on_dirty_memory(fill: int) -> list[torch.Tensor]:
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]
-    size = usable(_zeros(3, 5)._cdata, _MOST_WORDS) * WORD
+    probes = [_zeros(3, 5) for _ in range(32)]  # some blocks are rounded up: of a size that no other object's has
+    size = min(usable(probe._cdata, _MOST_WORDS) for probe in probes) * WORD
     chunks = [libc.malloc(size) for _ in range(32)]
     for chunk in chunks:
         ctypes.memset(chunk, fill, size)
