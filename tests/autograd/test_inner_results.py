@@ -88,6 +88,20 @@ def test_views_of_returned_tensors_without_a_history(make):
             view.mul_(2)
 
 
+@pytest.mark.parametrize("make", [torch.Tensor.detach, lambda x: (x * 2).detach(), lambda x: (x * 2).detach().mul_(2)])
+def test_views_of_tensors_without_a_history_that_nobody_else_has(make):
+    pliant.reset()
+
+    def program(x, y):
+        return AsIs.apply(make(x), y)
+
+    for call in (program, pliant.compile(program, backend="aot_eager")):
+        view, _ = call(torch.rand(4, 3, requires_grad=True) * 2, torch.rand(4, 3, requires_grad=True))
+        assert view._base is not None
+        with pytest.raises(RuntimeError, match="view"):
+            view.mul_(2)
+
+
 def _of_a_view_without_gradient(x, y):
     rows = x.reshape(-1, 2)  # of which no gradient comes, but later views say that it is asked for
     with torch.enable_grad():

@@ -86,6 +86,18 @@ def _views_of_a_view_that_is_returned(compiled, leaf):
     return found, torch.autograd.grad([p.sum() for p in parts], leaf)
 
 
+def _views_of_views_from_before_the_write(compiled, leaf):
+    def f(x):
+        rows = x.view(x.shape)
+        before = rows.view_as(rows)
+        rows.mul_(2)
+        return before.t(), rows, before.t()[0]
+
+    x = (leaf * 2)[:]
+    of_all, rows, of_row = compiled(f)(x)
+    return [torch.autograd.grad(v.sum(), [x, rows, leaf], allow_unused=True, retain_graph=True) for v in (of_all, of_row)]
+
+
 def _custom_view_of_what_is_written(compiled, leaf):
     def f(x):
         x.mul_(3)
@@ -183,6 +195,7 @@ def test_hooks_of_results_whose_function_is_another_by_then(change):
         _view_of_a_new_tensor, _view_of_an_input, _view_made_before_the_write, _custom_view_of_what_is_written,
         _written_through_data, _data_of_a_new_leaf, _views_on_both_sides_of_an_unrecorded_write,
         _views_of_a_view_that_is_returned, _written_through_data_behind_a_returned_tensor,
+        _views_of_views_from_before_the_write,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip

@@ -240,6 +240,7 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
         if id(origin.fake) in plan.places and (not around or _is_renamed(origin)):  # its own history leads through that output
             start, viewed, steps = SameAs(plan.places[id(origin.fake)]), origin.fake, steps[depth:]
             break
+        around = around or _is_older(origin)  # what was made of such a view goes the way that it goes
         origin, depth = origin.parent, depth - 1
     if alias.fake.grad_fn is None and _inherits(alias):  # from a base that need not have required grad when it was made
         steps = tuple(dataclasses.replace(step, grad_enabled=False) for step in steps)

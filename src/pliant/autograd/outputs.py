@@ -14,7 +14,7 @@ import torch
 
 from pliant.autograd.places import FromInput, FromResult, Literal, MadeOutputs, Output, SameAs, ViewOf, changed_in_place
 from pliant.autograd.views import ViewStep
-from pliant.torch_adapter import set_grad_enabled, without_base
+from pliant.torch_adapter import set_grad_enabled
 from pliant.wrappers.wrapper import WROTE
 
 # inputs, results, outputs made so far -> an output
@@ -101,14 +101,7 @@ def _made_of(output: Output) -> int | None:
 
 def inner_views(inner: dict[int, ViewOf]) -> dict[int, _Get]:
     """How to make the results that are views."""
-    return {position: _inner_view(view) for position, view in inner.items()}
-
-
-def _inner_view(view: ViewOf) -> _Get:
-    get = _getter(view)
-    if all(step.func is not torch.ops.aten.detach.default for step in view.steps):
-        return get
-    return lambda inputs, results, made: without_base(get(inputs, results, made))  # a write to the base is not its own
+    return {position: _getter(view) for position, view in inner.items()}
 
 
 def _getter(output: Output) -> _Get:
