@@ -356,3 +356,12 @@ def test_a_tuple_whose_own_length_says_nothing():
     held["sizes"] = Uncounted((2, 4, 5))
     with pytest.raises(ValueError, match="too many"):
         compiled(x)
+
+
+@pytest.mark.parametrize("cls", [Row, Items])
+def test_items_counted_from_the_end_are_the_same_items(cls):
+    pliant.reset()
+    compiled = pliant.compile(lambda x, row: (x * row[-1], row[-1], row[-2] is row[0]), backend="eager")
+    for number in range(2, 6):
+        assert compiled(torch.ones(2), cls([[0], number]))[1:] == (number, True)
+    assert pliant.stats()["graphs"] == 2

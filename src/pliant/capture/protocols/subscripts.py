@@ -127,9 +127,9 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
         return t.native(base.__getitem__, held_here, _index(t, key))
     if takes_slice:
         raise GraphBreak("unknown-object", f"a slice of a {type(container).__name__} from outside")
-    index = _place(t, key)
-    known_length(t, container)
-    return t.world.bring(t.native(base.__getitem__, container, index), ItemSource(source, index, base.__name__))
+    index, length = _place(t, key), known_length(t, container)
+    item = t.native(base.__getitem__, container, index)
+    return t.world.bring(item, ItemSource(source, index % length, base.__name__))
 
 
 def list_item(t: Tracer, container: Any, key: Any) -> Any:
