@@ -101,7 +101,12 @@ def in_one_function(f: Callable[..., Any]) -> Callable[..., Any]:
         for place, one in zip(places, made):
             results[place] = one
         for target, one in zip(written, made[len(places) :]):
-            target.copy_(one)
+            with torch.autograd._unsafe_preserve_version_counter(target):  # which `f` saved, too
+                target.copy_(one)
+        if written:  # what was computed from what was written leads through the same function
+            own = [*[results[i] for i in places], *written]
+            for place, one in zip(places, _Joined.apply(*own)):
+                results[place] = one
         return results
 
     return joined

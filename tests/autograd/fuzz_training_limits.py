@@ -19,6 +19,7 @@ WRITTEN = "modified by an inplace operation"
 VIEWED = "is a view and its base or another view of its base has been modified inplace"  # a saved view of what was written
 FREED = "Trying to backward through the graph a second time"
 _ASKS = re.compile("backward|grads|batched")
+OTHER_DATA = "was given data of size"  # eager computes with data that does not belong to what it saved
 _REENTRANT = "torch.utils.checkpoint is incompatible with .grad()"
 
 
@@ -29,7 +30,7 @@ def documented(program: Any, theirs: tuple[str, str, Any], mine: tuple[str, str,
         if found is None and FREED in str(theirs[2]):  # of a region that itself saves nothing
             return "checkpoint(" in text
         return theirs[2] is None and (
-            _REENTRANT in str(found) or _breaks(text) and any(one in str(found) for one in (WRITTEN, FREED))
+            any(one in str(found) for one in (_REENTRANT, OTHER_DATA)) or _breaks(text) and any(one in str(found) for one in (WRITTEN, FREED))
         )
     statements = [one.text for one in program.driver]
     asked = any(map(_ASKS.search, statements[: statements.index(line) + 1]))
