@@ -37,6 +37,14 @@ CASES = {
     ),
     "embedding": (lambda x, w: F.embedding(_indices(len(x)), w) * x[:, None], (4,), ((5, 4),)),
     "embedding with padding": (lambda x, w: F.embedding(_indices(len(x)), w, padding_idx=1) * x[:, None], (4,), ((5, 4),)),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), (3, 4), ((3,), (3,))),
+    "batch_norm by statistics": (lambda x, w: F.batch_norm(x, w.detach(), w.detach().exp(), w), (3,), ((3,),)),
+    "instance_norm": (lambda x: F.instance_norm(x), (3, 4), ()),
+    "lp_pool2d": (lambda x: F.lp_pool2d(x, 2, 2), (2, 4, 4), ()),
+    "glu": (lambda x: F.glu(x, 1), (4, 3), ()),
+    "glu of rows": (lambda x: F.glu(x.repeat(2, 1), 0), (4,), ()),
+    "abs": (lambda x: x.abs() * x, (4,), ()),
+    "l1_loss": (lambda x: F.l1_loss(x, x.cos()) * x.sum(), (4,), ()),
 }  # fmt: skip
 
 
@@ -79,6 +87,21 @@ def test_second_derivatives_of_convolutions_are_pytorchs(groups, missing):
     tangents = [None if at == missing else torch.randn_like(like) for at, like in enumerate((x, w, y[0, :, 0, 0]))]
     given = (*tangents, torch.randn_like(y), w, x, *options, [True] * 3)
     torch.testing.assert_close(_convolution_double_backward(*given), torch.ops.aten._convolution_double_backward(*given))
+
+
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_derivatives_of_normalized_batches_are_pytorchs(trains, scaled):
+    """On tensors with data."""
+    from pliant.graph.map_rules.derivatives import _batch_norm_backward
+
+    torch.manual_seed(0)
+    x, dy = (torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    w, mean, var = (torch.rand(3, dtype=torch.float64) for _ in range(3))
+    of_batch = x.mean((0, 2)), (x.var((0, 2), correction=0) + 1e-5).rsqrt()
+    given = dy, x, w if scaled else None, mean, var, *of_batch, trains, 1e-5, [True, True, True]
+    torch.testing.assert_close(_batch_norm_backward(*given), torch.ops.aten.native_batch_norm_backward(*given))
+    assert _batch_norm_backward(*[one.detach() if isinstance(one, torch.Tensor) else one for one in given]) is NotImplemented
 
 
 @pytest.mark.parametrize("outer", ["jacfwd", "vjp", "grad"])

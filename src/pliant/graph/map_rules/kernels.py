@@ -68,7 +68,8 @@ def install(rows: Rows) -> None:
     for op, rule in rows.items():
         if isinstance(rule, Differentiable):
             torch_adapter.give_differentiable_kernel(op, functools.partial(_differentiable, rule.composed))
-            _install_mapped(op, rule.mapped)
+            if rule.mapped is not None:
+                _install_mapped(op, rule.mapped)
         else:
             _install_mapped(op, rule)
 
@@ -161,10 +162,10 @@ class PerSample:
 @dataclass(frozen=True, slots=True)
 class Differentiable:
     """A rule that composes the operator from others where derivatives are recorded: its own derivative, or a composition in
-    C++, asks for plain sizes. `mapped`: its rule for `vmap`."""
+    C++, asks for plain sizes. `mapped`: its rule for `vmap`, where C++'s is none for symbolic sizes."""
 
     composed: Callable[..., Any]
-    mapped: Rule | PerSample
+    mapped: Rule | PerSample | None = None
 
 
 def writes(functional: Callable[..., Any]) -> PerSample:

@@ -129,7 +129,7 @@ def _batch_norm(op: Any, trains: bool | None) -> Rule:
     return rule
 
 
-def _batch_norm_backward(
+def batch_norm_backward(
     count: Any, gradient: Batched, x: Batched, weight: Batched | None, running_mean: Batched | None,
     running_var: Batched | None, save_mean: Batched | None, save_invstd: Batched | None, training: bool, eps: float,
     wanted: Sequence[bool],
@@ -167,5 +167,4 @@ ROWS: Rows = {
     _aten._native_batch_norm_legit_no_training.default: _batch_norm(
         _aten._native_batch_norm_legit_no_training.default, False
     ),
-    _aten.native_batch_norm_backward.default: _batch_norm_backward,
 }

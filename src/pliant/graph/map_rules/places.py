@@ -198,6 +198,10 @@ def _step(count: Any, indices: Batched, many: Any) -> Any:
     return whole + starts.reshape(-1, *[1] * (whole.dim() - 1))
 
 
+def glu_backward(count: Any, gradient: Batched, x: Batched, dim: int) -> Tensor:
+    return _aten.glu_backward(gradient.whole(count), x.whole(count), _behind(dim, x.rank))
+
+
 def embedding_backward(
     count: Any, gradient: Batched, indices: Batched, many: Any, padding_idx: int, scale: bool
 ) -> Tensor:
@@ -288,9 +292,6 @@ ROWS: Rows = {
     _aten._assert_async.default: _assert_async(_aten._assert_async.default),
     _aten._assert_async.msg: _assert_async(_aten._assert_async.msg),
     _aten.isin.Tensor_Tensor: PerSample(_isin),
-    _aten.glu_backward.default: lambda count, gradient, self, dim: _aten.glu_backward(
-        gradient.whole(count), self.whole(count), _behind(dim, self.rank)
-    ),
     _aten.embedding.default: _embedding,
     _aten.take.default: PerSample(_take),
     _aten.put.default: PerSample(_put),
