@@ -269,3 +269,37 @@ def test_anomaly_mode_is_looked_at_where_the_engine_runs_inside():
     f(X.detach().clone().requires_grad_())
     with pytest.raises(RuntimeError, match="returned nan values"), torch.autograd.set_detect_anomaly(True):
         f(X.detach().clone().requires_grad_())
+
+
+def _written_whole(y):
+    y.sin_()
+    return y * 2
+
+
+def _written_in_part(y):
+    first = y[:1]
+    y.mul_(3)
+    return first
+
+
+def _read_before(y):
+    z = y * 3
+    y.sin_()
+    return y + z
+
+
+@pytest.mark.parametrize("program", [_written_whole, _written_in_part, _read_before])
+def test_a_view_that_is_written_leaves_its_hooks_behind(program):
+    """They belong to the function that the view had; autograd gives it a new one, of what it is a view of."""
+    pliant.reset()
+    found = []
+    for call in (program, pliant.compile(program, backend="aot_eager")):
+        for hooked in (False, True):
+            leaf, seen = torch.full((3, 2), 0.5, requires_grad=True), []
+            view = (leaf * 2).t()
+            if hooked:
+                view.register_hook(lambda g, seen=seen: seen.append(g.sum()) or g * 5)
+            call(view).sum().backward()
+            found.append((leaf.grad, seen))
+    torch.testing.assert_close(found[2:], found[:2])
+    assert pliant.stats()["graph_breaks"] == 1

@@ -122,7 +122,8 @@ class InputMemory:
             self.world.guard(nbytes, Kind.EQUALS, size)
 
     def check_write(self, target: Any) -> None:
-        """Break where eager refuses a write of an input, or of a view of it, whatever its values."""
+        """Break where eager refuses a write of an input, or of a view of it, whatever its values, and where it leaves behind the
+        hooks of an input that is a view: a view that was written has another function."""
         for fake in several(target):
             if is_fake(fake) and id(base_of(fake)) in self.mode.under_results:
                 raise GraphBreak("tensor-error", "a custom function's view is written in place")
@@ -130,6 +131,8 @@ class InputMemory:
                 example = self._examples.get(id(base_of(fake)))
                 if example is not None and _is_view_of_leaf(example):
                     raise GraphBreak("tensor-error", "a view of a leaf that requires grad is written in place")
+                if example is not None and example._is_view() and example._backward_hooks:
+                    raise GraphBreak("backward-hook", "a view that has hooks is written in place")
 
     def _guard_flags(self) -> None:
         """What eager looks at before it writes an input, or makes views of one while nothing is recorded."""
@@ -158,6 +161,8 @@ class InputMemory:
         self.world.guard(MethodSource(one.source, "_is_view"), Kind.EQUALS, base is not None)
         if base is not None:
             self.world.guard(AttributeSource(AttributeSource(one.source, "_base"), flag), Kind.EQUALS, getattr(base, flag))
+            if is_written(one.fake) and not one.example._backward_hooks:
+                self.world.guard(AttributeSource(one.source, "_backward_hooks"), Kind.EMPTY)
 
     def _share_now(self, tensors: list[GraphInput]) -> bool:
         """Whether a tensor of a held object lies in the same memory as another, though perhaps beside it."""
