@@ -198,7 +198,7 @@ def _step(count: Any, indices: Batched, many: Any) -> Any:
     return whole + starts.reshape(-1, *[1] * (whole.dim() - 1))
 
 
-def glu_backward(count: Any, gradient: Batched, x: Batched, dim: int) -> Tensor:
+def glu_backward(count: Any, gradient: Batched, x: Batched, dim: int) -> Any:
     return _aten.glu_backward(gradient.whole(count), x.whole(count), _behind(dim, x.rank))
 
 
