@@ -24,6 +24,9 @@ WHOLE = {
     "backwards": lambda x, n: x[list(range(n - 1, -1, -1))],
     "turned": lambda x, n: x[list(range(n))[::-1]],
     "part": lambda x, n: x[list(range(n))[1:-1]],
+    "part by a step": lambda x, n: x[list(range(n))[1:-1:2]] * len(list(range(n, 0, -1))[::3]),
+    "joined": lambda x, n: x[([-3] + list(range(n))[1::4])[1:]] * len([1, 2] + list(range(3, n)) + [n]),
+    "joined tuples": lambda x, n: x[list((0, 1) + tuple(range(2, n)))],
     "every other": lambda x, n: x[list(range(0, n, 2))],
     "stored": lambda x, n: x.clone().index_put_((torch.tensor(list(range(0, n, 2))),), torch.zeros(())),
     "tensor": lambda x, n: x + torch.tensor(list(range(n))),
@@ -115,7 +118,8 @@ PLAIN = {
         one.__name__: one
         for one in (appended, changed, changed_in_a_container, changed_behind_an_answer, changed_elsewhere, looped, matched)
     },
-    "joined": lambda x, n: x[[0] + list(range(1, n))],
+    "joined with others": lambda x, n: x[[0] + list(range(n)) + list(range(n))[::-1] + [True] + [n - 1]],
+    "joined with nothing": lambda x, n: x[list(range(n)) + []] * len([0] + [0] * n),
     "compared": lambda x, n: x * (list(range(n)) == list(range(5))) * (range(n) == range(n)),
     "same": lambda x, n: (lambda r, s: x * (r is r) * (r is not s))(list(range(n)), list(range(n))),
     "hashed": lambda x, n: x * {range(n): 2}[range(n)],
@@ -129,6 +133,7 @@ PLAIN = {
     "small type": lambda x, n: x + torch.tensor(range(n), dtype=torch.uint8),
     "sum of floats": lambda x, n: x * sum([0.1] * n),
     "zipped": lambda x, n: x * sum(a * b for a, b in zip(range(n), [2] * n)),
+    "part by a step that varies": lambda x, n: x[list(range(n))[:: n - 4]] * len(list(range(n))[3:0:-2]),
     "items by truth": lambda x, n: x * list(range(n))[True],
     "empty": lambda x, n: x * len(list(range(n, 0))) + torch.tensor(list(range(n, 0))).sum(),
     "beyond": lambda x, n: x * (list(range(n))[6] if n > 6 else 1),

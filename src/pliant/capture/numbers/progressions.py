@@ -9,6 +9,7 @@ Holds:  it has items, as guards say where it is made. Whoever asks for anything 
 
 from __future__ import annotations
 
+import itertools
 import operator
 import sys
 import types
@@ -31,6 +32,7 @@ from pliant.capture.value_kinds import (
     is_mutable_container,
     is_slice,
     is_symbolic,
+    is_tuple,
     plain_class,
 )
 from pliant.capture.varying_values import PROGRESSIONS, Progression, VaryingList, VaryingRange, VaryingTuple
@@ -69,6 +71,31 @@ def repeated(t: Tracer, left: Any, right: Any) -> VaryingList | None:
     if (settle := _settling(t)) is None or not concrete(times > 0):
         return None
     return VaryingList((items[0], None, 0), times, settle)
+
+
+def joined(t: Tracer, left: Any, right: Any) -> Any:
+    """`left + right` if one goes on where the other ends; NotImplemented elsewhere."""
+    numbers = [one for one in (left, right) if is_progression(one)]
+    if not numbers or numbers[0].cls is range or not numbers[0].step:
+        return NotImplemented
+    step, cls = numbers[0].step, numbers[0].cls
+    first, second = (_run(t, one, cls, step) for one in (left, right))
+    if first is None or second is None or not concrete(first[1] == second[0]):
+        return NotImplemented
+    return _made(t, cls, (first[0], second[1], step))
+
+
+def _run(t: Tracer, value: Any, cls: type, step: int) -> tuple[Any, Any] | None:
+    """The first of numbers with this step, and what would come after the last; None if they are no such numbers."""
+    if is_progression(value):
+        return (value.ends[0], value.at(value.count)) if value.cls is cls and value.step == step else None
+    if not (is_list(value) if cls is list else is_tuple(value)):
+        return None
+    value = t.world.whole(value)
+    if not value or any(plain_class(one) is not int or is_unbacked(one) for one in value):
+        return None
+    goes_on = all(concrete(one + step == other) for one, other in itertools.pairwise(value))
+    return (value[0], value[-1] + step) if goes_on else None
 
 
 def _varies(*numbers: Any) -> bool:
@@ -140,10 +167,11 @@ def _part(t: Tracer, numbers: Progression, key: slice) -> Any:
         return NotImplemented
     if given == (None, None, -1):
         return _made(t, numbers.cls, (numbers.at(numbers.count - 1), numbers.at(-1), -numbers.step))
-    if key.step not in (None, 1):
+    step = 1 if key.step is None else key.step
+    if not is_int(step) or step < 1:
         return NotImplemented
     ends = [_clamped(one, numbers.count, default) for one, default in ((key.start, 0), (key.stop, numbers.count))]
-    return _made(t, numbers.cls, (*map(numbers.at, ends), numbers.step))
+    return _made(t, numbers.cls, (*map(numbers.at, ends), numbers.step * step))
 
 
 def _clamped(bound: Any, count: Any, default: Any) -> Any:

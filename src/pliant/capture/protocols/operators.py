@@ -158,6 +158,8 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     plain = symbol.removesuffix("=")
     if plain == "%" and is_str(left):
         return TailCall(str.__mod__, (left, right))
+    if symbol == "+" and (numbers := progressions.joined(t, left, right)) is not NotImplemented:
+        return numbers
     name, function, in_place = BINARY[plain]
     left, right = _operands(t, symbol, left, right)
     if inplace:
