@@ -233,6 +233,10 @@ class Recipe:
 
     makers: tuple[tuple[str, Maker], ...]
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.makers)
+
     def inputs(self, model: nn.Module, size: Size) -> dict[str, Any]:
         torch.manual_seed(1)
         need = Need(getattr(model, "config", None), size)

@@ -20,21 +20,23 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from benchmarks.zoo_inputs import SIZES, Recipe, Size, recipes
+from benchmarks import zoo_diffusers
+from benchmarks.zoo_inputs import SIZES, Size, recipes
 from benchmarks.zoo_shrink import ladder
 
-LARGEST = 40_000_000  # parameters
+LARGEST = 60_000_000  # parameters
 PATIENCE = 25.0  # seconds of looking for a case, of the processor
 _libraries: list[torch.library.Library] = []
+Builder = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
 class Case:
     """One model that runs: how to build it, what to call it with, and how its kind was found."""
 
-    build: Callable[[], nn.Module]
+    build: Builder
     inputs: Callable[[nn.Module, Size], dict[str, Any]]
     sizes: tuple[Size, ...]
     what: str
@@ -95,9 +97,10 @@ def limit(seconds: float, error: Callable[[], BaseException]) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def first_that_runs(candidates: Iterator[tuple[str, Callable[[], nn.Module]]]) -> Case:
-    """The first candidate that takes one of its recipes at all sizes, or else at the first size alone."""
-    why, end = "no candidate", time.process_time() + PATIENCE
+def first_that_runs(candidates: Iterator[tuple[str, Builder]], recipes: Callable[[nn.Module], Iterator[Any]] = recipes) -> Case:
+    """The first candidate that takes one of its recipes at all sizes. Where none does, what the first one that could be
+    built said at last: later ones are larger, and refuse what it refused."""
+    why, refused, end = "no candidate", "", time.process_time() + PATIENCE
     for what, build in candidates:
         try:
             if too_large(build):
@@ -108,12 +111,13 @@ def first_that_runs(candidates: Iterator[tuple[str, Callable[[], nn.Module]]]) -
             continue
         for recipe in recipes(model):
             if time.process_time() > end:
-                raise NoCase(why)
+                raise NoCase(refused or why)
             trouble = refusal(model, recipe)
             if trouble is None:
                 return Case(build, recipe.inputs, SIZES, what)
-            why = f"{what} {[n for n, _ in recipe.makers]}: {trouble}"
-    raise NoCase(why)
+            why = f"{what} {list(recipe.given)}: {trouble}"
+        refused = refused or why
+    raise NoCase(refused or why)
 
 
 def too_large(build: Callable[[], nn.Module]) -> bool:
@@ -122,7 +126,7 @@ def too_large(build: Callable[[], nn.Module]) -> bool:
     return False
 
 
-def refusal(model: nn.Module, recipe: Recipe) -> str | None:
+def refusal(model: nn.Module, recipe: Any) -> str | None:
     """Why the model does not take these inputs: in eager, and as compiled code, where a library may go other ways."""
     for size in SIZES:
         try:
@@ -291,88 +295,8 @@ def geometric_case(which: str) -> Case:
 # ---- diffusers: models by their constructors' defaults, made small by the same rules
 
 
-def diffusers_names() -> list[str]:
-    if not importlib.util.find_spec("diffusers"):
-        return []
-    import diffusers.models as models
-
-    kept = []
-    for name in sorted(n for n in dir(models) if n[0].isupper()):
-        with contextlib.suppress(Exception):
-            kind = getattr(models, name)
-            if isinstance(kind, type) and issubclass(kind, nn.Module) and hasattr(kind, "load_config"):
-                kept.append(name)
-    return kept
-
-
 def diffusers_case(which: str) -> Case:
-    import diffusers.models as models
-
-    kind = getattr(models, which)
-    defaults = {
-        n: list(p.default) if isinstance(p.default, tuple) else p.default
-        for n, p in inspect.signature(kind.__init__).parameters.items()
-        if p.default is not p.empty
-    }
-
-    def candidates() -> Iterator[tuple[str, Callable[[], nn.Module]]]:
-        for level, fields in enumerate(ladder(defaults)):
-
-            def build(fields: Any = fields) -> nn.Module:
-                torch.manual_seed(0)
-                return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in copy.deepcopy(fields).items()})
-
-            yield f"level {level}", build
-
-    why = "no candidate"
-    for what, build in candidates():
-        try:
-            if too_large(build):
-                raise NoCase("too large")
-            model = build().eval()
-        except Exception as error:
-            why = f"{what}: {type(error).__name__}: {error}"
-            continue
-        for rank in (4, 3, 5):
-
-            def inputs(model: nn.Module, size: Size, rank: int = rank) -> dict[str, Any]:
-                return diffusion_inputs(model, size, rank)
-
-            try:
-                with torch.no_grad():
-                    for size in SIZES:
-                        model(**inputs(model, size))
-            except Exception as error:
-                why = f"{what}: {type(error).__name__}: {error}"
-                continue
-            return Case(build, inputs, SIZES, what)
-    raise NoCase(why)
-
-
-def diffusion_inputs(model: nn.Module, size: Size, rank: int) -> dict[str, Any]:
-    torch.manual_seed(1)
-    rows, length = size
-    config: Any = dict(model.config)  # type: ignore[arg-type]
-
-    def width(*fields: str, default: int = 64) -> int:
-        return next((v for f in fields if isinstance(v := config.get(f), int)), default)
-
-    channels = width("in_channels", "sample_channels", default=4)
-    latent = {
-        3: (rows, length, channels), 4: (rows, channels, 16, 16), 5: (rows, channels, 4, 16, 16),
-    }[rank]  # fmt: skip
-    context = width("cross_attention_dim", "joint_attention_dim", "caption_channels", "text_dim", "text_embed_dim",
-                    "caption_projection_dim")  # fmt: skip
-    positions = torch.zeros(length, 3)
-    made: dict[str, Tensor] = {
-        "sample": torch.randn(latent), "hidden_states": torch.randn(latent), "x": torch.randn(latent),
-        "timestep": torch.full((rows,), 3), "encoder_hidden_states": torch.randn(rows, length, context),
-        "pooled_projections": torch.randn(rows, width("pooled_projection_dim")), "class_labels": torch.ones(rows).long(),
-        "img_ids": positions, "txt_ids": positions, "guidance": torch.ones(rows),
-        "encoder_attention_mask": torch.ones(rows, length),
-    }  # fmt: skip
-    parameters = inspect.signature(model.forward).parameters
-    return {n: v for n, v in made.items() if n in parameters}
+    return first_that_runs(zoo_diffusers.builds(which), zoo_diffusers.recipes)
 
 
 Library = tuple[Callable[[], list[str]], Callable[[str], Case]]
@@ -380,7 +304,7 @@ LIBRARIES: dict[str, Library] = {
     "hf": (hugging_face_names, hugging_face),
     "timm": (timm_names, timm_case),
     "pyg": (geometric_names, geometric_case),
-    "diffusers": (diffusers_names, diffusers_case),
+    "diffusers": (zoo_diffusers.names, diffusers_case),
 }
 
 if __name__ == "__main__":

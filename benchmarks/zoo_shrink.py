@@ -80,6 +80,14 @@ def sections(value: Any) -> Any:
     return [8 - sum(first[1:]), *first[1:]]
 
 
+def axes(value: Any) -> Any:
+    """Parts of a head, one an axis of the positions: even parts of a head of 16."""
+    if not isinstance(value, (list, tuple)) or not 1 < len(value) < 5 or not all(isinstance(v, int) for v in value):
+        return value
+    each = 2 * (8 // len(value))
+    return type(value)([16 - each * (len(value) - 1), *[each] * (len(value) - 1)])
+
+
 NOISE: tuple[Rule, ...] = ((r"drop(out|_?path)?|pdrop|mask_(time|feature)_prob|layerdrop|jitter_noise", zero),)
 
 DEPTH: tuple[Rule, ...] = (
@@ -107,11 +115,15 @@ STAGED: tuple[Rule, ...] = (
     (r"(hidden_size|embed_dim|_dim|^dim|width|channels)s?$", shares(8)),
 )
 
+# Widths of stages alone, whose normalizations take them in groups.
+GROUPED: tuple[Rule, ...] = ((r"channels$", shares(8)), (r"num_groups$", only_number(4)))
+
 
 def widths(width: int, head: int) -> tuple[Rule, ...]:
     """Four heads of a size, and the widths that go with them."""
     return (
         (r"mrope_section$", sections),
+        (r"^axes_dims?(_rope)?$", axes if head == 16 else lambda value: value),
         (r"^qk_head_dim$", only_number(2 * head)),
         (r"head_dim$|^d_kv$|head_size$|^kv_channels$|^attention_key_size$|^dim_head$", only_number(head)),
         (r"^rotary_dim$", only_number(head)),
@@ -143,6 +155,7 @@ ALIKE: tuple[Rule, ...] = ((r"(kv_heads|key_value_heads|num_kv_heads|query_group
 LADDER: tuple[tuple[Rule, ...], ...] = (
     NOISE + DEPTH + SIZES + widths(64, 16),
     NOISE + DEPTH + ALIKE + SIZES + widths(64, 16),
+    NOISE + DEPTH + SIZES + GROUPED + widths(64, 16),
     NOISE + DEPTH + SIZES + widths(512, 128)[1:],  # parts of a head that are given in numbers
     NOISE + DEPTH + SIZES + SHARES,
     NOISE + DEPTH + SIZES,
