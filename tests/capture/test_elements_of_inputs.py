@@ -32,6 +32,27 @@ def test_an_element_is_a_number():
     assert _graphs_for(lambda x, t: (x[: int(t)], x.new_zeros(int(t))), *_numbers(1, 2, 0, 5)) == (1, 0)
 
 
+def _segments(x, ends):
+    made = x.new_empty(x.shape)
+    for start, end in zip(ends[:-1], ends[1:], strict=True):
+        made[start:end] = x[start:end] * 2
+    return made
+
+
+@pytest.mark.parametrize("ends", [((0, 1, 2, 6), (0, 3, 5, 6), (0, 6, 6, 6)), ((0, 4, 5, 6), (0, 1, 2, 6))])
+def test_segments_are_written_whatever_their_lengths(ends):
+    assert _graphs_for(_segments, *_numbers(*ends)) == (1, 0)
+
+
+def test_a_part_of_one_row_is_repeated():
+    def program(x, ends):
+        made = x.clone()
+        made[ends[0] : ends[1]] = x[2 : ends[2]]
+        return made
+
+    assert _graphs_for(program, *_numbers((0, 5, 3), (1, 3, 3), (0, 6, 3))) == (1, 0)
+
+
 def test_a_branch_on_an_element_is_a_guard():
     def program(x, t):
         return x + 1 if t.item() > 3 else x - 1

@@ -206,11 +206,8 @@ def expand(x: TensorSpec, size: Sequence[Dim], *, implicit: bool = False) -> Ten
     for wanted, extent, stride in zip(size[skip:], x.size, x.stride):
         kept = key_of(wanted) in (-1, key_of(extent))
         if not kept and (key_of(extent) == 1 or not same_dim(wanted, extent)):
-            message = f"expand: size {extent} cannot become {wanted}"
-            if kept := key_of(extent) != 1 and holds(extent != 1):  # what only running tells can be nothing else
-                require(extent == wanted, message)
-            else:
-                require(extent == 1, message)
+            kept = key_of(extent) != 1 and not unlikely(extent != wanted)  # what only running tells is rather kept than repeated
+            require(kept or extent == 1, f"expand: size {extent} cannot become {wanted}")
         else:
             kept = True
         sizes.append(extent if kept else wanted)
