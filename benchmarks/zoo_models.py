@@ -10,6 +10,7 @@ import copy
 import importlib
 import importlib.util
 import inspect
+import itertools
 import random
 import signal
 import sys
@@ -257,39 +258,58 @@ def geometric_names() -> list[str]:
     return [n for n in conv.classes if n != "MessagePassing"] + [n for n in basic if hasattr(models, n)]
 
 
+# Arguments of their constructors and of their calls.
+BUILT_WITH = {
+    "num_layers": 2, "dim": 1, "kernel_size": 3, "num_relations": 3, "K": 2, "heads": 2, "edge_dim": 4, "alpha": 0.1,
+    "filter_size": 2, "aggregators": ["mean", "max"], "scalers": ["identity", "amplification"], "first_aggr": True,
+    "deg": torch.tensor([0, 2, 4, 4, 2]), "num_node_types": 2, "num_edge_types": 3, "edge_type_emb_dim": 4,
+    "edge_attr_emb_dim": 4,
+}  # fmt: skip
+
+
+def geometric_inputs(model: nn.Module, size: Size, edge_width: int) -> dict[str, Any]:
+    torch.manual_seed(1)
+    nodes, edges = 8 * size[1], 24 * size[1]
+    made = {
+        "x": torch.randn(nodes, 16), "edge_index": torch.randint(nodes, (2, edges)), "pos": torch.randn(nodes, 3),
+        "pos_edge_index": torch.randint(nodes, (2, edges)), "neg_edge_index": torch.randint(nodes, (2, edges)),
+        "hyperedge_index": torch.randint(nodes, (2, edges)),
+        "normal": torch.randn(nodes, 3), "edge_attr": torch.randn(edges, edge_width or 4),
+        "edge_type": torch.randint(3, (edges,)), "node_type": torch.randint(2, (nodes,)), "x_0": torch.randn(nodes, 16),
+    }  # fmt: skip
+    found = inspect.signature(model.forward).parameters
+    given = {"x", "edge_index", "edge_type"} | ({"edge_attr"} if edge_width else set())
+    return {n: v for n, v in made.items() if n in found and (n in given or found[n].default is inspect.Parameter.empty)}
+
+
 def geometric_case(which: str) -> Case:
     from torch_geometric import nn as geometric
 
     kind = getattr(geometric, which)
-    extra = {"num_layers": 2, "dim": 1, "kernel_size": 3, "num_relations": 3, "K": 2, "heads": 2, "edge_dim": 4}
     needed = [
         n for n, p in inspect.signature(kind.__init__).parameters.items()
         if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and n != "self"
     ]  # fmt: skip
-    options = {n: 16 if "channels" in n or n == "channels" else extra.get(n) for n in needed}
-    if "nn" in options:
-        options["nn"] = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+    options = {n: 16 if "channels" in n or n == "channels" else BUILT_WITH.get(n) for n in needed}
+    why = ""
+    for width, edges in itertools.product((16, 32), (0, 4, 16)):  # of a network of its own: a node, or a pair
 
-    def inputs(model: nn.Module, size: Size) -> dict[str, Any]:
-        torch.manual_seed(1)
-        nodes, edges = 8 * size[1], 24 * size[1]
-        made = {"x": torch.randn(nodes, 16), "edge_index": torch.randint(nodes, (2, edges))}
-        more = {
-            "pos": torch.randn(nodes, 3), "normal": torch.randn(nodes, 3),
-            "edge_attr": torch.randn(edges, 4), "edge_type": torch.randint(3, (edges,)),
-        }  # fmt: skip
-        found = inspect.signature(model.forward).parameters
-        empty = inspect.Parameter.empty
-        return made | {n: v for n, v in more.items() if n in found and (n == "edge_type" or found[n].default is empty)}
+        def build(width: int = width) -> nn.Module:
+            torch.manual_seed(0)
+            network = nn.Sequential(nn.Linear(width, 16), nn.ReLU(), nn.Linear(16, 16))
+            return kind(**copy.deepcopy(options) | ({"nn": network} if "nn" in options else {}))  # type: ignore[no-any-return]
 
-    def build() -> nn.Module:
-        torch.manual_seed(0)
-        return kind(**copy.deepcopy(options))
+        def inputs(model: nn.Module, size: Size, edges: int = edges) -> dict[str, Any]:
+            return geometric_inputs(model, size, edges)
 
-    with torch.no_grad():
-        model = build().eval()
-        model(**inputs(model, SIZES[0]))
-    return Case(build, inputs, SIZES, which)
+        try:
+            with torch.no_grad():
+                model = build().eval()
+                model(**inputs(model, SIZES[0]))
+            return Case(build, inputs, SIZES, which)
+        except Exception as error:
+            why = why or f"{type(error).__name__}: {error}"
+    raise NoCase(why)
 
 
 # ---- diffusers: models by their constructors' defaults, made small by the same rules
