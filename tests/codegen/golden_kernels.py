@@ -49,6 +49,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (96,), w, b), floats(_X, _V, _V)),
     "rms_norm": (lambda x, w: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * w, floats(_X, _V)),
     "sum_rows": (lambda x: x.sum(1), floats((64, 2048))),
+    "sum_doubles": (lambda x: (x.sum(1), x.amax(1)), floats((64, 512), dtype=torch.float64)),
     "sum_columns": (lambda x: x.sum(0), floats((64, 512))),
     "sum_all": (lambda x: x.sum(), floats((64, 512))),
     "argmax": (lambda x: x.argmax(-1), floats(_X)),

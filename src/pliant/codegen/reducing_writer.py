@@ -258,26 +258,61 @@ class ReducingWriter(VectorPasses):
         if self._row_on_vectors(members, bounds):
             return
         s = self._statements(self.plan.vector)
+        taken: list[tuple[Accumulator, str, str]] = []
+        for m in members:
+            if isinstance(m.loops, Reduction):
+                acc = self.accumulators[id(m)]
+                taken.append((acc, self._reduced_value(m, s, acc), f"({self._flat(m)})"))
+            else:
+                self._run(m, s)
         clauses: dict[str, list[str]] = {}
         after: list[str] = []
-        for m in members:
-            if not isinstance(m.loops, Reduction):
-                self._run(m, s)
-                continue
-            acc = self.accumulators[id(m)]
+        updates: list[list[str]] = [[] for _ in range(self._parts_of_sums(members) if vectorized else 1)]
+        for acc, value, flat in taken:
             alone = vectorized and not acc.wide and (partial or acc.narrow)
-            prefix = f"s{acc.name}" if alone else acc.name
-            for v in replace(acc, wide=acc.wide or acc.narrow).variables() if vectorized else ():
-                clauses.setdefault(v.clause, []).append(prefix + v.suffix)
-                if alone:
-                    self.line(f"{v.ctype} {prefix}{v.suffix} = {v.start};")
-            s.body += acc.update(self._reduced_value(m, s, acc), "", f"({self._flat(m)})", prefix)
-            if alone:
-                after += acc.merge(prefix)
+            for u, update in enumerate(updates):
+                name = f"s{acc.name}" * alone or acc.name
+                name += f"_{u}" if u else ""
+                for v in replace(acc, wide=acc.wide or acc.narrow).variables() if vectorized else ():
+                    clauses.setdefault(v.clause, []).append(name + v.suffix)
+                    if alone or u:
+                        self.line(f"{v.ctype} {name}{v.suffix} = {v.start};")
+                update += acc.update(value, "", flat, name)
+                after += acc.merge(name) if alone or u else []
         texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
-        self._emit(s, self.plan.vector, bounds, f"#pragma omp simd{texts}" if vectorized else "")
-        for text in after:
-            self.line(text)
+        self._emit_in_parts(s, updates, bounds, f"#pragma omp simd{texts}" if vectorized else "")
+        self._lines(after)
+
+    def _parts_of_sums(self, members: list[Member]) -> int:
+        """In how many parts the compiler's vectors go through a row, each with sums of its own: an addition of floats need
+        not wait for the last one then."""
+        assert self.plan.vector is not None
+        folds = [self.accumulators[id(m)] for m in members if isinstance(m.loops, Reduction)]
+        if not any(acc.rounds for acc in folds):
+            return 1
+        return vectors_in_turn(sum(map(cost_of, members)), len(folds), self.plan.vector.extent.as_int())
+
+    def _emit_in_parts(self, s: Statements, updates: list[list[str]], bounds: tuple[str, str], pragma: str) -> None:
+        """The innermost loop over the points of as many parts of a row as there are `updates`, then over what these leave."""
+        vector, count, body = self.plan.vector, len(updates), s.body
+        assert vector is not None
+        s.body = [*body, *updates[0]]
+        if count == 1:
+            self._emit(s, vector, bounds, pragma)
+            return
+        name, (start, stop) = self.names.symbols[vector.symbol], bounds
+        self._lines([*s.before, "{"])
+        self.depth += 1
+        self._lines([f"const int64_t {name}n = ({stop} - {start}) / {count};", pragma])
+        self.begin(f"for (int64_t {name}k = 0; {name}k < {name}n; {name}k++)")
+        for u, update in enumerate(updates):
+            self._lines(["{", f"  const int64_t {name} = {start} + {name}k + {u} * {name}n;"])
+            self._lines([*(f"  {text}" for text in (*body, *update)), "}"])
+        self.end()
+        if self._points_between(vector, bounds).multiple % count:
+            s.before = []
+            self._emit(s, vector, (f"{start} + {count} * {name}n", stop), "")
+        self.end()
 
 
 def _scaled(total: str, op: str, by: Scalar, text: str) -> str:

@@ -60,7 +60,8 @@ class Accumulator:
                 return [Variable("", "int32_t", "1", "&")]
             case "max" | "min":
                 found = [Variable("", ctype if self.dtype is not torch.bool else "int32_t", self._worst(), self.op)]
-                return [*found, Variable("n", "int32_t", "0", "|")] if self.dtype.is_floating_point else found
+                flag = "int64_t" if self.dtype is torch.float64 else "int32_t"  # as wide as a value: its lane is the comparison's
+                return [*found, Variable("n", flag, "0", "|")] if self.dtype.is_floating_point else found
             case "argmax" | "argmin":
                 return [
                     Variable("", ctype, self._worst(), ""),
@@ -93,7 +94,8 @@ class Accumulator:
             case "all":
                 return [f"{acc} &= ({value} != 0);"]
             case "max" | "min":
-                nan = [f"{n}n{at} |= ({value} != {value});"] if self.dtype.is_floating_point else []
+                is_nan = f"-(int64_t)({value} != {value})" if self.dtype is torch.float64 else f"({value} != {value})"
+                nan = [f"{n}n{at} |= {is_nan};"] if self.dtype.is_floating_point else []
                 return [f"{acc} = {value} {sign} {acc} ? {value} : {acc};", *nan]
             case _:
                 return [self._update_arg(value, n, at, flat, sign)]
