@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import pliant
 from loop_programs import Program, get
+from pliant.codegen.prelude import SNIPPETS
 from pliant.debug import events
 from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program
@@ -77,9 +78,21 @@ def test_gelu_and_its_gradient_are_nearer_than_eagers(dtype):
         assert ours <= eager
 
 
+@pytest.mark.parametrize("suffix", ["f", "v"])
+def test_the_slope_is_one_exponential_and_one_polynomial(suffix):
+    text = SNIPPETS[f"p_gelu_slope{suffix}"].split("#else")[-1]
+    assert text.count("p_exp") == 1 and "p_erf" not in text and "p_normal_cdf" not in text
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_slopes_at_infinity_are_no_numbers(dtype):
     x = torch.tensor([torch.inf, -torch.inf, 1.0] * 8, dtype=dtype)
     slopes = torch.ops.aten.gelu_backward
     got = pliant.compile(lambda g, x: slopes(g, x), dynamic=False)(torch.ones_like(x), x)
     assert torch.equal(got.isnan(), slopes(torch.ones_like(x), x).isnan())
+
+
+def test_slopes_far_away_are_0_and_1():
+    x = torch.tensor([-1e30, -100.0, -14.0, 14.0, 100.0, 1e30] * 4)
+    got = pliant.compile(lambda g, x: torch.ops.aten.gelu_backward(g, x), dynamic=False)(torch.ones_like(x), x)
+    assert torch.equal(got, (x > 0).float())

@@ -223,9 +223,25 @@ P_INLINE @F p_erfc@(@F v) {
     "p_normal_cdf@": """\
 P_INLINE @F p_normal_cdf@(@F v) { return P_FMA@(p_erf@(v * 0.707106781f), 0.5f, 0.5f); }
 """,
+    # Below 0 it is exp(-v^2 / 2) times a polynomial of |v| - 0.75, above 0 what that leaves of 1; NaN of infinity.
     "p_gelu_slope@": """\
 P_INLINE @F p_gelu_slope@(@F v) {
-  return P_FMA@(v * 0.398942280f, p_exp@(v * v * -0.5f), p_normal_cdf@(v));
+  const @F x = P_LESS@(13.25f, P_ABS@(v)), d = P_LESS@(5.7f, x) - 0.75f, e = d * d, z = x * x * -0.5f;
+  const @F m = P_FMA@(z, 1.44269504f, 12583039.0f);  // its lowest bits are n + 127: 0, and so is `g`, where x is the largest
+  const @F g = p_exp_core@(P_FMA@(m - 12583039.0f, -0.693147182f, z)) * P_FLOAT@(P_BITS@(m) << 23);
+  @F p = P_FMA@(4.8858726842127e-08f, e, 8.144666935550049e-06f);
+  @F q = P_FMA@(-9.445888622394705e-07f, e, -4.312617238610983e-05f);
+  p = P_FMA@(p, e, 0.00016827683430165052f);
+  q = P_FMA@(q, e, -0.0005610279040411115f);
+  p = P_FMA@(p, e, 0.0017488048179075122f);
+  q = P_FMA@(q, e, -0.00517966179177165f);
+  p = P_FMA@(p, e, 0.014357862994074821f);
+  q = P_FMA@(q, e, -0.03668483719229698f);
+  p = P_FMA@(p, e, 0.08495359122753143f);
+  q = P_FMA@(q, e, -0.5727101564407349f);
+  p = P_FMA@(p, e, 0.0010257449466735125f);
+  const @F t = P_FMA@(q, d, p) * g;
+  return P_CHOOSE@(v > 0.0f, 1.0f - t, t) + (v - v);
 }
 """,
     # Floats of one sign are in the order of their bits.
