@@ -1,5 +1,8 @@
 """Arguments of the public functions, marks, statistics."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -80,6 +83,87 @@ def test_disable():
     for _ in range(3):
         assert torch.equal(f(X), (X * 2 + 1) * 3)
     assert len(calls) == 3
+
+
+def test_copies_of_a_disabled_module_have_parameters_of_their_own():
+    module = pliant.disable(torch.nn.Linear(8, 8))
+    other = copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    f = compiled(lambda x: other(x * 2) + 1)
+    events.reset()
+    assert torch.equal(f(X), torch.ones(3, 8)) and events.stats()["graph_breaks"] == 1
+    assert torch.equal(pickle.loads(pickle.dumps(module))(X), module(X))
+
+
+def test_a_disabled_class_stays_a_class():
+    @pliant.disable
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            return x.cos()
+
+    class Derived(Layer):
+        pass
+
+    for layer in (Layer(), Derived()):
+        assert isinstance(layer, Layer)
+        f = compiled(lambda x, layer=layer: layer(x + 1) * 2)
+        events.reset()
+        assert torch.equal(f(X), (X + 1).cos() * 2) and events.stats()["graph_breaks"] == 1
+
+
+def test_objects_of_a_disabled_class_are_made_eagerly():
+    @pliant.disable
+    class Twice:
+        def __init__(self, x):
+            self.result = x * 2
+
+    f = compiled(lambda x: Twice(x + 1).result)
+    events.reset()
+    assert torch.equal(f(X), (X + 1) * 2) and events.stats()["graph_breaks"] == 1
+
+
+@pytest.mark.parametrize("disable", [pliant.disable, torch.compiler.disable])
+def test_a_break_says_the_reason_that_was_given(disable):
+    @disable(reason="it talks to a server")
+    def asked(x):
+        return x
+
+    def breaks(x):
+        pliant.graph_break(msg="to look at it")
+        return asked(x)
+
+    (first, second) = pliant.explain(breaks, backend="eager")(X).breaks
+    assert "graph_break was called: to look at it" in first and "it talks to a server" in second
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda x: pliant.disable(3), "not-callable"),
+        (lambda x: pliant.substitute_in_graph(3), "not-callable"),
+        (lambda x: pliant.mark_dynamic(x, "batch"), "wrong-type"),
+        (lambda x: pliant.mark_dynamic(x, 1.0), "wrong-type"),
+        (lambda x: pliant.mark_dynamic(x, 0, min=5, max=3), "wrong-range"),
+        (lambda x: pliant.mark_dynamic(x, 0, min="2"), "wrong-range"),
+        (lambda x: pliant.mark_dynamic(x, [0, 2]), "wrong-dimension"),
+    ],
+)
+def test_wrong_arguments_of_marks(call, kind):
+    x = torch.ones(2, 3)
+    with pytest.raises(ConfigError) as found:
+        call(x)
+    assert found.value.kind == kind and not x.__dict__
+
+
+def test_the_limit_may_be_an_option_of_the_function():
+    f = compiled(lambda x, s: x + len(s), options={"recompile_limit": 2})
+    events.reset()
+    with pytest.warns(pliant.PliantWarning, match="compiled 2 times"):
+        for word in ("a", "bb", "ccc", "dddd"):
+            assert torch.equal(f(X, word), X + len(word))
+    assert events.stats()["graphs"] == 2 and events.stats()["fallbacks"] == 2
 
 
 def test_allow_in_graph():

@@ -9,6 +9,7 @@ import pytest
 
 import architecture
 from pliant import config
+from pliant.debug import events
 from pliant.errors import ConfigError
 
 
@@ -158,12 +159,44 @@ def test_each_number_has_a_range():
 
 
 def test_every_option_is_read():
-    """As `config.get().section.name`, or of a section that a function was given."""
+    """As `config.get().section.name`, or of a section that a function was given; or followed by its name."""
     trees = [ast.parse(f.read_text()) for f in architecture.sources() if architecture.module_name(f) != "pliant.config"]
     read = {(ast.unparse(n.value), n.attr) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    calls = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    followed = {n.args[0].value for n in calls if ast.unparse(n.func) == "config.follow"}
     unread = [
         option.name
         for option in config.OPTIONS.values()
-        if not any(name == option.name and base.endswith((option.section, "options")) for base, name in read)
+        if option.name not in followed and not any(name == option.name and base.endswith((option.section, "options")) for base, name in read)
     ]
     assert not unread
+
+
+def test_dotted_names_go_in_a_dictionary():
+    with config.patch({"capture.recompile_limit": 3}, fuse=False) as found:
+        assert found.capture.recompile_limit == 3 and not found.schedule.fuse
+
+
+@pytest.mark.parametrize("asked", [lambda **o: config.patch(**o).__enter__(), lambda **o: config.overrides_of(None, o)])
+def test_options_of_the_whole_process_are_none_of_a_block_or_function(asked):
+    for option in ("logs", "print_stages", "debug_dir"):
+        with pytest.raises(ConfigError, match=rf"PLIANT_.* or call pliant.config.update\({option}="):
+            asked(**{option: "graphs"})
+
+
+def test_options_are_no_attributes_of_the_module():
+    with pytest.raises(ConfigError, match=r"call pliant\.config\.update\(fuse=False\)"):
+        config.fuse = False
+
+
+def test_logs_follow_updates(capsys):
+    config.update(logs="graphs")
+    try:
+        events.record("graph", name="f", nodes=1, seconds=0.0)
+        with pytest.raises(ConfigError):
+            config.update(logs="grphs")
+        assert config.get().debug.logs == "graphs"
+    finally:
+        config.update(logs="")
+    events.record("graph", name="g", nodes=1, seconds=0.0)
+    assert "compiled f" in (said := capsys.readouterr().err) and "compiled g" not in said

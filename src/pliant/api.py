@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -31,8 +32,8 @@ from pliant.dispatch.compiled_function import (
     forwarding_object,
     shares_all,
 )
+from pliant.dispatch.dim_marks import mark_dims
 from pliant.dispatch.dispatcher import Compilation, Dispatcher, Keeper, is_capturing
-from pliant.dispatch.dynamic_policy import MARKS, DimMark
 from pliant.dispatch.markers import original_of
 from pliant.errors import ConfigError, UserError
 from pliant.gc_pause import GcPause
@@ -108,7 +109,7 @@ def compile(
         raise ConfigError(
             f"cannot compile {fn!r}",
             kind="not-callable",
-            why=f"a {type(fn).__name__} cannot be called",
+            why=f"objects of type {type(fn).__name__} cannot be called",
             do="pass a function, a module or another callable",
         )
     if isinstance(fn, (*FUNCTIONS, type)):
@@ -188,21 +189,37 @@ def _check_flag(name: str, value: object, types_: tuple[type, ...], what: str) -
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """A function that is never captured: a compiled caller breaks there. `recursive`: neither is what it calls."""
+    """A function that is never captured: a compiled caller breaks there, and what it calls runs eagerly, too. `reason`:
+    what messages say of the break. Of a class neither making objects nor calling them is captured; of a module, its calls."""
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
+    if not recursive:
+        events.warn_once("disable-recursive", "disable(recursive=False) is the same as disable(): compile what is called itself")
     original = original_of(fn)
     if isinstance(original, torch.nn.Module):
-        original.forward = disable(original.forward, recursive)
+        original.forward = _disabled_method(original, original.forward, reason)
         return original
+    if isinstance(original, type):
+        markers.mark(original, markers.Mark.DISABLED, reason)
+        if "__call__" in dir(original):
+            original.__call__ = disable(original.__call__, reason=reason)  # type: ignore[method-assign]
+        return original
+    _check_callable(original, "disable")
 
     @functools.wraps(original)
     def disabled(*args: Any, **kwargs: Any) -> Any:
         kept_casts.give()
         return original(*args, **kwargs)
 
-    markers.mark(disabled, markers.Mark.DISABLED)
+    markers.mark(disabled, markers.Mark.DISABLED, reason)
     return disabled
+
+
+def _disabled_method(owner: Any, method: Any, reason: str | None) -> Any:
+    """A method of the object as one of which copies of the object have their own."""
+    if isinstance(method, types.MethodType) and method.__self__ is owner:
+        return types.MethodType(disable(method.__func__, reason=reason), owner)
+    return disable(method, reason=reason)
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -224,14 +241,19 @@ def assume_constant_result(fn: Any) -> Any:
 def _mark_each(fn: Any, how: markers.Mark) -> Any:
     if isinstance(fn, (list, tuple)):
         return [_mark_each(f, how) for f in fn]
-    if not callable(fn):
-        raise ConfigError(f"cannot mark {fn!r}", kind="not-callable", why="it cannot be called", do="pass a function")
+    _check_callable(fn, "mark")
     markers.mark(fn, how)
     return fn
 
 
+def _check_callable(fn: object, what: str) -> None:
+    if not callable(fn):
+        raise ConfigError(f"cannot {what} {fn!r}", kind="not-callable", why="it cannot be called", do="pass a function")
+
+
 def substitute_in_graph(original: Any, **_: Any) -> Callable[[Fn], Fn]:
     """Decorator: where `original` (a function in C, say) is called, capture follows the decorated function instead."""
+    _check_callable(original, "substitute")
 
     def decorate(traceable: Fn) -> Fn:
         markers.substitute(original, traceable)
@@ -255,40 +277,26 @@ markers.substitute(is_compiling, torch.compiler.is_compiling)
 # ---- marks on tensors
 
 
-def _mark(tensor: Any, index: int | Iterable[int], mark: DimMark) -> None:
-    if not isinstance(tensor, torch.Tensor):
-        raise ConfigError(f"cannot mark {tensor!r}", kind="wrong-type", why="it is not a tensor", do="pass a tensor")
-    for dim in (index,) if isinstance(index, int) else tuple(index):
-        if not -tensor.dim() <= dim < tensor.dim():
-            raise ConfigError(
-                f"cannot mark dimension {dim}",
-                kind="wrong-dimension",
-                why=f"the tensor has {tensor.dim()} dimensions",
-                do=f"pass a dimension below {tensor.dim()}",
-            )
-        tensor.__dict__.setdefault(MARKS, {})[dim % tensor.dim()] = mark
-
-
 def mark_dynamic(
     t: torch.Tensor, index: int | Iterable[int], *, min: int | None = None, max: int | None = None
 ) -> None:
     """This dimension is a symbol from the first compile on; specializing it is an error."""
-    _mark(t, index, DimMark("marked", min, max))
+    mark_dims(t, index, "marked", min, max)
 
 
 def maybe_mark_dynamic(t: torch.Tensor, index: int | Iterable[int]) -> None:
     """This dimension starts as a symbol; specializing it is fine."""
-    _mark(t, index, DimMark("maybe"))
+    mark_dims(t, index, "maybe")
 
 
 def mark_static(t: torch.Tensor, index: int | Iterable[int] | None = None) -> None:
     """This dimension (or all) is a constant, also where it varies."""
-    _mark(t, range(t.dim()) if index is None else index, DimMark("static"))
+    mark_dims(t, index, "static")
 
 
 def mark_unbacked(t: torch.Tensor, index: int | Iterable[int]) -> None:
     """The dimension's size is treated as unknown while capturing."""
-    _mark(t, index, DimMark("unbacked"))
+    mark_dims(t, index, "unbacked")
 
 
 # ---- seeing

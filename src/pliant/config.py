@@ -14,7 +14,7 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
 from math import inf
@@ -29,11 +29,12 @@ P = ParamSpec("P")
 
 
 def option(
-    default: T, doc: str, *, env: tuple[str, ...] = (), code: bool = True, least: float = -inf, most: float = inf
+    default: T, doc: str, *, env: tuple[str, ...] = (), code: bool = True, whole: bool = False, least: float = -inf, most: float = inf
 ) -> T:
     """A field of a section. `code`: a change of it can change what is generated, so it is part of the cache key.
-    `least`, `most`: the range of a number."""
-    value: T = field(default=default, metadata={"doc": doc, "env": env, "code": code, "range": (least, most)})
+    `whole`: it holds for the whole process, not for a block or a function. `least`, `most`: the range of a number."""
+    known = {"doc": doc, "env": env, "code": code, "whole": whole, "range": (least, most)}
+    value: T = field(default=default, metadata=known)
     return value
 
 
@@ -160,11 +161,13 @@ class Cache:
 class Debug:
     """debug."""
 
-    logs: str = option("", "channels to log, e.g. graph_breaks,+guards", env=("PLIANT_LOGS",), code=False)
+    logs: str = option("", "channels to log, e.g. graph_breaks,+guards", env=("PLIANT_LOGS",), code=False, whole=True)
     print_stages: str = option(
-        "", "stages whose result is printed, e.g. guards,loops", env=("PLIANT_DEBUG",), code=False
+        "", "stages whose result is printed, e.g. guards,loops", env=("PLIANT_DEBUG",), code=False, whole=True
     )
-    debug_dir: str = option("", "folder that gets one numbered file a stage", env=("PLIANT_DEBUG_DIR",), code=False)
+    debug_dir: str = option(
+        "", "folder that gets one numbered file a stage", env=("PLIANT_DEBUG_DIR",), code=False, whole=True
+    )
     stop_after: Literal["", "graph", "joint", "lower"] = option(
         "",
         "run what this stage made: the captured graph, the ATen graphs or the loops, each by its interpreter",
@@ -220,6 +223,7 @@ class Option:
     stage: str
     env: tuple[str, ...]
     code: bool
+    whole: bool
     range: tuple[float, float]
 
 
@@ -365,7 +369,20 @@ def overrides_of(mode: str | None, options: Mapping[str, object] | None) -> dict
             do=f"did you mean {near[0]!r}?" if near else "pass one of these, or options={...}",
         )
     merged = {**MODES[mode or "default"], **(options or {})}
+    _refuse_whole(merged)
     return {find(name).name: _checked(find(name), value) for name, value in merged.items()}
+
+
+def _refuse_whole(names: Iterable[str]) -> None:
+    """Options of the whole process are none of a block or a function."""
+    for known in map(find, names):
+        if known.whole:
+            raise ConfigError(
+                f"option `{known.name}` is not for one block or function",
+                kind="whole-process",
+                why="it holds for the whole process",
+                do=f"set {known.env[0]}, or call pliant.config.update({known.name}=...)",
+            )
 
 
 _base: Config = from_environment(os.environ)
@@ -409,20 +426,54 @@ def kept(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextlib.contextmanager
-def patch(**options: object) -> Iterator[Config]:
+def patch(changes: Mapping[str, object] | None = None, /, **options: object) -> Iterator[Config]:
     """Change options for a while, in this thread only. A context manager and a decorator.
 
-    Dotted names go in a dictionary: `patch(**{"capture.recompile_limit": 4})`.
+    Dotted names go in a dictionary: `patch({"capture.recompile_limit": 4})`.
     """
-    with use(get().with_options(options)) as config:
+    wanted = {**(changes or {}), **options}
+    _refuse_whole(wanted)
+    with use(get().with_options(wanted)) as config:
         yield config
 
 
-def update(**options: object) -> Config:
+def update(changes: Mapping[str, object] | None = None, /, **options: object) -> Config:
     """Change options for the whole process, for good."""
     global _base
-    _base = _base.with_options(options)
+    before, _base = _base, _base.with_options({**(changes or {}), **options})
+    try:
+        for name, follower in _followers:
+            if _base.value(name) != before.value(name):
+                follower(_base.value(name))
+    except ConfigError:
+        _base = before
+        raise
     return _base
+
+
+_followers: list[tuple[str, Callable[[Any], None]]] = []
+
+
+def follow(name: str, follower: Callable[[Any], None]) -> None:
+    """Call it with the value of an option of the whole process, now and whenever that changes."""
+    _followers.append((name, follower))
+    follower(_base.value(name))
+
+
+class _OptionsAreNoAttributes(types.ModuleType):
+    """`pliant.config.fuse = False` would change nothing, silently."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in OPTIONS:
+            raise ConfigError(
+                f"options are not set as attributes of pliant.config: {name}",
+                kind="no-attribute",
+                do=f"call pliant.config.update({name}={value!r}), or patch for a while",
+            )
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _OptionsAreNoAttributes
 
 
 def describe() -> str:

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from pliant.debug import dump, events
 
 PROGRAM = """
@@ -37,6 +39,12 @@ def test_one_numbered_file_a_stage(tmp_path):
     files = sorted((tmp_path / "new").iterdir())
     assert [f.name for f in files] == ["0000-f_lambda_-04-joint.py", "0001-f_lambda_-07-loops.ir"]
     assert files[0].read_text() == "text of joint\n"
+
+
+def test_unknown_stages_are_refused():
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run(PLIANT_DEBUG="gards")
+    assert "unknown stage `gards`" in failed.value.stderr
 
 
 def test_every_kind_of_file_is_a_kind_of_event():

@@ -627,3 +627,20 @@ def test_found_graphs_are_counted_as_graphs():
     assert stats["graphs"] == 1 and stats["entries"] == {"found": 1}
     (graph,) = events.events("found_graph")
     assert graph.fields["nodes"] > 5 and "another process" in graph.line
+
+
+@pytest.mark.parametrize("option", ["keep_entries", "cache"])
+def test_a_function_may_be_left_out_by_its_options(option):
+    kept(programs.scaled, X)
+    many = len(list(files_of_entries()))
+    pliant.compile(programs.scaled, options={option: False})(X)
+    pliant.compile(programs.several, options={option: False})(X, X + 1)
+    written()
+    assert not pliant.stats()["entries"] and len(list(files_of_entries())) == many
+
+
+def test_a_function_may_have_a_folder_of_its_own(tmp_path):
+    options = {"cache_dir": str(tmp_path / "own")}
+    pliant.compile(programs.scaled, options=options)(X)
+    written()
+    assert not list(files_of_entries()) and list((tmp_path / "own").glob("v1/entries/??/*/data.json"))

@@ -43,7 +43,7 @@ from pliant.capture.value_kinds import (
     is_symbolic,
     plain_class,
 )
-from pliant.dispatch.dynamic_policy import marks_of
+from pliant.dispatch.dim_marks import marks_of
 from pliant.dispatch.entry import (
     CallShape,
     Entry,

@@ -5,14 +5,17 @@ Out:    lines on stderr; files such as `0003-f-04-joint.py`, numbered in the ord
 Holds:  without these options nothing is subscribed, so nobody builds the texts.
 """
 
+import functools
 import itertools
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pliant import config
 from pliant.debug import events
+from pliant.errors import ConfigError
 
 # kind of event -> place in the pipeline and the file's ending
 FILES: dict[str, str] = {
@@ -33,15 +36,36 @@ _latest = Path()  # the file written last
 
 
 def install() -> None:
-    """Subscribe to what the options ask for. Called once, when the pipeline is loaded."""
-    options = config.get().debug
-    if options.debug_dir:
-        folder = Path(options.debug_dir)
-        events.subscribe(lambda event: write_event(folder, event), frozenset(FILES))
-    if options.print_stages:
-        names = {_STAGES.get(n, n) for n in options.print_stages.replace(",", " ").split()}
-        kinds = frozenset(k for k in FILES if k in names or events.KINDS[k].channel in names or "all" in names)
-        events.subscribe(print_event, kinds)
+    """Subscribe to what the options ask for, now and when they change. Called once, when the pipeline is loaded."""
+    config.follow("debug_dir", _write_into)
+    config.follow("print_stages", _print)
+
+
+def _write_into(folder: str) -> None:
+    writer = functools.partial(write_event, Path(folder))
+    _subscribe("debug_dir", writer, frozenset(FILES) if folder else frozenset())
+
+
+def _print(stages: str) -> None:
+    names = {_STAGES.get(n, n) for n in stages.replace(",", " ").split()}
+    channels = {kind: events.KINDS[kind].channel for kind in FILES}
+    if unknown := names - FILES.keys() - set(channels.values()) - {"all"}:
+        known = ", ".join(sorted({*_STAGES, *channels.values()}))
+        raise ConfigError(
+            f"unknown stage `{min(unknown)}`", kind="unknown-stage", where="PLIANT_DEBUG", why=f"the stages are {known}",
+            do="pick from these, or `all`",
+        )  # fmt: skip
+    _subscribe("print_stages", print_event, frozenset(k for k in FILES if names & {k, channels[k], "all"}))
+
+
+_subscribed: dict[str, Callable[[], None]] = {}  # option -> what ends its subscription
+
+
+def _subscribe(option: str, subscriber: events.Subscriber, kinds: frozenset[str]) -> None:
+    if (end := _subscribed.pop(option, None)) is not None:
+        end()
+    if kinds:
+        _subscribed[option] = events.subscribe(subscriber, kinds)
 
 
 def write_event(folder: Path, event: events.Event) -> Path:

@@ -412,4 +412,4 @@ def _channel(name: str) -> str:
     )
 
 
-set_logs(config.get().debug.logs)
+config.follow("logs", set_logs)

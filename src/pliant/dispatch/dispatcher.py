@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pliant import background, config
 from pliant.debug import events
@@ -86,11 +86,16 @@ class Compilation:
     resumes: weakref.WeakValueDictionary[Any, Callable[..., Any]] = field(default_factory=weakref.WeakValueDictionary)
     learnt: Learnt = field(default_factory=Learnt)
 
+    def limit(self) -> int:
+        """How many entries one callable may have."""
+        return cast(int, self.overrides.get("recompile_limit", config.get().capture.recompile_limit))
+
     def options(self) -> config.Config:
-        """The configuration of its captures."""
+        """The configuration of its captures, and of its entries on disk."""
         found = {"symbols": False} if self.learnt.wants_numbers else {}
         found |= {"breaks_in_autocast": False} if self.learnt.casts_meet else {}
-        return config.get().with_options({**self.overrides, **found})
+        changes = {**self.overrides, **found}
+        return config.get().with_options(changes) if changes else config.get()
 
 
 # (compilation, point, globals, name) -> the function that runs the rest of a frame
@@ -269,7 +274,7 @@ class Dispatcher:
     def _by_another_process(self, said: stance.Stance, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The result of an entry that is found on disk and serves the call, else MISS."""
         keeper = self.compilation.keeper
-        full = len(self.entries) >= config.get().capture.recompile_limit
+        full = len(self.entries) >= self.compilation.limit()
         if keeper is None or full or self.given_up or said in stance.EAGER_FIRST:
             return MISS
         found = iter(shielded(keeper.find)(self, args, kwargs))
@@ -286,7 +291,7 @@ class Dispatcher:
 
     def _next_of(self, found: Iterator[Entry]) -> Entry | None:
         """One thread looks at a time; what is found runs without the lock, as it may run the rest of the program."""
-        with self._lock, GcPause():
+        with self._lock, GcPause(), config.use(self.compilation.options()):
             return next(found, None)
 
     def _adopt(self, entry: Entry, arguments: list[Served]) -> None:
@@ -317,7 +322,7 @@ class Dispatcher:
     # ---- a new entry, or not
     def _is_past_limit(self, said: stance.Stance) -> bool:
         """Whether nothing has changed since a call was told that there is no room for it: it need not be asked why."""
-        limit = config.get().capture.recompile_limit
+        limit = self.compilation.limit()
         changed = len(self.entries) < limit or self.given_up or events.wants("recompile_limit")
         if changed or said in ("eager_on_recompile", "fail_on_recompile"):
             return False
@@ -336,7 +341,7 @@ class Dispatcher:
             return True
         if said == "eager_on_recompile":
             return False
-        limit = config.get().capture.recompile_limit
+        limit = self.compilation.limit()
         failures = self.explain(args, kwargs)
         why = "; ".join(dict.fromkeys(f.text for f in failures)) or "unknown"
         where = next((f.guard.origin for f in failures if f.guard is not None and f.guard.origin), self.location)
@@ -363,7 +368,7 @@ class Dispatcher:
         message = (
             f"{self.name} has been compiled {limit} times, so calls that none of these serve run eagerly from now on\n"
             f"  {self.location}\n  why  {why}\n  do   {advice or 'call it with fewer kinds of arguments'}, or raise"
-            " pliant.config.patch(recompile_limit=...)"
+            " the option recompile_limit"
         )
         events.warn_once(f"recompile-limit:{id(self)}", message, PliantWarning, stacklevel=6)
 

@@ -22,6 +22,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from pliant import config
+from pliant.dispatch.dim_marks import DimMark, marks_of
 from pliant.errors import ConstraintError
 from pliant.guards.kinds import ConstantItems, Guard, Kind
 from pliant.guards.parts import root_of
@@ -35,34 +36,6 @@ if TYPE_CHECKING:
 
 # "static" | "dynamic" | "marked" (must stay dynamic) | "unbacked", or the same with bounds; or what says the size itself
 DimPolicy: TypeAlias = "str | tuple[str, int | None, int | None] | Callable[[ShapeEnv], Expr]"
-
-
-@dataclass(frozen=True, slots=True)
-class DimMark:
-    """What a user said about one dimension of a tensor."""
-
-    how: str  # "marked" | "maybe" | "static" | "unbacked"
-    lo: int | None = None
-    hi: int | None = None
-
-
-MARKS = "_pliant_dims"  # attribute of a tensor: {dim: DimMark}
-
-
-def marks_of(tensor: torch.Tensor) -> dict[int, DimMark]:
-    """The marks on a tensor: ours, and those that torch's own functions leave."""
-    space = tensor.__dict__ if hasattr(tensor, "__dict__") else {}
-    if not space:
-        return {}
-    found: dict[int, DimMark] = {}
-    found.update({dim: DimMark("static") for dim in space.get("_dynamo_static_indices", ())})
-    found.update({dim: DimMark("maybe") for dim in space.get("_dynamo_weak_dynamic_indices", ())})
-    found.update({dim: DimMark("marked") for dim in space.get("_dynamo_dynamic_indices", ())})
-    for bounded in space.get("_dynamo_dynamic_range", ()):
-        found[bounded.dim] = DimMark("marked", bounded.min, bounded.max)
-    found.update({dim: DimMark("unbacked") for dim in space.get("_dynamo_unbacked_indices", ())})
-    found.update(space.get(MARKS, {}))
-    return found
 
 
 Served = tuple[Source, tuple[int, ...] | int | float]  # an argument's sizes, or the number that it is

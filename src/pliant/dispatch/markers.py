@@ -34,18 +34,28 @@ class Mark(Enum):
     BREAK = auto()  # a graph break at the call
 
 
-_marks: dict[int, tuple[Any, Mark]] = {}
+_marks: dict[int, tuple[Any, Mark, str | None]] = {}  # with the reason that was given
 _substitutes: dict[int, tuple[Any, Callable[..., Any]]] = {}
 
 
 # Attributes that PyTorch's own markers leave on functions.
 _OF_TORCH = {"_torchdynamo_disable": Mark.DISABLED, "_dynamo_marked_constant": Mark.CONSTANT}
+_REASON_OF_TORCH = "_torchdynamo_disable_msg"
 # Attributes in which its wrappers keep what they wrap.
 _WRAPPED_BY_TORCH = ("__marked_compile_region_fn__", "_torchdynamo_orig_callable")
 
 
-def mark(fn: Any, how: Mark) -> None:
-    _marks[id(fn)] = (fn, how)
+def mark(fn: Any, how: Mark, reason: str | None = None) -> None:
+    _marks[id(fn)] = (fn, how, reason)
+
+
+def reason_of(fn: Any) -> str:
+    """Why the callable was marked, where that was said."""
+    found = _marks.get(id(fn))
+    if found is not None:
+        return found[2] or ""
+    reason = fn.__dict__.get(_REASON_OF_TORCH) if type(fn) is types.FunctionType else None
+    return reason if isinstance(reason, str) else ""
 
 
 def substitute(original: Any, traceable: Callable[..., Any]) -> None:

@@ -15,8 +15,8 @@ from pliant import peer
 from pliant.cache.lines import Lines
 from pliant.cpython import order_in_table
 from pliant.debug import events
+from pliant.dispatch.dim_marks import marks_of
 from pliant.dispatch.dispatcher import Dispatcher, eager_after
-from pliant.dispatch.dynamic_policy import marks_of
 from pliant.dispatch.entry import Entry
 from pliant.entries import constants
 from pliant.entries.constants import Json

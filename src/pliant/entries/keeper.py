@@ -52,6 +52,12 @@ class Keeper:
     ) -> Callable[[], None] | None:
         """What writes the entry, once it has served the call: its guards then hold for what is looked at here."""
         claim, dispatcher.claim = dispatcher.claim, None
+        with config.use(dispatcher.compilation.options()):
+            return self._prepared(dispatcher, entry, args, kwargs, claim)
+
+    def _prepared(
+        self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any], claim: Claim | None
+    ) -> Callable[[], None] | None:
         if not _wanted():
             return None
         from pliant.entries.draft import Draft  # what finds its entries writes none
@@ -166,6 +172,7 @@ class _Keeping:
         self.refused = False
         self.last: Key | None = None
         self.returning = 0.0  # when the call will have returned
+        self.options = config.get()
 
     def start(self) -> None:
         for backwards, _ in self.draft.programs.backwards:
@@ -185,10 +192,9 @@ class _Keeping:
 
     def _write(self) -> None:
         self.wanted += 1
-        options = config.get()
 
         def write() -> None:
-            with config.use(options):
+            with config.use(self.options):
                 kept = False
                 if self._named():
                     self._await_backwards()

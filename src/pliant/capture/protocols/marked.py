@@ -11,7 +11,7 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import is_class, is_function
+from pliant.capture.value_kinds import is_class, is_function, is_str
 from pliant.debug import events
 from pliant.dispatch import markers
 from pliant.dispatch.entry import Answer
@@ -48,13 +48,22 @@ def call_marked(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     name = getattr(function, "__qualname__", str(function))
     match mark:
         case Mark.DISABLED:
-            raise GraphBreak("user-request", f"{name} is disabled for compilation")
+            raise GraphBreak("user-request", _with(f"{name} is disabled for compilation", markers.reason_of(function)))
         case Mark.BREAK:
-            raise GraphBreak("user-request", f"{name} was called")
+            raise GraphBreak("user-request", _with(f"{name} was called", _message(function, args, kwargs)))
         case Mark.IN_GRAPH:
             return _in_graph(t, function, args, kwargs)
         case Mark.CONSTANT:
             return _constant(t, function, name, args, kwargs)
+
+
+def _message(function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What the program says of the break, where it asks for one."""
+    return next(iter((*args, kwargs.get("msg", "")))) if function.__name__ == "graph_break" else ""
+
+
+def _with(what: str, reason: Any) -> str:
+    return f"{what}: {reason}" if is_str(reason) and reason else what
 
 
 def _warn_of_what_is_not_honoured(function: Any) -> None:
