@@ -151,6 +151,8 @@ def _compilation(
     keeper = _keeper() if backend in (None, "pliant") and "guard_filter_fn" not in (options or {}) else None
     known: dict[str, Any] = dict(options or {})
     guard_filter = known.pop("guard_filter_fn", None)
+    if guard_filter is not None:
+        _check_callable(guard_filter, "filter guards with")
     compile_graph = graph_compiler(backend)
     if keeper is None or not keeper.may_find():
         load_stages()

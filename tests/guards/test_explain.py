@@ -113,3 +113,14 @@ def test_what_is_known_to_hold_is_not_compiled_to_explain_a_miss():
     assert replay.first_failing((2,), {}) is None
     known[0] = False
     assert replay.first_failing((3,), {})[0] == 2
+
+
+def test_facts_are_told_in_words():
+    class Layer(torch.nn.Module):
+        def forward(self, x, sizes, names):
+            return x.sin() * len(sizes) * sum(names.values()) * self.training
+
+    told = pliant.explain(Layer(), backend="eager")(torch.ones(1), [], {"a": 1}).guards
+    text = "\n".join(told)
+    assert "`Tensor` has the same sin along its bases" in text and "the configuration is the same" in text
+    assert not any(kind in text for kind in ("type lookup", "no key", "all empty", " a tuple", " a str"))

@@ -38,12 +38,12 @@ from pliant.source import SourceLocation
 from pliant.torch_adapter import shielded
 
 if TYPE_CHECKING:
+    from pliant.guards.filtering import GuardFilter
     from pliant.bytecode.resume import ResumePoint
     from pliant.guards.explain import Failure
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
 
-GuardFilter = Callable[[Sequence[Guard]], Sequence[bool]]
 
 
 @dataclass(slots=True)

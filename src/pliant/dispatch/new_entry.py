@@ -134,13 +134,12 @@ class _Capture:
     def _entry_or_retry(
         self, traced: Trace, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]
     ) -> Entry:
-        shape = CallShape.of(args, kwargs)
         if traced.graph is None or not traced.graph.shape_env.has_unbacked:
             self._note_break(traced)
-            return self._entry_of(traced, shape, ambient)
+            return self._entry_of(traced, args, kwargs, ambient)
         entry = None
         try:
-            entry = self._entry_of(traced, shape, ambient)
+            entry = self._entry_of(traced, args, kwargs, ambient)
         except WantsNumbers:
             raise
         except (Unsupported, DataDependentError) as error:
@@ -149,7 +148,7 @@ class _Capture:
             with config.use(config.get().with_options({"data_dependent": False})):
                 traced = self._trace(args, kwargs)
                 try:
-                    entry = self._entry_of(traced, shape, ambient)
+                    entry = self._entry_of(traced, args, kwargs, ambient)
                 finally:
                     traced.forget()
         self._note_break(traced)
@@ -159,12 +158,14 @@ class _Capture:
         with events.stage("capture"):
             return trace(self.dispatcher.root, args, kwargs, self.dispatcher.policy)
 
-    def _entry_of(self, traced: Trace, shape: CallShape, ambient: list[Guard]) -> Entry:
+    def _entry_of(self, traced: Trace, args: Sequence[Any], kwargs: dict[str, Any], ambient: list[Guard]) -> Entry:
+        shape = CallShape.of(args, kwargs)
         known = {g.source for g in traced.guards}
         extra = [g for g in ambient if g.source not in known]
         if self.compilation.guard_filter is not None:
-            keep = self.compilation.guard_filter(traced.guards)
-            traced.guards = [g for g, k in zip(traced.guards, keep, strict=True) if k]
+            from pliant.guards.filtering import filtered
+
+            traced.guards = filtered(traced.guards, self.compilation.guard_filter, args, kwargs)
         with events.stage("entry"):
             entry = make_entry(
                 traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.dispatcher.name, extra_guards=extra,

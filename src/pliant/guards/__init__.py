@@ -8,4 +8,5 @@ Checked:              codegen (straight-line Python) of steps (statements as dat
                       native_builder, memory, tensor_words and alike (the native parts), names, generated (the function of an
                       entry).
 Where it fails:       replay (which fact, a check of it alone), explain (in words).
+Left out:             filtering (what the program's `guard_filter_fn` does not want).
 """

@@ -115,6 +115,21 @@ def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN or type(value) in (tuple, set, frozenset) and all(map(_is_plain, value))
 
 
+# What the other kinds say of their value.
+_FACTS: dict[Kind, Callable[[Any], str]] = {
+    Kind.TYPE: lambda e: f"is of type {_short(e)}",
+    Kind.NUMBER_TYPE: lambda e: f"is any {_short(e)}",
+    Kind.LENGTH: lambda e: f"has length {e}",
+    Kind.KEYS: lambda e: f"has the keys {reprlib.repr(list(e))}",
+    Kind.HAS_KEY: lambda e: f"has {_short(e)}",
+    Kind.NO_KEY: lambda e: f"has no {_short(e)}",
+    Kind.EMPTY: lambda e: "is empty",
+    Kind.ALL_EMPTY: lambda e: f"has nothing in {', '.join(e)}",
+    Kind.RANGE: lambda e: f"is {range(*e)}",
+    Kind.TYPE_LOOKUP: lambda e: f"has {f'no {e[0]}' if e[1] is MISSING else f'the same {e[0]}'} along its bases",
+}
+
+
 def describe_guard(guard: Guard) -> str:
     """The fact in words, on one line."""
     e = guard.expected
@@ -140,13 +155,15 @@ def describe_guard(guard: Guard) -> str:
             return f"`{guard.source.describe()}` is `{e.describe()}`"
         case Kind.EXPRESSION:
             return f"`{guard.source.describe()}` is {e}"
+        case Kind.STATE if guard.source.name == "config":
+            return "the configuration is the same"
         case Kind.STATE | Kind.EQUALS:
             return f"`{guard.source.describe()}` is {_short(e)}"
         case Kind.IDENTITY:
             name = getattr(e, "__name__", "")
             return f"`{guard.source.describe()}` is the same {type(e).__qualname__} {name}".rstrip()
         case _:
-            return f"`{guard.source.describe()}` {guard.kind.name.lower().replace('_', ' ')} {_short(e)}"
+            return f"`{guard.source.describe()}` {_FACTS[guard.kind](e)}"
 
 
 # ---- one function a kind: (what changed, advice)
