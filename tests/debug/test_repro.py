@@ -11,11 +11,13 @@ import pytest
 import torch
 from torch import fx, nn
 
+import pliant
 from pliant import config
 from pliant.cache import store
 from pliant.debug import events
 from pliant.debug.repro import crash_report, describe_value, write_repro
 from pliant.errors import CacheWarning, ConstraintError, InternalError, Unsupported
+from pliant.runtime import compile_graph
 
 
 def traced(model):
@@ -170,3 +172,19 @@ def test_links_among_the_scripts_are_removed_and_not_followed(folder, monkeypatc
 )
 def test_values_are_described_by_kind_only(value, text):
     assert describe_value(value) == text
+
+
+@pytest.mark.fallbacks_expected
+def test_a_crash_with_symbols_and_options_is_repeated_with_them(folder, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("at sizes that vary")
+
+    monkeypatch.setattr(compile_graph, "lower", fail)
+    compiled = pliant.compile(lambda x: x.sin() + 1, dynamic=True, options={"fusion_limit": 3})
+    with pytest.warns(pliant.PliantWarning, match="ZeroDivisionError"):
+        compiled(torch.ones(3, 4))
+    (path,) = (folder / "repros").iterdir()
+    script = runpy.run_path(str(path), run_name="repro")
+    assert script["DYNAMIC"] is True and script["OPTIONS"]["fusion_limit"] == 3 and "fuse" not in script["OPTIONS"]
+    with pytest.raises(pliant.PliantError, match="ZeroDivisionError"):
+        runpy.run_path(str(path), run_name="__main__")

@@ -47,7 +47,7 @@ def _stores(root: Path) -> list[Store]:
     return [Store(root, name, config.get().cache.cache_bytes) for name in names]
 
 
-def export(path: str | os.PathLike[str], models: Collection[str] | None = None, key: bytes | None = None) -> int:
+def export(path: str | os.PathLike[str], models: str | Collection[str] | None = None, key: bytes | None = None) -> int:
     """Write entries into one compressed file; returns how many. `models`: names of the compiled functions and models whose
     entries these are, with the kernels that they call; all that is stored if not given. `key` signs the bundle.
     """
@@ -56,7 +56,7 @@ def export(path: str | os.PathLike[str], models: Collection[str] | None = None, 
     carried = [store for store in _stores(root) if store.namespace not in _OF_THIS_MACHINE]
     found = [(store.namespace, entry.folder) for store in carried for entry in store.entries()]
     if models is not None:
-        found = _of_models(found, models)
+        found = _of_models(found, (models,) if isinstance(models, str) else models)
     files = {str(file.relative_to(root)): file for _, folder in found for file in sorted(folder.iterdir())}
     contents = {name: file.read_bytes() for name, file in sorted(files.items())}
     manifest = json.dumps({name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}, indent=1).encode()

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from pliant import config
 from pliant.debug import events
-from pliant.debug.repro import write_repro
+from pliant.debug.repro import is_symbolic, write_repro
 from pliant.errors import FallbackWarning
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.late_module import with_code
@@ -38,6 +39,7 @@ def checked(captured: CapturedGraph, compiled: _Run) -> _Run:
         return tuple(forward(*inputs))
 
     chosen: _Run | None = None
+    report = config.kept(_report)  # its script has the options of this compile
 
     def run(inputs: list[Any]) -> Sequence[Any]:
         nonlocal chosen
@@ -45,7 +47,7 @@ def checked(captured: CapturedGraph, compiled: _Run) -> _Run:
             why = difference(compiled, eager, inputs)
             chosen = compiled if why is None else eager
             if why is not None:
-                _report(captured, inputs, why)
+                report(captured, inputs, why)
         return chosen(inputs)
 
     return run
@@ -71,7 +73,8 @@ def difference(compiled: _Run, eager: _Run, inputs: list[Any]) -> str | None:
 
 
 def _report(captured: CapturedGraph, inputs: list[Any], why: str) -> None:
-    path = write_repro(captured.module, inputs, AssertionError(why), stage="verify")
+    dynamic = True if any(is_symbolic(i.fake) for i in captured.inputs) else None
+    path = write_repro(captured.module, inputs, AssertionError(why), stage="verify", dynamic=dynamic)
     events.record("fallback", name=captured.name, why="verify", detail=why, where=None)
     message = f"a compiled graph of {captured.name} disagrees with eager, which serves from now on: {why}"
     events.warn_once(f"verify:{captured.name}:{why}", f"{message}. Report it with {path}", FallbackWarning)

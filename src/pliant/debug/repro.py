@@ -23,6 +23,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_map
 
+from pliant import config
 from pliant.cache.store import own_folder
 from pliant.debug import events
 from pliant.errors import CompileError, InternalError, NoKernels, Unsupported, UserError
@@ -41,6 +42,7 @@ import torch
 {imports}
 
 DYNAMIC = {dynamic!r}  # what `dynamic=` is given
+OPTIONS = {options!r}  # those that were not as they are by default
 
 
 def make(shape, dtype, stride, device, requires_grad):
@@ -89,7 +91,7 @@ if __name__ == "__main__":
     model = Repro()
     expected = model(*inputs())
     print("eager runs")
-    with pliant.config.patch(strict=True):
+    with pliant.config.patch(OPTIONS, strict=True):
         got = pliant.compile(model, dynamic=DYNAMIC)(*inputs())
     torch.testing.assert_close(got, expected)
     print("pliant agrees")
@@ -104,7 +106,7 @@ def write_repro(
     stage: str = "",
     dynamic: bool | None = None,
 ) -> Path | None:
-    """The path of the script, or None if it could not be written."""
+    """The path of the script, or None if it could not be written. `dynamic`: None where the inputs tell."""
     try:
         text = _script(module, inputs, error, stage, dynamic)
     except Exception as trouble:  # a repro is a favour; it must not hide the failure it is about
@@ -173,11 +175,25 @@ def _script(
         stage=f" in stage `{stage}`" if stage else "",
         error=_error_text(error),
         imports=_imports(code.globals),
-        dynamic=dynamic,
+        dynamic=True if dynamic is None and any(map(is_symbolic, inputs)) else dynamic,
+        options=_options(),
         attributes=textwrap.indent(_attributes(module, graph), " " * 8),
         forward=textwrap.indent(code.src.strip(), " " * 4),
         inputs=textwrap.indent("\n".join(describe_value(v) + "," for v in inputs), " " * 8),
     )
+
+
+def is_symbolic(value: object) -> bool:
+    """Whether it is a symbolic number, or a tensor of symbolic sizes."""
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return any(isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) for size in sizes)
+
+
+def _options() -> dict[str, object]:
+    """Options in force that generated code depends on and that are not as they are by default."""
+    now = config.get()
+    found = {name: now.value(name) for name, known in config.OPTIONS.items() if known.code and name not in ("verify", "stop_after")}
+    return {name: value for name, value in found.items() if value != config.OPTIONS[name].default}
 
 
 def _error_text(error: BaseException | None) -> str:

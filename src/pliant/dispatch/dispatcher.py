@@ -38,9 +38,9 @@ from pliant.source import SourceLocation
 from pliant.torch_adapter import shielded
 
 if TYPE_CHECKING:
-    from pliant.guards.filtering import GuardFilter
     from pliant.bytecode.resume import ResumePoint
     from pliant.guards.explain import Failure
+    from pliant.guards.filtering import GuardFilter
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
 
