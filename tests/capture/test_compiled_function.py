@@ -1,9 +1,11 @@
 """Dispatch over entries: hits, misses, recompiles, limits, failures; functions and modules that are compiled."""
 
+import asyncio
 import copy
 import functools
 import inspect
 import pickle
+import sys
 import threading
 
 import pytest
@@ -185,6 +187,15 @@ def test_compiled_functions_inline():
     outer = compiled(lambda x: inner(x) * 2)
     assert torch.equal(outer(X), (X + 1) * 2)
     assert count(outer) == 1 and count(inner) == 0
+
+
+def test_a_coroutine_function_is_known_as_one():
+    async def later(x):
+        return x
+
+    compiled = pliant.compile(later, backend="eager")
+    known = asyncio.iscoroutinefunction if sys.version_info < (3, 12) else inspect.iscoroutinefunction
+    assert known(compiled) and not known(pliant.compile(torch.relu, backend="eager"))
 
 
 def test_names_and_signatures_stay():

@@ -11,7 +11,9 @@ Holds:  the hot path is one call of the most recently used entry. `dispatcher_of
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -69,7 +71,19 @@ def compiled_callable(fn: Callable[..., Any], compilation: Compilation) -> Calla
     functools.update_wrapper(compiled, fn, updated=())
     compiled.__dict__.update({k: v for k, v in getattr(fn, "__dict__", {}).items() if k not in compiled.__dict__})
     compiled.__dict__["__wrapped__"] = compiled.__dict__[ORIGINAL] = fn
+    if inspect.iscoroutinefunction(fn):
+        _mark_coroutine_function(compiled)
     return compiled
+
+
+def _mark_coroutine_function(compiled: Any) -> None:
+    """Servers ask whether a function gives what is to be awaited."""
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(compiled)
+    else:
+        import asyncio
+
+        compiled._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # for asyncio's question alone
 
 
 def dispatcher_of(compiled: Any) -> Dispatcher | None:

@@ -294,7 +294,7 @@ class _Taking:
             if is_fixed_number(number) and is_fake(value):
                 return self.tensor_or_number(value, one, other)
         if not is_same_constant(one, other):
-            raise Refused("they give what `torch.where` cannot take one of")
+            raise Refused("its sides give results that `torch.where` cannot choose between")
         return one
 
     def tensor_or_number(self, tensor: FakeTensor, one: Any, other: Any) -> TensorOrNumber:
