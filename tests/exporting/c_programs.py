@@ -12,11 +12,11 @@ import tempfile
 from pathlib import Path
 
 import torch
+from tests.exporting import loops
 from torch import nn
 from torch.utils import _pytree as pytree
 
 import pliant
-from exporting import loops
 from pliant.exporting.c_interface.writer import DTYPES
 
 CALLER = Path(__file__).with_name("c_caller.c")

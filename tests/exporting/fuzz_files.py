@@ -23,9 +23,9 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from tests.exporting import loops
 
 import pliant
-from exporting import loops
 from pliant.errors import PliantError
 from pliant.exporting.form import PROGRAM, TENSORS
 

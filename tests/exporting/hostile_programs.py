@@ -4,9 +4,9 @@ Rows as those of `programs.py`.
 """
 
 import torch
+from tests.exporting.programs import Row, both, flat, m, n, two
 from torch.nn import functional as F
 
-from exporting.programs import Row, both, flat, m, n, two
 from pliant import AUTO, STATIC, Dim
 
 K = Dim("k")

@@ -25,7 +25,7 @@ from pliant.exporting.trees import is_plain, name_of
 LOADING = """
 import importlib, sys, torch, pliant
 from benchmarks import zoo_models
-from exporting import models
+from tests.exporting import models
 zoo_models.import_libraries(())  # what models' modules import
 modules, libraries, classes, paths = sys.argv[1].split(), sys.argv[2].split(), sys.argv[3].split(), sys.argv[4:]
 for module in modules:

@@ -4,9 +4,9 @@ Rows as those of `programs.py`.
 """
 
 import torch
+from tests.exporting.programs import SIDE, Row, batch, both, flat, m, n, rows_of, seq, square, two
 from torch.nn import functional as F
 
-from exporting.programs import SIDE, Row, batch, both, flat, m, n, rows_of, seq, square, two
 from pliant import AUTO, Dim
 
 KERNEL = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))

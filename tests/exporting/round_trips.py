@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 
 import torch
+from tests.exporting.models import exported, models_of, own_models
 from torch.utils import _pytree as pytree
 
 import pliant
-from exporting.models import exported, models_of, own_models
 
 
 def by_onnx(program):

@@ -17,13 +17,13 @@ import tempfile
 from pathlib import Path
 
 import torch
+from tests.exporting import loops
+from tests.exporting.c_programs import BATCH, MODELS, Block, Controls, image
 from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import pliant
-from exporting import loops
-from exporting.c_programs import BATCH, MODELS, Block, Controls, image
 from pliant.exporting.standalone.writer import DTYPES
 
 CALLER = Path(__file__).with_name("standalone_caller.c")

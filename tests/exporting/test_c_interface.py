@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 import torch
+from tests.exporting import loops
+from tests.exporting.c_programs import MODELS, Controls
 from torch import nn
 
 import pliant
-from exporting import loops
-from exporting.c_programs import MODELS, Controls
 from pliant.errors import ConfigError, ExportError
 from pliant.exporting.c_interface import library
 from pliant.exporting.c_interface.writer import ProgramText

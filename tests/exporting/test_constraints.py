@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
+from tests.exporting.hostile_programs import HOSTILE
+from tests.exporting.more_programs import MORE
+from tests.exporting.programs import ROWS
 from torch.utils import _pytree as pytree
 
 import pliant
-from exporting.hostile_programs import HOSTILE
-from exporting.more_programs import MORE
-from exporting.programs import ROWS
 from pliant.errors import ConstraintError, PliantError
 from pliant.exporting.checking import facts_of
 from pliant.exporting.reading import read_again

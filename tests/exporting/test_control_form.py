@@ -7,10 +7,10 @@ import zipfile
 
 import pytest
 import torch
+from tests.exporting import fuzz_files, loops
 from torch.utils import _pytree as pytree
 
 import pliant
-from exporting import fuzz_files, loops
 from pliant.errors import ExportError, FileError
 from pliant.exporting import form
 from pliant.exporting.bodies import bodies_in, own_bodies

@@ -1,8 +1,7 @@
 """Programs called at sizes where questions about sizes have other answers than at the example's."""
 
 import pytest
-
-from exporting.generated import Generated, outcomes
+from tests.exporting.generated import Generated, outcomes
 
 STEPS = ("z[:4]", "z[2:]", "z[-2:]", "z[:-3]", "z[1:3]", "z.squeeze(0)", "z.squeeze()", "z.diagonal(2)", "torch.linalg.qr(z).R",
          "[c := z.clone(), c.t().reshape(-1).add_(1), c][2]", "z * 2 if z.t().is_contiguous() else z",

@@ -1,8 +1,7 @@
 """Modules that write what they are given and return views, loaded from files."""
 
 import pytest
-
-from exporting.generated_modules import Generated, kept, tried
+from tests.exporting.generated_modules import Generated, kept, tried
 
 SEEDS = (1, 2, 3, 4, 153, 240)
 

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
+from tests.exporting import models
 from torch import nn
-
-from exporting import models
 
 transformers = pytest.importorskip("transformers")
 SIZES = ((2, 12), (3, 7), (1, 5), (4, 16), (2, 9))

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.exporting import loops
 from torch.nn import functional as F
 
 import pliant
-from exporting import loops
 from exporting.test_onnx import onnx, run
 from pliant.errors import ExportError
 

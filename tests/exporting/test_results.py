@@ -7,9 +7,9 @@ import zipfile
 
 import pytest
 import torch
+from tests.exporting import fuzz_files
 
 import pliant
-from exporting import fuzz_files
 from pliant.errors import ExportError, FileError
 from pliant.exporting import form
 

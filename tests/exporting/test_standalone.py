@@ -9,11 +9,11 @@ import subprocess
 
 import pytest
 import torch
+from tests.exporting import loops, standalone
 from torch import nn
 from torch.nn import functional as F
 
 import pliant
-from exporting import loops, standalone
 from pliant.errors import ExportError
 from pliant.exporting.standalone.library import texts_of
 from pliant.exporting.standalone.writer import DTYPES

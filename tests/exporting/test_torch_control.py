@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.exporting import loops
 
 import pliant
-from exporting import loops
 from exporting.test_torch_form import reloaded
 from pliant.errors import ExportError
 

@@ -5,12 +5,12 @@ import io
 
 import pytest
 import torch
+from tests.exporting.generated import SIZES, Generated, differs, exported
+from tests.exporting.programs import ROWS
 from torch import nn
 from torch.utils import _pytree as pytree
 
 import pliant
-from exporting.generated import SIZES, Generated, differs, exported
-from exporting.programs import ROWS
 from exporting.test_models import Network, bert
 from pliant.errors import ExportError
 
