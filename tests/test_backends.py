@@ -1,13 +1,12 @@
 """Backends by name across the border: Pliant inside `torch.compile`, and registered backends inside Pliant."""
 
 import importlib.metadata
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import fx
 
+import own_process
 import pliant
 from pliant.errors import BackendError, PliantWarning
 
@@ -43,8 +42,7 @@ assert stats["graphs"] >= 2 and stats["fallbacks"] == 0, stats
 
 
 def test_a_backend_of_torch_compile():
-    ran = subprocess.run([sys.executable, "-c", INSIDE_TORCH_COMPILE], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    own_process.ran(INSIDE_TORCH_COMPILE, check=True)
 
 
 class _Registered(importlib.metadata.EntryPoint):

@@ -1,12 +1,11 @@
 """Pliant stands on eager PyTorch and never on the compiler stack it re-implements."""
 
 import ast
-import subprocess
-import sys
 
 import pytest
 
 import architecture
+import own_process
 
 FORBIDDEN = (
     "torch._dynamo",
@@ -134,6 +133,5 @@ def test_nothing_of_the_peer_is_loaded(body, tmp_path):
         pytest.skip("pliant.compile is not there yet")
     program = PROGRAM.format(body=BODIES[body], peer=PEER)
     env = {**__import__("os").environ, "PLIANT_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
+    done = own_process.ran(program, env=env, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"

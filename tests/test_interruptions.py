@@ -5,7 +5,6 @@ import ctypes
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import architecture
+import own_process
 import pliant
 from pliant import interruptions
 from pliant.debug import events
@@ -108,8 +108,7 @@ def in_its_own_process(call):
     told = "import faulthandler; faulthandler.dump_traceback_later(180, exit=True)"  # where it stands, if it stands still
     code = f"{told}\nfrom tests import test_interruptions as tests; tests.{call}; print('done')"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=environment)
+    done = own_process.ran(code, env=environment)
     assert done.stdout.endswith("done\n"), done.stderr[-3000:]
 
 

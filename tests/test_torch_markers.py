@@ -1,9 +1,9 @@
 """What PyTorch's own markers and wrappers say is honoured. In a process of its own: they load PyTorch's compiler."""
 
-import subprocess
-import sys
 
 import pytest
+
+import own_process
 
 PROGRAM = """
 import torch
@@ -229,5 +229,5 @@ print("fine")
 
 @pytest.mark.parametrize("program", [PROGRAM, STATE], ids=["marks", "state"])
 def test_markers_of_pytorch(program):
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    done = own_process.ran(f"import warnings\nwarnings.simplefilter('ignore')\n{program}")
     assert done.stdout.strip().endswith("fine"), done.stdout + done.stderr

@@ -1,7 +1,6 @@
 """Programs that put their own in place of what the standard library makes in C, before Pliant knows of it."""
 
 import builtins
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import own_process
 import pliant
 
 _PATCHED = """
@@ -62,8 +62,7 @@ _PATCHED = """
 def test_classes_put_in_place_of_those_of_the_library(first):
     """`first`: whether Pliant is imported before, which loads what captures at the first call."""
     program = textwrap.dedent(_PATCHED.format(first=first))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    own_process.ran(program, check=True)
 
 
 def test_builtins_of_the_program_do_not_reach_the_compiler(monkeypatch):

@@ -1,8 +1,6 @@
 """A backend that keeps the sizes and numbers that it was shown is right at other ones: it gets a graph without symbols."""
 
 import random
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,6 +9,7 @@ from torch import fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+import own_process
 import pliant
 from pliant.errors import BackendError, ConstraintError
 
@@ -223,7 +222,8 @@ def test_a_backend_that_returns_no_callable(found):
 
 # The peer's own tracer, which such backends call. In a process of its own: it changes the one that it runs in.
 TRACED_BY_THE_PEER = """
-import torch, pliant
+import torch, pliant, warnings
+warnings.simplefilter("ignore")
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 def backend(module, inputs):
@@ -243,5 +243,4 @@ assert pliant.stats()["fallbacks"] == 0
 
 
 def test_a_backend_that_traces_with_the_peer():
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", TRACED_BY_THE_PEER], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    own_process.ran(TRACED_BY_THE_PEER, check=True)

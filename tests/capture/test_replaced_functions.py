@@ -1,14 +1,13 @@
 """What the program put in the place of PyTorch's functions, and objects that say what they are by one attribute."""
 
 import builtins
-import subprocess
-import sys
 import textwrap
 import warnings
 
 import pytest
 import torch
 
+import own_process
 import pliant
 
 X = torch.linspace(-1, 1, 12).view(3, 4)
@@ -79,4 +78,4 @@ def test_a_builtin_that_was_replaced_before_the_first_capture():
         x = torch.ones(2)
         torch.testing.assert_close(pliant.compile(added, backend="eager", fullgraph=True)(x), added(x))
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+    own_process.ran(textwrap.dedent(program), check=True)

@@ -1,7 +1,5 @@
 """Warnings of functions of PyTorch that are one node of the graph: as many as eager gives, from the program's lines."""
 
-import subprocess
-import sys
 import threading
 import warnings
 
@@ -9,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import own_process
 import pliant
 from pliant.graph import given_warnings
 
@@ -178,7 +177,7 @@ def test_cpp_warns_as_often_as_in_eager(tmp_path, action, always):
     script = tmp_path / "once.py"
     script.write_text(ONCE)
     found = [
-        subprocess.run([sys.executable, script, action, always, way], capture_output=True, text=True, check=True).stdout
+        own_process.ran(script, action, always, way, check=True).stdout
         for way in ("eager", "compiled")
     ]
     assert found[1] == found[0]

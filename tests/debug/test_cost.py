@@ -1,13 +1,12 @@
 """Costs as expressions: against numbers worked out by hand, and against PyTorch's counter of operations."""
 
 import ast
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import own_process
 import pliant
 from pliant.errors import ConfigError, GraphBreakError
 
@@ -74,8 +73,7 @@ print(found)
 def counted():
     """What PyTorch counts, in a process of its own: its counter imports half of PyTorch."""
     program = f"MODULES, SIZES = {MODULES!r}, {SIZES!r}\n{COUNTED}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return ast.literal_eval(done.stdout)
+    return ast.literal_eval(own_process.ran(program, check=True).stdout)
 
 
 def size_near(size):

@@ -1,9 +1,9 @@
 """What the pages call `pliant.a.b` is there after `import pliant` alone."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+import own_process
 
 DOCS = Path(__file__).resolve().parents[2]
 
@@ -24,5 +24,4 @@ def test_names_in_the_pages_exist():
     text = "\n".join(re.sub(r"`python -m [\w.]+", "", page.read_text()) for page in pages)
     names = set(re.findall(r"(?<![\w./])pliant(?:\.[A-Za-z_]\w*)+(?!\w*/)", text)) - {"pliant.git"}
     assert "pliant.debug.timing.breakdown" in names and "pliant.debug.events.set_logs" in names
-    done = subprocess.run([sys.executable, "-c", _LOOKS, *sorted(names)], capture_output=True, text=True, check=True)
-    assert done.stdout == ""
+    assert own_process.ran(_LOOKS, *sorted(names), check=True).stdout == ""

@@ -4,13 +4,12 @@ import dataclasses
 import importlib
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import own_process
 import pliant
 from pliant.entries import programs
 
@@ -48,10 +47,7 @@ def ran(folder, mode, **more):
     environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(folder), **more}
     root = Path(__file__).parents[2]
     environment["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [environment.get("PYTHONPATH")])])
-    command = [sys.executable, "-c", PROGRAM, mode]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    return json.loads(own_process.ran(PROGRAM, mode, env=environment, check=True).stdout)
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
@@ -89,9 +85,9 @@ print(json.dumps(pliant.stats()["entries"]))
 def test_what_names_operators_of_pytorch_is_found(tmp_path):
     """In a process that has not loaded what tells of operators."""
     environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path)}
-    Path(tmp_path, "program.py").write_text(NAMED)
-    command = [sys.executable, str(tmp_path / "program.py")]
-    ends = [subprocess.run(command, env=environment, capture_output=True, text=True, check=False) for _ in range(2)]
+    program = tmp_path / "program.py"
+    program.write_text(NAMED)
+    ends = [own_process.ran(program, env=environment) for _ in range(2)]
     assert [json.loads(done.stdout or "null") for done in ends] == [{"kept": 1}, {"found": 1}], ends[-1].stderr[-2000:]
 
 
@@ -119,8 +115,7 @@ def test_what_states_something_of_numbers_in_data_loads_nothing_of_sizes(tmp_pat
     program.write_text(STATED)
     environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path / "cache")}
     for word in ("kept", "found"):
-        done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
+        done = own_process.ran(program, env=environment, check=True)
         entries, loaded = json.loads(done.stdout)
         assert entries == {word: 1}
     assert not [name for name in loaded if name.startswith(tuple(f"pliant.{stage}" for stage in STAGES))]
@@ -152,7 +147,7 @@ print(loaded, "pliant.dispatch.new_entry" in sys.modules)
 
 def test_c_that_any_entry_needs_is_compiled_while_stages_are_loaded(tmp_path):
     environment = {**os.environ, "PLIANT_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", BEGINNING], env=environment, capture_output=True, text=True, check=False)
+    done = own_process.ran(BEGINNING, env=environment)
     assert done.stdout.strip() == "[False] True", done.stderr[-3000:]
 
 
@@ -190,8 +185,7 @@ def test_where_tensors_have_their_data_is_found_out_at_a_second_call(tmp_path):
     program.write_text(TWICE)
     environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path / "cache")}
     for _ in range(2):
-        done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
+        done = own_process.ran(program, env=environment, check=True)
     assert json.loads(done.stdout) == [{"found": 1}, [0, 0, 1, 1]]
 
 
@@ -214,6 +208,5 @@ def test_what_writes_entries_is_loaded_before_the_first_call(tmp_path):
     program = tmp_path / "cold.py"
     program.write_text(COLD)
     environment = {**os.environ, "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = own_process.ran(program, env=environment, check=True)
     assert json.loads(done.stdout) == []

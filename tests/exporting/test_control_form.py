@@ -1,8 +1,6 @@
 """Branches, loops and recurrent layers of exported programs: in files, in other processes, changed by passes, packaged."""
 
 import json
-import subprocess
-import sys
 import zipfile
 
 import pytest
@@ -10,6 +8,7 @@ import torch
 from tests.exporting import fuzz_files, loops
 from torch.utils import _pytree as pytree
 
+import own_process
 import pliant
 from pliant.errors import ExportError, FileError
 from pliant.exporting import form
@@ -68,8 +67,7 @@ def test_files_and_packages_run_in_another_process(tmp_path):
     torch.save(fuzz_files.arguments(7), tmp_path / "arguments")
     wanted = pytree.tree_leaves(program(*fuzz_files.arguments(7)))
     for name in ("file", "package"):
-        given = (tmp_path / name, tmp_path / "arguments", tmp_path / "found")
-        subprocess.run([sys.executable, "-c", IN_ANOTHER_PROCESS, *given], check=True)
+        own_process.ran(IN_ANOTHER_PROCESS, tmp_path / name, tmp_path / "arguments", tmp_path / "found", check=True)
         found = torch.load(tmp_path / "found")
         assert len(found) == len(wanted)
         for a, b in zip(found, wanted):

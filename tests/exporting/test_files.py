@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import math
-import subprocess
-import sys
 import zipfile
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ import pytest
 import torch
 from tests.exporting import fuzz_files
 
+import own_process
 import pliant
 from pliant.errors import ExportError, FileError
 from pliant.exporting import form
@@ -64,7 +63,7 @@ def test_another_process_needs_no_model(path, tmp_path):
     )
     arguments = fuzz_files.arguments(7)
     torch.save(arguments, tmp_path / "arguments")
-    subprocess.run([sys.executable, "-c", text, path, tmp_path / "arguments", tmp_path / "found"], check=True)
+    own_process.ran(text, path, tmp_path / "arguments", tmp_path / "found", check=True)
     wanted = pliant.load(path)(*arguments)
     assert fuzz_files.same(torch.load(tmp_path / "found"), [wanted["all"], wanted["positive"]])
 

@@ -1,13 +1,12 @@
 """Packages: kernels in the file, run by a process that has no C compiler, and only where they may be."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import nn
 
+import own_process
 import pliant
 from pliant.errors import ConfigError, FallbackWarning, FileError, PliantWarning
 from pliant.exporting import processors, unpacked
@@ -69,8 +68,7 @@ torch.save(found, sys.argv[3])
 def test_a_process_without_a_compiler_runs_the_kernels(path, model, tmp_path):
     torch.save([arguments(size) for size in SIZES], tmp_path / "calls")
     environment = {**os.environ, "PLIANT_CACHE_DIR": str(tmp_path / "cache"), "PLIANT_CC": "/no/compiler", "PATH": "/nowhere"}
-    command = [sys.executable, "-c", WITHOUT_COMPILER, path, tmp_path / "calls", tmp_path / "found"]
-    subprocess.run(command, env=environment, check=True)
+    own_process.ran(WITHOUT_COMPILER, path, tmp_path / "calls", tmp_path / "found", env=environment, check=True)
     for found, size in zip(torch.load(tmp_path / "found"), SIZES, strict=True):
         with torch.no_grad():
             torch.testing.assert_close(found, model(arguments(size))["y"])

@@ -3,14 +3,13 @@
 import multiprocessing
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import warnings
 
 import pytest
 import torch
 
+import own_process
 import pliant
 from loop_programs import softmax
 from pliant import config
@@ -74,7 +73,7 @@ def test_addresses_instead_of_tensors():
         "torch.testing.assert_close(run([x])[0], x.softmax(-1))\n"
     )
     folder = str(__import__("pathlib").Path(__file__).parents[1])
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
+    own_process.ran(code, cwd=folder, check=True)
 
 
 def test_compiler_is_looked_up_by_name():

@@ -1,10 +1,10 @@
 """What any compiled code of a process needs is one library: compiled once, while the stages are loaded."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import own_process
 from pliant.guards.watch_in_c import C_TEXT
 from pliant.runtime.load import process_text
 from pliant.wrappers.shared_text import runtime_text
@@ -30,8 +30,7 @@ print(len(commands), sum("-c" in command for command in commands), sum(command[-
 def test_a_small_function_takes_one_library_and_its_own(tmp_path):
     """Its own is compiled and linked: three commands."""
     environment = {**os.environ, "PLIANT_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr
+    done = own_process.ran(PROGRAM, env=environment, cwd=Path(__file__).parents[2], check=True)
     assert done.stdout.split() == ["3", "1", "3"]
 
 
