@@ -11,6 +11,7 @@ import atexit
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,21 +39,22 @@ def _asked(question):
     if server is None or server.poll() is not None:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         command = [sys.executable, __file__]
-        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, process_group=0)
         _servers[os.getpid()] = server
         atexit.register(_end, server)
     try:
         server.stdin.write(json.dumps(question) + "\n")
         server.stdin.flush()
         return int(server.stdout.readline())
-    except BaseException:  # a test that took too long: the next has another server
-        server.kill()
+    except BaseException:  # a test that took too long: its program ends, the next has another server
+        os.killpg(server.pid, signal.SIGKILL)
         raise
 
 
 def _end(server):
     server.stdin.close()
     server.wait()
+    server.stdout.close()
 
 
 # ---- the server
