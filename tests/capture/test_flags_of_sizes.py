@@ -11,6 +11,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import pliant
+import short_stack
 from pliant.debug import events
 
 
@@ -77,6 +78,10 @@ def _flags(op):
                 yield functools.partial(_with_flag, op, values, tree, place), tensors
 
 
+def _first_flags(op):
+    return [*itertools.islice(_flags(op), 2)]
+
+
 def _with_flag(op, values, tree, place, tensors, sized):
     given = iter(tensors)
     filled = [next(given) if isinstance(value, torch.Tensor) else value for value in values]
@@ -90,7 +95,7 @@ def test_flags_of_operators_are_one_graph_for_all_sizes(part):
     """A sample of the flags of all operators that PyTorch's own tests know."""
     operators = [op for op in op_db if torch.float32 in op.dtypes and "empty" not in op.name and "sparse" not in op.name]
     for op in random.Random(part).sample(operators, 40):
-        for program, tensors in itertools.islice(_flags(op), 2):
+        for program, tensors in short_stack.called(_first_flags, op):
             pliant.reset()
             compiled = pliant.compile(lambda tensors, sized, program=program: program(tensors, sized), backend="eager")
             for size in (5, 7, 9):

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import pliant
+import short_stack
 
 WAYS = {
     "line": "sys._getframe().f_lineno",
@@ -213,7 +214,7 @@ def test_frames_are_those_of_eager(way, place):
         pytest.skip("PyTorch's call of hooks takes another line where code is compiled")
     x = torch.ones(3)
     functions = _program(way)[place], pliant.compile(_program(way)[place])
-    found = [_looked(function, x) for function in (functions[0], functions[1], functions[1])]
+    found = [short_stack.called(_looked, function, x) for function in (functions[0], functions[1], functions[1])]
     assert found[1] == found[0]
     assert found[2] == found[0]
 

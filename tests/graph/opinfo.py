@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
+import short_stack
+
 from .eager_check import EagerCheck
 
 
 def check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int, part: int, of: int) -> EagerCheck:
-    """Every `of`-th operator of the database from the `part`-th on, with a few samples each.
-
-    In a thread of its own: torch notes the whole call stack for every sample, and a test runner's is deep.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_check_all, symbolic, dtypes, samples, op_db[part::of]).result()
+    """Every `of`-th operator of the database from the `part`-th on, with a few samples each."""
+    return short_stack.called(_check_all, symbolic, dtypes, samples, op_db[part::of])
 
 
 def _check_all(symbolic: bool, dtypes: tuple[torch.dtype, ...], samples: int, operators: list[Any]) -> EagerCheck:

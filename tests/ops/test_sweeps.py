@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import short_stack
 from ops.databases import cases, run_case
 
 EVERY = {"op": 90, "form": 200, "dtype": 300, "module": 60, "optimizer": 80}
@@ -16,5 +17,5 @@ def _some(kind: str, every: int) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for kind, every in EVERY.items() for name in _some(kind, every)])
 def test_case(name: str) -> None:
-    verdict = run_case(name)
+    verdict = short_stack.called(run_case, name)
     assert verdict.status in ("pass", "skip"), verdict
