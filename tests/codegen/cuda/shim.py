@@ -24,7 +24,7 @@ from pliant.ir.loops import Buffer
 from pliant.symbolic.traverse import evaluate
 
 HEADER = Path(__file__).with_name("shim.h")
-FLAGS = ("-w", "-std=c++17", "-O0", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing")
+FLAGS = ("-w", "-std=c++14", "-O0", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing")
 _REPLACED = {
     **{
         f"p_nan_{op}": f"template <class T> P_INLINE T p_nan_{op}(T a, T b) {{ return a != a || a {sign} b ? a : b; }}\n"
