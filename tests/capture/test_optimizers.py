@@ -142,10 +142,10 @@ SHAPES = [(2, 3), (5,), (), (0, 2), (2, 3, 1)]
 def _steps_of_many(make: Any, compiled: bool) -> list[Any]:
     """Parameters, state and which versions went up, after steps on many parameters of several kinds in two groups."""
     generator = torch.Generator().manual_seed(0)
-    parameters = [nn.Parameter(torch.randn(SHAPES[k % 5], generator=generator)) for k in range(40)]
-    parameters += [nn.Parameter(torch.randn(2, 3, generator=generator).t()) for _ in range(8)]
-    parameters += [nn.Parameter(torch.randn(3, generator=generator, dtype=torch.float64)) for _ in range(8)]
-    optimizer = make([{"params": parameters[:30]}, {"params": parameters[30:], "weight_decay": 0.01}])
+    parameters = [nn.Parameter(torch.randn(SHAPES[k % 5], generator=generator)) for k in range(20)]
+    parameters += [nn.Parameter(torch.randn(2, 3, generator=generator).t()) for _ in range(4)]
+    parameters += [nn.Parameter(torch.randn(3, generator=generator, dtype=torch.float64)) for _ in range(4)]
+    optimizer = make([{"params": parameters[:15]}, {"params": parameters[15:], "weight_decay": 0.01}])
     step = pliant.compile(optimizer.step, fullgraph=True) if compiled else optimizer.step
     for _ in range(3):
         for parameter in parameters[1:]:
