@@ -40,9 +40,25 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Eleven thousand items and what they import stay to the end: no collection of a test need walk through them."""
+    """Twenty thousand items and what they import stay to the end: no collection of a test need walk through them."""
     gc.collect()
     gc.freeze()
+
+
+def _full_collections():
+    return gc.get_stats()[2]["collections"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """What a test has left stays to the end, too, once a full collection has walked through it: such walks were a tenth of
+    the time of all tests. Nothing that is frozen is garbage then."""
+    before = _full_collections()
+    result = yield
+    if _full_collections() != before:
+        gc.collect()
+        gc.freeze()
+    return result
 
 
 def pytest_unconfigure():
