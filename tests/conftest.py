@@ -10,6 +10,7 @@ import tempfile
 import pytest
 
 from older_pytorch import MISSING, OLD
+from quick_build import quickly
 
 # Before anything imports pliant: worker processes inherit the environment and so share one cache.
 _OWNER = "PLIANT_TEST_CACHE_OWNER"
@@ -90,10 +91,9 @@ def nothing_runs_eagerly_unasked(request):
         assert watch.unasked() == {}, "calls ran eagerly; mark the test `fallbacks_expected` if that is what it is about"
 
 
-# What these test is the program's meaning: they do without half of the C compiler's time. Kernels have tests of their own,
-# and whole models are built as users have them built.
-QUICKLY_BUILT = ("autograd", "capture", "debug", "end_to_end", "graph", "guards")
-QUICK_FLAGS = ("-O0", "-march=native", "-fno-math-errno")
+# What these test is the program's meaning, or what is done with what is built: they do without half of the C compiler's time.
+# Kernels have tests of their own (`codegen`, `gpu`), all operators of `ops` and whole models are built as users have them built.
+QUICKLY_BUILT = ("autograd", "capture", "debug", "end_to_end", "entries", "graph", "guards", "lowering", "runtime", "schedule")
 
 
 @pytest.fixture(autouse=True)
@@ -102,9 +102,7 @@ def kernels_are_built_quickly(request):
     if folder not in QUICKLY_BUILT or request.node.get_closest_marker("slow"):
         yield
         return
-    from pliant import config
-
-    with config.patch(opt_flags=QUICK_FLAGS):
+    with quickly():
         yield
 
 

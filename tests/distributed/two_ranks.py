@@ -7,11 +7,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import quick_build
+
 
 def run(module):
     """What each process found, by the row's name: [that of rank 0, that of rank 1]."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
+        paths = os.pathsep.join(p for p in sys.path if p)
+        environment = {**os.environ, **quick_build.ENVIRONMENT, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.distributed.worker", module]
         logs = [Path(folder, f"log{rank}") for rank in range(2)]
         processes = [
