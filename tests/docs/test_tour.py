@@ -2,13 +2,12 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import architecture
+import own_process
 
 PAGE = (architecture.SOURCE.parent / "docs" / "tour.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!^## ).*\n)+)", PAGE, re.M))
@@ -53,16 +52,14 @@ def run(folder: Path) -> dict[str, list[int]]:
     programs = {name: text for title in SECTIONS for name, text in blocks(title, "example")}
     for name, text in programs.items():
         (folder / name).write_text(text)
-    command = [sys.executable, "-c", RUN, str(folder), *(str(folder / name) for name in programs)]
     env = {**__import__("os").environ, "PYTHONPATH": str(folder), "PLIANT_CACHE_DIR": str(folder / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
+    done = own_process.ran(RUN, folder, *(folder / name for name in programs), env=env, check=True)
     return {name: list(map(int, rest)) for name, *rest in map(str.split, done.stdout.splitlines())}
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    shutil.copytree(architecture.SOURCE / "pliant", tmp_path / "pliant", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(architecture.SOURCE / "pliant", tmp_path / "pliant")  # with its bytecode
     return tmp_path
 
 
