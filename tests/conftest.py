@@ -93,7 +93,7 @@ def nothing_runs_eagerly_unasked(request):
 
 # What these test is the program's meaning, or what is done with what is built: they do without half of the C compiler's time.
 # Kernels have tests of their own (`codegen`, `gpu`), all operators of `ops` and whole models are built as users have them built.
-QUICKLY_BUILT = ("autograd", "capture", "debug", "end_to_end", "entries", "graph", "guards", "lowering", "runtime", "schedule")
+QUICKLY_BUILT = ("autograd", "capture", "debug", "end_to_end", "entries", "graph", "guards", "lowering", "schedule")
 
 
 @pytest.fixture(autouse=True)
