@@ -478,3 +478,15 @@ def test_floats_that_are_written_are_data():
     for total in (0.0, 1.0, 0.0):
         y = torch.full((2,), total / 2)
         torch.testing.assert_close(compiled(y), program(y))
+
+
+def test_a_size_that_elements_tell_decides_after_it_was_used():
+    def program(x, at):
+        row, column = torch.where(at == 1)
+        counted = torch.zeros(row.numel())
+        return x.sum() if row.numel() == 0 else x[row, column] + counted
+
+    compiled = pliant.compile(program)
+    for at in ([[0, 1], [1, 1]], [[1, 0], [0, 0]], [[0, 0], [0, 0]]):
+        x = torch.randn(2, 2)
+        torch.testing.assert_close(compiled(x, torch.tensor(at)), program(x, torch.tensor(at)))

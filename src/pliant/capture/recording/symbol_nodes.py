@@ -84,7 +84,9 @@ class SymbolNodes:
             return self.inputs.symbol_node(symbol)
         node, place = found
         if place.item is not None:
+            several = node.meta["val"]
             node = self.graph.call_function(operator.getitem, (node, place.item))
+            node.meta["val"] = several[place.item]
         if place.dim is not None:
             node = self.graph.call_method("size", (node, place.dim))
         if node is not found[0]:
