@@ -150,9 +150,15 @@ _PLAIN = frozenset((int, float, complex, bool, str, bytes))
 
 def _same_key(one: Any, other: Any) -> bool:
     """Whether they are equal, found without calling what the program defines."""
-    if type(one) is type(other) is tuple:
+    if _equals_as_tuple(one) and _equals_as_tuple(other):
         return len(one) == len(other) and all(map(_same_key, one, other))
     return one is other or type(one) in _PLAIN and type(other) in _PLAIN and one == other
+
+
+def _equals_as_tuple(value: Any) -> bool:
+    """Whether it is a tuple or of a class, as sizes are, that leaves comparing to it."""
+    cls: Any = type(value)
+    return cls.__eq__ is tuple.__eq__
 
 
 def _cache_key(args: tuple[Any, ...], kwargs: dict[str, Any], typed: bool) -> tuple[Any, ...]:

@@ -22,7 +22,10 @@ def filled(**options):
 @pytest.mark.parametrize("options", [{"maxsize": 4}, {"maxsize": None}, {"maxsize": 4, "typed": True}], ids=str)
 @pytest.mark.parametrize(
     ("args", "kwargs"),
-    [((), {"a": 1}), ((1,), {}), (("s", 2), {}), ((1,), {"c": "k"}), ((torch.float32,), {})],
+    [
+        ((), {"a": 1}), ((1,), {}), (("s", 2), {}), ((1,), {"c": "k"}), ((torch.float32,), {}),
+        (((1, ("s", None)),), {}), ((torch.Size([2, 3]),), {"b": ()}),
+    ],  # fmt: skip
     ids=str,
 )
 def test_what_is_kept_is_returned(options, args, kwargs):
@@ -41,6 +44,26 @@ def test_what_is_kept_is_returned(options, args, kwargs):
     assert result[0] == 1
     assert found is kept[1]
     assert found[-1] == 1 and others[0][1] == [7, 0, None]
+
+
+def test_a_cache_is_filled_for_tuples_and_sizes_before_the_trace():
+    class Plan:
+        def __init__(self, axes):
+            self.axes, self.k = axes, STATE["k"]
+
+    planned = functools.lru_cache(lambda names, *, axes: Plan(axes))
+    sized = functools.lru_cache(lambda plan, shape: [plan.k, *shape])
+
+    def program(x):
+        for names in (("a",), ("b", "c")):
+            plan = planned(names, axes=())
+            x = x + sized(plan, x.shape)[0]
+        return x
+
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.zeros(2, 3)), program(torch.zeros(2, 3)))
+    assert (planned.cache_info().currsize, sized.cache_info().currsize) == (2, 2)
+    assert sized(planned(("a",), axes=()), (2, 3)) is sized(planned(("a",), axes=()), torch.Size([2, 3]))
 
 
 def test_kept_tensors_are_themselves():

@@ -22,7 +22,14 @@ from pliant.capture.outside.read_later import may_be_another
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import are_same_constants, consists_of, has_symbols, is_container, leaves, parts_of
 from pliant.capture.trace import BreakReason
-from pliant.capture.value_kinds import COMPARED_IN_C, CONSTANTS, is_mutable_container, is_symbolic, is_told_by_value
+from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
+    CONSTANTS,
+    exactly,
+    is_mutable_container,
+    is_symbolic,
+    is_told_by_value,
+)
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.graph.fake_tensor import is_fake, memory_of
 from pliant.guards.kinds import Kind
@@ -170,7 +177,7 @@ def _fill_first(t: Tracer, one: Computed) -> NoReturn:
 def _may_be_filled(t: Tracer, one: Computed) -> bool:
     """Whether Python can call the function now, and its cache has room for what it gives."""
     given = (*one.args, *one.kwargs.values())
-    real = all(type(a) in COMPARED_IN_C and is_told_by_value(a) or t.world.is_foreign(a) and not is_fake(a) for a in given)
+    real = all(_is_plain(a) and is_told_by_value(a) or t.world.is_foreign(a) and not is_fake(a) for a in given)
     size = one.function.cache_parameters()["maxsize"]
     has_room = size is None or one.function.cache_info().currsize < size
     return real and has_room and _FILLS.get(one.function, 0) < _MOST_FILLS
@@ -215,7 +222,15 @@ def _compute_cached(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
 def _are_known(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     """Whether the arguments are the same in eager."""
     given = [one for one in (*args, *kwargs.values()) if not t.world.is_foreign(one)]
-    return COMPARED_IN_C.issuperset(map(type, given))
+    return all(map(_is_plain, given))
+
+
+def _is_plain(argument: Any) -> bool:
+    """A constant, or a tuple or sizes of such."""
+    return consists_of(argument, COMPARED_IN_C) or _is_size(argument) and all(map(_is_plain, argument))
+
+
+_is_size = exactly(torch.Size)
 
 
 def _call_cached_by_symbols(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
