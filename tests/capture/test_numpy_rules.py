@@ -21,6 +21,11 @@ EXPRESSIONS = (
     "a % -2", "a % 2.5", "2.5 % a", "np.mod(a, -3)", "np.remainder(a, 2.5)", "divmod(a, 2)", "np.fft.ifft(a)",
     "np.conj(np.fft.fft(a))", "np.cumsum(-0.0 * np.abs(a))", "np.add.accumulate(-0.0 * np.abs(a))",
     "np.cumsum(-0.0 * np.abs(a), dtype=np.float32)", "np.cumsum(a)",
+    "np.pad(a, 2)", "np.pad(a, (1, 0), constant_values=3)", "np.pad(a, ((2, 1),), 'constant', constant_values=-1.5)",
+    "np.pad(a, -1)", "np.pad(a[None], ((0, 0), (2, 1)))", "np.pad(a[None], [(1,), (2,)])", "np.tile(a, 2)", "np.tile(a, (2, 1))",
+    "np.interp(a, [-1.0, 0.5, 2.0], [3.0, -1.0, 4.0])", "np.interp(a, [-1.0, 0.5, 0.5], [3.0, -np.inf, np.inf])",
+    "np.interp(a, np.sort(np.abs(a)), a)", "np.interp(a, [2.0], [1.0])", "np.interp(0.3, np.arange(3), a[:3])",
+    "np.linspace(-1, 3.5, len(a)) + a",
 )  # fmt: skip
 
 
@@ -108,3 +113,24 @@ def test_float_errors_are_raised_where_numpy_is_told_to(name):
             called(*given, 2.0)
     assert told[: len(told) // 2] == told[len(told) // 2 :] != []
     assert outcome(compiled, 2.0, all="ignore") == outcome(function, 2.0, all="ignore")
+
+
+COUNTS = (
+    "np.roll(a, k)", "np.roll(a, k, axis=0)", "np.repeat(a, k)", "np.pad(a, (0, k))", "np.pad(a[None], ((0, 0), (k, 1)))",
+    "np.linspace(0, 1, k)", "np.clip(a, -k, k)", "np.tile(a, k)", "np.tile(a, (k, 1))", "np.maximum(a, k)", "np.add(a, k)",
+    "np.where(a > 0, a, k)", "np.full_like(a, k)", "np.power(a, k)", "np.append(a, k)", "np.isclose(a, k)",
+    "np.interp(a, np.arange(3.0), np.arange(3.0) * k)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", COUNTS)
+def test_numbers_beside_arrays_are_not_fixed(expression):
+    pliant.reset()
+    program = eval(f"lambda a, k: {expression}", {"np": np})
+    compiled = pliant.compile(program, fullgraph=True)
+    for k in (4, 5, 6, 7):
+        array = np.linspace(-4, 9, 8)
+        found, expected = compiled(array, k), program(array, k)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert pliant.stats()["graphs"] == 2

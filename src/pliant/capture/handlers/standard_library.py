@@ -54,6 +54,7 @@ from pliant.capture.value_kinds import (
     is_text_or_bytes,
     module_of,
 )
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import ReferentSource
 
@@ -107,6 +108,8 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return number
     of_numpy = _MODULE_OF.of(function)(function).startswith("numpy")
     if of_numpy and any(map(is_unbacked, leaves(args, kwargs))):  # which the graph computes with
+        return NotImplemented
+    if any(is_array(one) or is_fake(one) for one in leaves(args, kwargs)):  # beside which no number need be fixed
         return NotImplemented
     if makes_array(t, function, args, kwargs):  # of sizes that need not be fixed
         return NotImplemented

@@ -22,7 +22,7 @@ from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.array_memory import dtype_of, is_array, to_array, wrap
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.made_arrays import ONES, in_graph, of_varying, that_fit
-from pliant.capture.numbers.numpy_rules import corrected
+from pliant.capture.numbers.numpy_rules import corrected, interp
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
@@ -463,4 +463,5 @@ def _namesakes() -> dict[int, Any]:
             function, namesake = getattr(theirs, name, None), getattr(ours, name)
             if callable(function) and not is_class(function) and is_function(namesake):
                 found[id(function)] = namesake
+    found[id(sys.modules["numpy"].interp)] = interp
     return found

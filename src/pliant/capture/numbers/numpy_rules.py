@@ -2,6 +2,7 @@
 
 In:     the function for tensors, and NumPy's own.
 Out:    `corrected(function, real)`: what is called in its place; it breaks the graph where tensors have no such function.
+        `interp`, a function of arrays that PyTorch has not got.
 Holds:  one row a name; results are NumPy's in value, sign of zeros and NaN included.
 """
 
@@ -14,7 +15,8 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.numbers.array_memory import dtype_of
+from pliant.capture.numbers.array_memory import dtype_of, wrap
+from pliant.capture.structures import is_list_or_tuple
 from pliant.capture.value_kinds import concrete, is_int, plain_class, varying
 from pliant.records import dataclass
 from pliant.torch_adapter import numpy_on_tensors
@@ -136,7 +138,66 @@ def _cumsum(function: _Named, x: Any, axis: Any = None, dtype: Any = None, out: 
     return type(found)(torch.where(others == 0, given.to(found.tensor.dtype), found.tensor))
 
 
+# ---- functions to which numbers that vary are given, which the functions for tensors would fix
+def _linspace(function: _Named, start: Any, stop: Any, num: Any = 50, **kwargs: Any) -> Any:
+    """As NumPy computes it: steps from the start, and the end as it was given."""
+    if kwargs or {type(start), type(stop)} - {int, float} or varying(num) is not int or not concrete(num > 1):
+        return function(start, stop, num, **kwargs)
+    place = torch.arange(num, dtype=torch.float64)
+    return wrap(torch.where(place == num - 1, float(stop), place * ((stop - start) / (num - 1)) + start))
+
+
+def _tile(function: _Named, array: Any, reps: Any) -> Any:
+    counts = reps if is_list_or_tuple(reps) else (reps,)
+    if not hasattr(array, "tensor") or any(plain_class(count) is not int for count in counts):
+        return function(array, reps)
+    return wrap(array.tensor.tile(tuple(counts)))
+
+
+def _pad(function: _Named, array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+    value = kwargs.get("constant_values", 0)
+    widths = _widths(pad_width, array.ndim) if hasattr(array, "tensor") else None
+    if widths is None or mode != "constant" or _kind(value) not in "if" or _kind(array) not in "iuf":
+        return function(array, pad_width, mode, **kwargs)
+    if not all(concrete(width >= 0) for width in widths):
+        _refuse(function)
+    value = float(value) if _kind(array) == "f" else int(value)
+    return wrap(torch.nn.functional.pad(array.tensor, widths, value=value))
+
+
+def _widths(given: Any, dims: int) -> tuple[Any, ...] | None:
+    """How much is put before and behind each dimension, from the last to the first; None for a form that is not known."""
+    pairs = given if is_list_or_tuple(given) else (given,)
+    if all(plain_class(width) is int for width in pairs):
+        pairs = (pairs,)
+    pairs = [tuple(pair) * (2 // len(pair)) for pair in pairs if is_list_or_tuple(pair) and len(pair) in (1, 2)]
+    pairs = pairs * dims if len(pairs) == 1 else pairs
+    widths = tuple([width for pair in reversed(pairs) for width in pair])
+    return widths if len(widths) == 2 * dims and all(plain_class(width) is int for width in widths) else None
+
+
+def interp(x: Any, xp: Any, fp: Any) -> Any:
+    """np.interp, which tensors do not have."""
+    arrays = numpy_on_tensors()
+    at, places, values = (arrays.asarray(one, dtype=arrays.float64).tensor for one in (x, xp, fp))
+    last = places.shape[0] - 1
+    if concrete(last < 1):
+        return wrap(torch.zeros_like(at) + values[0])
+    left = (torch.searchsorted(places, at.contiguous(), right=True) - 1).clamp(0, last - 1)
+    right = left + 1
+    slope = (values[right] - values[left]) / (places[right] - places[left])
+    found = slope * (at - places[left]) + values[left]
+    found = torch.where(found.isnan(), slope * (at - places[right]) + values[right], found)
+    found = torch.where(found.isnan() & (values[left] == values[right]), values[left], found)
+    found = torch.where(at == places[left], values[left], found)
+    found = torch.where(at >= places[-1], values[-1], torch.where(at < places[0], values[0], found))
+    return wrap(torch.where(at.isnan(), at, found))
+
+
 _RULES: dict[str, Rule] = {
+    "linspace": _linspace,
+    "tile": _tile,
+    "pad": _pad,
     "cumsum": _cumsum,
     **dict.fromkeys(("cbrt", "modf"), _refuse),
     **dict.fromkeys(("searchsorted", "unique", "divmod", "__divmod__", "__rdivmod__"), _refuse_floats),
