@@ -268,6 +268,7 @@ _DRAWN_ARGUMENTS: ByKind[Callable[[GuardWriter, Any], str]] = ByKind(
         DrawnState: lambda writer, state: DrawSource(state.index).code(writer.names),
         **dict.fromkeys(SYMBOLIC_TYPES, lambda writer, number: writer.expression(number.node.expr)),
         **dict.fromkeys((int, str, bool, type(None)), lambda writer, value: repr(value)),
+        tuple: lambda writer, value: f"({''.join([_drawn_argument(writer, one) + ', ' for one in value])})",
     },
 )
 

@@ -20,21 +20,23 @@ from typing import Any
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.numbers.array_memory import real_tensor, wrap
+from pliant.capture.numbers.array_memory import is_array, real_tensor, wrap
 from pliant.capture.numbers.arrays import constant_array
 from pliant.capture.numbers.numpy_scalars import wrap_scalar
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import leaves
+from pliant.capture.structures import is_list_or_tuple, leaves, mapped
 from pliant.capture.trace import Draw, DrawnState
 from pliant.capture.value_kinds import (
     LITERALS,
     exactly,
     is_fixed_number,
+    is_int,
     is_list,
     is_numpy_scalar,
     is_symbolic,
     plain_class,
 )
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import DrawSource, Source, held
 from pliant.records import dataclass
 from pliant.symbolic.expr import Constant, Expr, lit
@@ -90,6 +92,14 @@ _NUMBERS: dict[tuple[str, str], Callable[..., _Between]] = {
 _OF_WHAT_VARIES = frozenset(("randint", "randrange", "uniform"))
 
 
+# By the method of NumPy's generators: what the arguments say of the size of the array that is drawn.
+_SIZES: dict[str, Callable[..., Any]] = {
+    "permutation": lambda x: x,
+    **dict.fromkeys(("rand", "randn"), lambda *dims: dims),
+    **dict.fromkeys(("random", "random_sample", "standard_normal", "standard_exponential"), lambda size=None, **_: size),
+    **dict.fromkeys(("uniform", "normal", "integers", "randint"), lambda low=0, high=None, size=None, *_, **__: size),
+    "choice": lambda a, size=None, *_, **__: size,
+}
 _STATES = ("seed", "getstate", "setstate")
 
 
@@ -108,6 +118,10 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
     """generator.name(*args, **kwargs)"""
     if (varying := _of_what_varies(t, generator, name, args, kwargs)) is not None:
         return varying
+    if (array := _of_varying_size(t, generator, name, args, kwargs)) is not None:
+        return array
+    if name == "shuffle" and not is_of_python(generator) and len(args) == 1 and is_array(args[0]):
+        return _shuffle_array(t, generator, args[0])
     values = tuple(map(t.plain, args))
     named = {k: t.plain(v) for k, v in kwargs.items()}
     if not all(map(_is_plain, (*values, *named.values()))):
@@ -177,6 +191,59 @@ def _of_what_varies(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kw
         t.drawn_between[drawn] = low, last
     t.draws.append(Draw(source, name, args, kwargs))
     return number
+
+
+def _of_varying_size(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
+    """An array whose size varies, which the entry has by then; None of other calls. Other numbers are fixed."""
+    find = None if is_of_python(generator) else _SIZES.get(name)
+    if find is None or id(generator) in t.world.made or not any(map(is_symbolic, leaves(args, kwargs))):
+        return None
+    args, kwargs = mapped((args, kwargs), t.internalize)
+    try:
+        sizes = find(*args, **kwargs)
+    except TypeError:
+        return None
+    if any(map(is_list, (*args, *kwargs.values()))):  # which the program may change
+        return None
+    sizes = sizes if is_list_or_tuple(sizes) else (sizes,)
+    if not any(map(is_symbolic, sizes)) or not all(_may_be_size(t, size) for size in sizes):
+        return None
+
+    def fixed(one: Any) -> Any:
+        return one if any(one is size for size in sizes) else t.plain(one)
+
+    args, kwargs = mapped((args, kwargs), fixed)
+    if not all(map(_is_plain, leaves(*mapped((args, kwargs), lambda one: 0 if is_symbolic(one) else one)))):
+        return None
+    now, named = mapped((args, kwargs), lambda one: t.shape_env.hint(one.node.expr) if is_symbolic(one) else one)
+    try:
+        example = getattr(copy.deepcopy(generator), name)(*now, **named)
+    except Exception:  # eager words it
+        return None
+    if type(example).__name__ != "ndarray" or example.ndim != len(sizes):
+        return None
+    source = t.world.source_of(generator) or held(generator, "random")
+    place = DrawSource(len(t.draws))
+    t.draws.append(Draw(source, name, args, kwargs, is_array=True))
+    return wrap(t.inputs.drawn_tensor(real_tensor(example), place, sizes))
+
+
+def _may_be_size(t: Tracer, size: Any) -> bool:
+    if not is_symbolic(size):
+        return is_int(size)
+    known = plain_class(size) is int and not is_unbacked(size) and _is_known_before(t, size)
+    return known and bool(t.truth(size > 1))
+
+
+def _shuffle_array(t: Tracer, generator: Any, array: Any) -> None:
+    """As NumPy shuffles rows: in the order of the permutation that the generator would give."""
+    if type(generator).__name__ != "RandomState" or not array.ndim:
+        raise GraphBreak("random-state", "shuffle of an array by a generator that permutes otherwise")
+    rows, of = array.shape[0], type(array)
+    if t.truth(rows < 2):  # for which nothing is drawn
+        return
+    order = draw(t, generator, "permutation", (rows,), {})
+    t.call(of.__setitem__, (array, ..., t.call(of.__getitem__, (array, order), {})), {})
 
 
 def _are_apart(t: Tracer, low: Expr, high: Expr, least: int) -> bool:

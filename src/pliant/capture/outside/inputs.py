@@ -15,7 +15,7 @@ import itertools
 import keyword
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, is_fake, is_own_parameter
+from pliant.graph.tensor_spec import row_major_strides
 from pliant.graph.writes import is_written
 from pliant.guards.kinds import Kind, TensorFacts
 from pliant.guards.sources import (
@@ -223,11 +224,11 @@ class Inputs(InputMemory):
         self.inputs.append(GraphInput(node.name, "tensor", fake, source, value, static))
         return fake
 
-    def drawn_tensor(self, example: torch.Tensor, source: Source) -> FakeTensor:
-        """A tensor that the entry makes behind its guards, always of this size."""
-        fake = self.mode.from_real(example)
+    def drawn_tensor(self, example: torch.Tensor, source: Source, sizes: Sequence[Any] | None = None) -> FakeTensor:
+        """A tensor that the entry makes behind its guards, without gaps, always of this size or of these sizes."""
+        fake = self.mode.from_real(example, sizes, None if sizes is None else row_major_strides(sizes))
         fake.node = self._placeholder(source, fake)
-        self.inputs.append(GraphInput(fake.node.name, "tensor", fake, source, example, True))
+        self.inputs.append(GraphInput(fake.node.name, "tensor", fake, source, example, sizes is None))
         self.world.set_origin(fake, source)
         return fake
 
