@@ -69,3 +69,15 @@ def test_shuffled_arrays(program):
 @pytest.mark.parametrize("program", [PROGRAMS["permutation"], PROGRAMS["several"], shuffled])
 def test_no_rows_and_one(program):
     check(program, (4, 5, 1, 0, 6))
+
+
+def test_gradients_beside_a_drawn_array():
+    weight, table = torch.ones(3, requires_grad=True), np.arange(12.0, dtype=np.float32).reshape(4, 3)
+
+    def program(n):
+        loss = (torch.as_tensor(table[np.random.randint(0, 4, size=n)]) * weight).sum()
+        loss.backward()
+        return loss.detach()
+
+    check(lambda x, k: program(k), (4, 5))
+    assert weight.grad is not None

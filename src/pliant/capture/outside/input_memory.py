@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
+from pliant.capture.outside.origins import is_drawn
 from pliant.capture.signatures import World
 from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
@@ -83,7 +84,7 @@ class InputMemory:
         if len(self._whole) > 1:
             sources = tuple(i.source for i in self._whole)
             self.world.guard(sources[0], Kind.SEPARATE, (sources, ()))
-        tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided]
+        tensors = [i for i in self.inputs if i.kind == "tensor" and i.example.layout is torch.strided and not is_drawn(i.source)]
         written = [i for i in tensors if is_written(i.fake)]
         if not written or len(tensors) < 2:
             return

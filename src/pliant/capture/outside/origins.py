@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.outside.twins import Twins
-from pliant.capture.value_kinds import function_of, is_module
+from pliant.capture.value_kinds import exactly, function_of, is_module
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Guard, Kind
-from pliant.guards.sources import Source, held
+from pliant.guards.sources import DrawSource, Source, held
 from pliant.guards.standard import can_change
 from pliant.source import SourceLocation
 
@@ -134,10 +134,12 @@ class Origins(abc.ABC):
         return written + ([obj for obj, source in self.origins.values() if source in owners] if owners else [])
 
     def _guard_apart(self, mine: list[Any], others: list[Any]) -> None:
-        """Of each class: no object of the first is another of the first, or one of the others."""
+        """Of each class: no object of the first is another of the first, or one of the others. What the entry draws is new."""
         for cls in dict.fromkeys(map(type, mine)) if self.guarded else ():
             first, second = (
-                dict.fromkeys(s for obj in objs if type(obj) is cls and (s := self.source_of(obj)) is not None)
+                dict.fromkeys(
+                    s for obj in objs if type(obj) is cls and (s := self.source_of(obj)) is not None and not is_drawn(s)
+                )
                 for objs in (mine, others)
             )
             rest = tuple(s for s in second if s not in first)
@@ -203,3 +205,6 @@ class Origins(abc.ABC):
             return value
         self.set_origin(twin, source)
         return twin
+
+
+is_drawn = exactly(DrawSource)  # behind the guards
