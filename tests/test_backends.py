@@ -8,6 +8,7 @@ from torch import fx
 
 import own_process
 import pliant
+from pliant import backends
 from pliant.errors import BackendError, PliantWarning
 
 # The peer is used in a process of its own: it changes the one that it runs in.
@@ -66,7 +67,7 @@ def test_a_registered_backend(monkeypatch):
         points = [_Registered("counting", "nowhere:counting", wanted["group"])]
         return importlib.metadata.EntryPoints(points).select(**wanted)
 
-    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+    monkeypatch.setattr(backends.importlib.metadata, "entry_points", entry_points)
     assert {"counting", "pliant", "eager", "aot_eager"} <= set(pliant.list_backends())
     x = torch.randn(3)
     torch.testing.assert_close(pliant.compile(lambda x: x.sin() + 1, backend="counting")(x), x.sin() + 1)

@@ -46,7 +46,7 @@ def test_what_was_allocated_meanwhile_is_old():
 
 
 def test_what_the_interpreter_froze_is_not_the_programs(monkeypatch):
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: 375)
+    monkeypatch.setattr(gc_pause.gc, "get_freeze_count", lambda: 375)
     with GcPause():
         made = [[] for _ in range(5000)]
     assert not any(one is made[-1] for one in gc.get_objects(generation=0))

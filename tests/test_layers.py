@@ -9,7 +9,8 @@ import architecture
 # From left to right. Modules of one row may import each other freely if they share a package, else only leftwards.
 # A name stands for itself and what is below it; the longest match decides.
 LAYERS: list[tuple[str, ...]] = [
-    ("background", "own_modules", "records", "tables", "unpatched"),
+    ("unpatched",),
+    ("background", "own_modules", "records", "tables"),
     ("arity",),
     ("errors", "gc_pause", "autograd_torch_adapter", "operators_torch_adapter"),
     ("interruptions",),

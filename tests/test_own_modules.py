@@ -148,4 +148,4 @@ from pliant import compiler, api
 compiler.load_stages()
 print(json.dumps(sorted(n for n, m in sys.modules.items() if n.startswith("pliant.") and type(m.__loader__).__module__ != "pliant.own_modules")))
 """
-    assert json.loads(ran(SOURCE, program)) == ["pliant.own_modules"]
+    assert json.loads(ran(SOURCE, program)) == ["pliant.own_modules", "pliant.unpatched"]

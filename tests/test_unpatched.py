@@ -1,6 +1,12 @@
 """Programs that put their own in place of what the standard library makes in C, before Pliant knows of it."""
 
+import ast
 import builtins
+import importlib
+import itertools
+import math
+import re
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -10,6 +16,7 @@ import torch
 
 import own_process
 import pliant
+from pliant import unpatched
 
 _PATCHED = """
     import collections, functools, sys
@@ -91,3 +98,96 @@ def test_builtins_of_the_program_do_not_reach_the_compiler(monkeypatch):
     monkeypatch.undo()
     torch.testing.assert_close(found, expected)
     assert not [caller for caller in callers if caller[1].startswith(own)]
+
+
+OWN = Path(pliant.__file__).parent
+
+
+def _used() -> set[tuple[str, str]]:
+    """Modules of the standard library, and what the package has of them under which names."""
+    found = set()
+    for path in OWN.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                module, _, name = ast.unparse(node).rpartition(".")
+                if module in sys.modules.keys() & sys.stdlib_module_names - {"builtins", "sys", "warnings"}:
+                    found.add((module, name))
+    return found
+
+
+class _Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x, items):
+        y = self.linear(x) * sum(items) + x.shape[0] * 2 - 1
+        for a, b in itertools.pairwise(items):
+            y = y + a * b
+        return y.relu() * math.prod(y.shape), re.sub("a", "b", str(sorted(items)))
+
+
+@pytest.mark.parametrize("backend", ["eager", "pliant"])
+def test_functions_put_in_place_of_those_of_the_library(backend, monkeypatch):
+    """Each one that the package uses. Python code of the library calls what it finds: `functools.wraps`, for one."""
+    callers = []
+
+    def heard(module, name, original):
+        def replaced(*given, **named):
+            if sys._getframe(1).f_code.co_filename.startswith(str(OWN)) and (module, name) != ("functools", "update_wrapper"):
+                callers.append((module, name))
+            return original(*given, **named)
+
+        return replaced
+
+    for module, name in sorted(_used()):
+        function = getattr(sys.modules[module], name, None)
+        if callable(function) and not isinstance(function, type):
+            monkeypatch.setattr(f"{module}.{name}", heard(module, name, function))
+    pliant.reset()
+    module = _Scaled()
+    compiled = pliant.compile(module, backend=backend)
+    for rows in (3, 5):
+        x = torch.ones(rows, 4, requires_grad=True)
+        (found, text), (expected, expected_text) = compiled(x, [1, 2, rows]), module(x, [1, 2, rows])
+        found.sum().backward()
+        torch.testing.assert_close(found, expected)
+        assert text == expected_text
+    monkeypatch.undo()
+    assert not callers
+
+
+@pytest.mark.parametrize("name", ["itertools.chain", "itertools.count", "math.prod", "operator.add", "re.sub", "copy.copy", "time.perf_counter"])
+def test_functions_that_fail(name, monkeypatch):
+    """Of the program, which has them in the place of the library's for a test of its own."""
+
+    def failing(*given, **named):
+        raise RuntimeError(f"{name} is the program's")
+
+    pliant.reset()
+    monkeypatch.setattr(name, failing)
+    x = torch.ones(3)
+    torch.testing.assert_close(pliant.compile(lambda x: (x + 1) * x.shape[0])(x), x * 6)
+
+
+def test_what_the_package_uses_is_taken_when_it_is_imported():
+    """Of modules that all programs with PyTorch have loaded: others are taken as they are when they are needed."""
+    later = {"__future__", "collections.abc", "decimal", "fcntl", "hmac", "importlib", "shlex", "sysconfig", "builtins", "sys", "warnings"}
+    imported = set()
+    for path in OWN.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(node.module)
+    used = {name for name in imported if name.partition(".")[0] in sys.stdlib_module_names and not name.startswith("_")}
+    assert used - later == {*unpatched.USED}
+
+
+def test_other_values_of_a_module_are_those_of_now(monkeypatch):
+    own = unpatched.standard("linecache")
+    monkeypatch.setattr("linecache.cache", {})
+    monkeypatch.setattr("linecache.getline", None)
+    assert own.cache is importlib.import_module("linecache").cache
+    assert own.getline is not None
+    assert unpatched.standard("os").path is unpatched.standard("posixpath" if sys.platform != "win32" else "ntpath")

@@ -3,7 +3,6 @@
 The names below are loaded at first use, so that importing a part (the bytecode toolkit, say) does not load PyTorch.
 """
 
-import importlib
 from typing import Any
 
 from pliant.own_modules import find_quickly
@@ -11,9 +10,11 @@ from pliant.own_modules import find_quickly
 find_quickly(__spec__)
 
 from pliant.gc_pause import GcPause  # noqa: E402
-from pliant.unpatched import BUILTINS as BUILTINS  # noqa: E402  # before a program can put others in their place
+from pliant.unpatched import standard  # noqa: E402
 
 __version__ = "0.1.0"
+
+_load = standard("importlib").import_module
 
 _FROM_API = (
     "allow_in_graph", "aot_compile", "assume_constant_result", "compile", "compile_", "cost",
@@ -38,9 +39,9 @@ def __getattr__(name: str) -> Any:
             from pliant import api as module
     elif name in _ELSEWHERE:
         with GcPause():
-            module = importlib.import_module(f"pliant.{_ELSEWHERE[name]}")
+            module = _load(f"pliant.{_ELSEWHERE[name]}")
     elif name in _MODULES:
-        return importlib.import_module(f"pliant.{name}")
+        return _load(f"pliant.{name}")
     elif name in _FROM_ERRORS:
         from pliant import errors as module  # type: ignore[no-redef]
     else:

@@ -7,15 +7,13 @@ In:     the spec by which the package itself was found.
 Out:    `find_quickly(spec)`: from now on its folders are searched by finders that list a folder once and read bytecode at once.
 Holds:  finders are asked for this package's folders alone (`sys.path_importer_cache`), and find themselves only what the standard
         ones, which the program's hooks may have chosen, would load with the standard loader.
-        Modules use the builtins as they are now, whatever a program puts in their place later (a `sum` of its own): what they
-        compute does not change, and nothing of the program's runs.
+        Modules use the builtins and the standard library as they are now, whatever a program puts there later (`unpatched`).
         Bytecode is taken if it is of this interpreter, of this path, and of a source of that time and size, as the standard
         loader says; anything else is left to that.
 """
 
 from __future__ import annotations
 
-import builtins
 import importlib.machinery
 import importlib.util
 import marshal
@@ -24,8 +22,11 @@ import pkgutil
 import sys
 from types import CodeType, ModuleType
 
-BUILTINS = dict(vars(builtins))  # which nobody changes
-__builtins__ = BUILTINS  # type: ignore[assignment]  # of the functions below, which load modules at any time
+from pliant.unpatched import IN_CODE, standard
+
+# For the functions below, which load modules at any time.
+__builtins__ = IN_CODE  # type: ignore[assignment]
+vars(sys.modules[__name__]).update({name: standard(name) for name in ("importlib", "marshal", "os", "pkgutil")})
 _HEADER = 16  # bytes before the code: magic number, flags, time and size of the source
 _CHUNK = 1 << 16
 _BY_TIME = importlib.util.MAGIC_NUMBER + bytes(4)  # flags that say: compare time and size
@@ -39,7 +40,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         self._cached = cached
 
     def exec_module(self, module: ModuleType) -> None:
-        vars(module)["__builtins__"] = BUILTINS
+        vars(module)["__builtins__"] = IN_CODE
         super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType | None:

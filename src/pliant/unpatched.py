@@ -1,24 +1,90 @@
-"""The standard library's builtins and containers as they were when Pliant was imported.
+"""Modules of the standard library, and the builtins, as they were when Pliant was imported.
 
-Programs put their own in their place, as for a `print` of one rank alone, or a class of their own for `collections.deque`:
-what tables know of the one does not hold of the other. Classes made in C are had from where those are made.
+Programs put their own in their place, as for a `print` of one rank alone, a `time.time` that stands still, or a class of their own for
+`collections.deque`. What the compiler computes does not change by that, nothing of the program's runs in it, and what its
+tables know of a function holds of that function alone.
+
+In:     names of modules.
+Out:    `BUILTINS`; `standard(name)`: a module that has the callables and the constants which the one of that name had, and reads
+        everything else from it when it is asked; `IN_CODE`: the builtins of the package's own modules, whose import
+        statements get those (`own_modules`).
+Holds:  what was made in C, and replaced before Pliant was imported, is had from where it is made.
+        Modules that are state rather than functions are themselves: what a program puts there is meant for all.
 """
 
-import _collections  # type: ignore[import-not-found]
-import _functools  # type: ignore[import-not-found]
-import builtins
-import collections
-import functools
-import types
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-__all__ = ["BUILTINS", "COLLECTIONS", "FUNCTOOLS"]
+import builtins
+import importlib
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["BUILTINS", "IN_CODE", "standard"]
+
+_STATE = frozenset(("builtins", "sys", "warnings"))
+_MADE_IN_C = {"collections": "_collections", "functools": "_functools"}
+_CONSTANTS = (int, float, complex, str, bytes, tuple, frozenset, type(None))
+
+
+def _is_standard(name: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names and name not in _STATE
+
+
+# What the package uses; PyTorch loads all of it. Modules that are loaded later are taken as they are when the package asks for them.
+USED = """
+    abc ast atexit base64 bisect collections contextlib contextvars copy ctypes dataclasses datetime difflib dis enum errno functools
+    gc hashlib heapq importlib.machinery importlib.metadata importlib.util inspect io itertools json keyword linecache logging marshal
+    math mmap numbers opcode operator os pathlib pickle pkgutil platform random re reprlib shutil signal stat struct subprocess
+    tarfile tempfile textwrap threading time traceback types typing weakref zipfile zlib
+""".split()
+for _name in USED:
+    importlib.import_module(_name)
+_AT_FIRST = {name: dict(vars(module)) for name, module in [*sys.modules.items()] if module is not None and _is_standard(name)}
+_kept: dict[str, Any] = {}
+_load = importlib.import_module
+
+
+def standard(name: str) -> Any:
+    """The module of this name, as it was."""
+    found = _kept.get(name)
+    if found is None:
+        found = _kept.setdefault(name, _as_it_was(_load(name)))
+    return found
+
+
+def _as_it_was(module: types.ModuleType) -> types.ModuleType:
+    kept, before = types.ModuleType(module.__name__, module.__doc__), _AT_FIRST.get(module.__name__, vars(module))
+    space = vars(kept)
+    space.update({name: value for name, value in before.items() if callable(value) or isinstance(value, _CONSTANTS)})
+    if module.__name__ in _MADE_IN_C:
+        in_c = vars(_load(_MADE_IN_C[module.__name__]))
+        space.update({name: in_c[name] for name in in_c.keys() & before.keys() if callable(in_c[name])})
+
+    def __getattr__(name: str) -> Any:
+        value = getattr(module, name)
+        if type(value) is types.ModuleType and _is_standard(value.__name__):
+            value = space[name] = standard(value.__name__)
+        return value
+
+    space["__getattr__"] = __getattr__
+    return kept
+
+
+def _import(
+    name: str,
+    globals: Mapping[str, object] | None = None,
+    locals: Mapping[str, object] | None = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> Any:
+    """`__import__` of modules of the package."""
+    if level == 0 and _is_standard(name):
+        found = standard(name)
+        return found if fromlist or "." not in name else standard(name.partition(".")[0])
+    return BUILTINS.__import__(name, globals, locals, fromlist, level)
+
 
 BUILTINS = types.SimpleNamespace(**vars(builtins))
-if TYPE_CHECKING:
-    import collections as COLLECTIONS
-    import functools as FUNCTOOLS
-else:
-    _MADE_IN_C = {name: getattr(_collections, name) for name in ("deque", "defaultdict", "OrderedDict")}
-    COLLECTIONS = types.SimpleNamespace(**{**vars(collections), **_MADE_IN_C})
-    FUNCTOOLS = types.SimpleNamespace(**{**vars(functools), "partial": _functools.partial})
+IN_CODE = {**vars(builtins), "__import__": _import}  # which nobody changes

@@ -149,7 +149,7 @@ def test_an_unusable_folder_is_replaced(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no user ids here")
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(trust.os, "geteuid", lambda: 12345)
     os.chown(tmp_path, 4321, -1) if os.getuid() == 0 else pytest.skip("needs root")
     assert "belongs to another user" in refuse(tmp_path, monkeypatch)
 
@@ -364,7 +364,7 @@ def test_what_another_process_drops_while_it_is_looked_for_is_not_there(store, m
         return real(path, **options)
 
     real = os.stat
-    monkeypatch.setattr(os, "stat", gone)
+    monkeypatch.setattr(trust.os, "stat", gone)
     assert list(store.all(loose, ".so")) == []
     monkeypatch.undo()
 

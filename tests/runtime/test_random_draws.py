@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -67,14 +66,14 @@ def test_who_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
     monkeypatch.setattr(random_draws, "_draw", lambda result, *_: drawn.append(result.numel()))
     monkeypatch.setattr(random_draws, "_agrees", lambda: True)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(random_draws.threading, "active_count", lambda: 1)
     x = torch.empty(2 * LEAST)
     bernoulli(x, 0.5)
     assert drawn == [2 * LEAST]
     bernoulli(x[: LEAST - 1], 0.5)
-    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    monkeypatch.setattr(random_draws.threading, "active_count", lambda: 2)
     bernoulli(x, 0.5)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(random_draws.threading, "active_count", lambda: 1)
     monkeypatch.setattr(random_draws, "_agrees", lambda: False)
     bernoulli(x, 0.5)
     assert drawn == [2 * LEAST]

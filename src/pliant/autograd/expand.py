@@ -17,6 +17,7 @@ from torch import fx
 
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.late_module import LateModule
+from pliant.graph.proxies import proxies
 
 
 def _lstm_cell(x: Any, hidden: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> tuple[Any, Any]:
@@ -45,10 +46,10 @@ def expanded(captured: CapturedGraph, positions: Iterable[int]) -> CapturedGraph
 
 
 def _replace(graph: fx.Graph, node: fx.Node, expansion: Callable[..., tuple[Any, ...]]) -> None:
-    tracer = fx.proxy.GraphAppendingTracer(graph)
+    proxy = proxies(graph)
     with graph.inserting_before(node):
         given: Any = (node.args, node.kwargs)
-        args, kwargs = fx.map_arg(given, lambda n: fx.Proxy(n, tracer))  # type: ignore[arg-type,return-value]
+        args, kwargs = fx.map_arg(given, proxy)  # type: ignore[arg-type]
         found = [proxy.node for proxy in expansion(*args, **kwargs)]
     for user in list(node.users):  # the items of its result
         item: Any = user.args[1]

@@ -5,6 +5,7 @@ Holds:  found by a dry run of the code that rebuilds values, so both always agre
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,6 @@ from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.codegen import GuardWriter
 from pliant.guards.names import Names
-from pliant.unpatched import COLLECTIONS as collections
 
 
 class _Collector(Rebuilder):

@@ -65,7 +65,7 @@ def places(t: Tracer) -> Iterator[Place]:
 
 def is_of_logging(place: Place) -> bool:
     """Whether loggers pass over the place as they look for their caller: one of their own, as in `Logger.exception`."""
-    return place.globals is vars(logging)
+    return place.globals is logging.getLogger.__globals__
 
 
 def place_at(t: Tracer, level: int, but: Callable[[Place], bool] | None = None) -> tuple[Place | None, int]:

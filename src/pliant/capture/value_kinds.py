@@ -7,6 +7,7 @@ Out:    sets of types for `in` and `isinstance`; questions about a class, a name
 from __future__ import annotations
 
 import _thread
+import collections
 import functools
 import re
 import sys
@@ -26,7 +27,6 @@ from pliant.capture.varying_values import plain_class as plain_class
 from pliant.capture.varying_values import varying as varying
 from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import NUMPY
-from pliant.unpatched import COLLECTIONS as collections
 
 # Plain values, from the fewest to the most.
 LITERALS: frozenset[type] = NUMBERS | {str, bytes, type(None)}

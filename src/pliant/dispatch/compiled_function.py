@@ -11,6 +11,7 @@ Holds:  the hot path is one call of the most recently used entry. `dispatcher_of
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import pickle
 import sys
@@ -34,7 +35,6 @@ from pliant.guards.steps import MISS
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation
 from pliant.torch_adapter import is_fx_tracing
-from pliant.unpatched import FUNCTOOLS as functools
 
 
 def make_callable(dispatcher: Dispatcher) -> Callable[..., Any]:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import _thread
 import abc
+import collections
 import datetime
 import enum
+import functools
 import hashlib
 import importlib
 import json
@@ -42,8 +44,6 @@ from pliant.guards.standard import (
     is_numpy_function,
     standard_class,
 )
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 _DEEPEST = 8  # defaults that are functions with defaults that...
 

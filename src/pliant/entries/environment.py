@@ -7,6 +7,7 @@ Out:    `circumstances_of(...)`: what may be another in a moment. `NotKept` for 
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,6 @@ from pliant.guards.settings import KERNEL_SETTINGS, Settings
 from pliant.runtime.build import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import VERSION, mkldnn_enabled, python_kernels_of_aten
-from pliant.unpatched import FUNCTOOLS as functools
 from pliant.wrappers.vector_math import vector_math
 
 Parts = dict[str, object]

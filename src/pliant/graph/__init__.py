@@ -1,6 +1,6 @@
 """Fake tensors and the types passed between stages.
 
-Contracts:            contracts, late_module, tensor_spec, printer, interpret (the meaning that compiled graphs must have), unsupported,
+Contracts:            contracts, late_module, proxies, tensor_spec, printer, interpret (the meaning that compiled graphs must have), unsupported,
                       remade (callables that know how they were made).
 Fakes:                fake_tensor, fake_mode (which computes on them), shape_rules/ (what operators return), layouts, call_plan, devices, fallback,
                       special_calls, collectives, effects (what operators do beside their schema), failing (which may raise), concrete_sizes,

@@ -7,6 +7,7 @@ Holds:  a part reads what the source would read, no more.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import KeysView
 from typing import Any
 
@@ -22,7 +23,6 @@ from pliant.guards.sources import (
     StrideSource,
     source_class,
 )
-from pliant.unpatched import COLLECTIONS as collections
 
 
 @source_class

@@ -6,6 +6,7 @@ import contextvars
 import dataclasses
 import datetime
 import enum
+import functools
 import operator
 import re
 import struct
@@ -17,7 +18,6 @@ from typing import Any
 import torch
 
 from pliant.torch_adapter import HigherOrderOperator, OpOverload, OpOverloadPacket
-from pliant.unpatched import FUNCTOOLS as functools
 
 LRU_CACHE = type(functools.lru_cache(len))
 
@@ -30,7 +30,7 @@ def is_numpy_function(cls: type) -> bool:
 
 
 # Objects of the standard library that mean something by being themselves.
-SENTINEL_TYPES = tuple(type(vars(dataclasses)[name]) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
+SENTINEL_TYPES = tuple(type(getattr(dataclasses, name)) for name in ("MISSING", "_HAS_DEFAULT_FACTORY", "_FIELD"))
 
 
 @functools.cache

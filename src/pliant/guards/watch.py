@@ -13,6 +13,8 @@ contents...) in the word that refers to the value, a class in its dictionary and
 
 from __future__ import annotations
 
+import collections
+import functools
 import gc
 import types
 from typing import Any
@@ -37,8 +39,6 @@ from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemS
 from pliant.guards.steps import lookup
 from pliant.guards.tensor_words import description, memory_word
 from pliant.torch_adapter import BYTES_OF_TENSOR
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 # Offsets in CPython's objects; `native_watch` compares them with what the objects say of themselves.
 _MANAGED_DICT = -24

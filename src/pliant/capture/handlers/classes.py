@@ -5,8 +5,10 @@ Holds:  iterables of the program are driven through the interpreter; numbers tha
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import enum
+import functools
 import itertools
 import operator
 import sys
@@ -45,8 +47,6 @@ from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 ROWS = Rows()
 CLASSES = ROWS.classes

@@ -5,6 +5,7 @@ Holds:  reads of dicts from outside are guarded one key at a time; everything el
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,6 @@ from pliant.capture.protocols.iteration import hashables, hashables_of_table
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list
 from pliant.guards.kinds import MISSING
-from pliant.unpatched import COLLECTIONS as collections
 
 
 def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:

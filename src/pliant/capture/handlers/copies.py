@@ -7,8 +7,10 @@ Holds:  what occurs twice is copied once, cycles included; special methods of th
 
 from __future__ import annotations
 
+import collections
 import copy
 import enum
+import functools
 import itertools
 import types
 from collections.abc import Callable
@@ -31,8 +33,6 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import can_change, identity_types
 from pliant.torch_adapter import copy_of_tensor
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 ROWS = Rows()
 

@@ -5,6 +5,8 @@ Holds:  special methods written in Python run in the interpreter; text of a numb
 
 from __future__ import annotations
 
+import collections
+import functools
 import gc
 import itertools
 import math
@@ -52,8 +54,6 @@ from pliant.graph.tensor_spec import certain, product
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
 from pliant.unpatched import BUILTINS
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 ROWS = Rows()
 handles, takes, TABLE = ROWS.handles, ROWS.takes, ROWS.callables

@@ -8,6 +8,7 @@ Holds:  reading one changes nothing, so a guard may do it. An iterator over a li
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import itertools
@@ -17,7 +18,6 @@ from typing import Any, Self
 
 from pliant.capture.value_kinds import ByKind, is_tuple
 from pliant.guards.sources import ChainedSource, source_class
-from pliant.unpatched import COLLECTIONS as collections
 
 
 class ItsOwnIterator:

@@ -18,7 +18,7 @@ from pliant.capture.trace import DELETED, NULL
 from pliant.capture.value_kinds import is_cell
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import suppressed
-from pliant.own_modules import BUILTINS
+from pliant.unpatched import IN_CODE
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -102,7 +102,7 @@ def load_global_name(frame: Frame, name: str) -> Any:
     if value is not MISSING:
         return world.resolve(value)
     found = builtins_of(namespace)
-    return found.get(name, MISSING) if found is BUILTINS else world.dict_get(world.hold(found, "builtins"), name)
+    return found.get(name, MISSING) if found is IN_CODE else world.dict_get(world.hold(found, "builtins"), name)
 
 
 @opcode("LOAD_GLOBAL", "LOAD_NAME")

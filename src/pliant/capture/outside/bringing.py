@@ -8,6 +8,7 @@ Holds:  nothing of the program runs; what a guard does not fix is guarded when i
 from __future__ import annotations
 
 import decimal
+import functools
 import gc
 import types
 from collections.abc import Callable
@@ -45,7 +46,6 @@ from pliant.guards.sources import (
 )
 from pliant.guards.standard import identity_types, is_numpy_function
 from pliant.guards.state import decimal_settings
-from pliant.unpatched import FUNCTOOLS as functools
 
 # They are known by which one they are. Of what derives from a number or from text no guard reads which it is.
 _ONES = (*identity_types(), int, float, complex, str, bytes)

@@ -8,7 +8,9 @@ Holds:  nothing of the program's runs: objects are looked into through their nam
 
 from __future__ import annotations
 
+import collections
 import dis
+import functools
 import gc
 import logging
 import sys
@@ -21,8 +23,6 @@ import torch
 
 from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function
 from pliant.records import dataclass
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 _LIMIT = 5_000
 _STORES_GLOBAL = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))

@@ -9,6 +9,7 @@ Holds:  only where an earlier capture saw one object and a later one two. A twin
 
 from __future__ import annotations
 
+import collections
 import gc
 import types
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from pliant.capture.graph_breaks import StartAgain
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.guards.parts import root_of
 from pliant.guards.sources import Source
-from pliant.unpatched import COLLECTIONS as collections
 
 
 class Twins:

@@ -9,6 +9,7 @@ Holds:  every entry is guarded, or the capture breaks; the container itself stay
 
 from __future__ import annotations
 
+import collections
 import enum
 import types
 import weakref
@@ -28,7 +29,6 @@ from pliant.guards.facts import Itself
 from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, ReferentSource, Source, TableSource, held
 from pliant.guards.standard import identity_types
-from pliant.unpatched import COLLECTIONS as collections
 
 
 def copy_in(world: World, value: Any, source: Source) -> Any:

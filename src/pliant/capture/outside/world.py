@@ -10,6 +10,7 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
@@ -55,7 +56,6 @@ from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSour
 from pliant.guards.standard import identity_types
 from pliant.records import dataclass
 from pliant.source import SourceLocation
-from pliant.unpatched import FUNCTOOLS as functools
 
 _ADOPT_LIMIT = 100_000
 _CHANGED: tuple[()] = ()  # unequal to every snapshot of a container

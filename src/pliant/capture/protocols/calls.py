@@ -8,7 +8,9 @@ Holds:  C code runs during the trace only if a table says that it is free of sid
 from __future__ import annotations
 
 import abc
+import collections
 import contextlib
+import functools
 import inspect
 import logging
 import re
@@ -65,8 +67,6 @@ from pliant.guards.sources import AttributeSource, CellSource, DictAttributeSour
 from pliant.guards.standard import LRU_CACHE, standard_class
 from pliant.torch_adapter import ParameterMeta, module_call
 from pliant.unpatched import BUILTINS
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 
 def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = False) -> Any:

@@ -7,7 +7,9 @@ Holds:  a break where C code would read an object from outside unguarded, or run
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import inspect
 import itertools
 import types
@@ -52,8 +54,6 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import standard_globals
 from pliant.unpatched import BUILTINS
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 
 def hashable(t: Tracer, key: Any) -> Any:

@@ -10,6 +10,7 @@ Source: Python's data model, "Emulating container types" and "Generator-iterator
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import operator
@@ -54,7 +55,6 @@ from pliant.capture.value_kinds import (
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.unpatched import BUILTINS
-from pliant.unpatched import COLLECTIONS as collections
 
 
 @ending

@@ -8,6 +8,8 @@ Source: Python's data model, "Emulating numeric types" and "Emulating container 
 
 from __future__ import annotations
 
+import collections
+import functools
 import operator
 import types
 import weakref
@@ -63,8 +65,6 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import LengthSource, ReferentSource
 from pliant.guards.standard import LRU_CACHE
 from pliant.unpatched import BUILTINS
-from pliant.unpatched import COLLECTIONS as collections
-from pliant.unpatched import FUNCTOOLS as functools
 
 _PLAIN = COMPARED_IN_C | SYMBOLIC_TYPES | {FakeTensor, Text} | UNSETTLED
 _is_real = exactly(*_PLAIN - {complex})

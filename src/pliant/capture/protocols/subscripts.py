@@ -8,6 +8,7 @@ Source: Python's data model, "Emulating container types".
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -40,7 +41,6 @@ from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumbe
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource
-from pliant.unpatched import COLLECTIONS as collections
 
 
 @ending

@@ -6,6 +6,7 @@ Out:    the statements; no code of a subclass runs.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,6 @@ from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED, CallEffect, Effect, Extend, ReplaceContents, SetAttribute, SetItem
 from pliant.capture.value_kinds import LITERALS, ByKind, is_plain_dict, is_same_constant
 from pliant.guards.kinds import MISSING
-from pliant.unpatched import COLLECTIONS as collections
 
 
 def effect_lines(b: Statements, effect: Effect) -> list[str]:

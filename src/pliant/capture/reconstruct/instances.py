@@ -8,6 +8,7 @@ Holds:  no `__new__`, `__init__`, `__setitem__` or `__setattr__` of the program'
 from __future__ import annotations
 
 import _collections  # type: ignore[import-not-found]
+import collections
 import contextlib
 import enum
 import functools
@@ -37,7 +38,6 @@ from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held
 from pliant.guards.standard import SENTINEL_TYPES, can_change
-from pliant.unpatched import COLLECTIONS as collections
 
 
 def _fill_list(b: Statements, obj: Any, name: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import functools
 import gc
 import inspect
 import io
@@ -72,7 +73,6 @@ from pliant.capture.varying_values import PROGRESSIONS, Progression, TensorOrNum
 from pliant.guards.facts import PLAIN
 from pliant.guards.standard import SENTINEL_TYPES, can_change
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
-from pliant.unpatched import FUNCTOOLS as functools
 
 
 def _frame(b: Statements, obj: types.FrameType) -> str:

@@ -6,6 +6,7 @@ Out:    `Statements.value(obj)`: an expression; the statements it needs are appe
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 from collections.abc import Callable, Iterable
@@ -15,7 +16,6 @@ from pliant.capture.trace import Trace
 from pliant.capture.value_kinds import LITERALS, ByKind
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
-from pliant.unpatched import COLLECTIONS as collections
 
 
 class CannotReconstruct(Unsupported):

@@ -13,6 +13,7 @@ from torch import fx
 
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.value_kinds import plain_class
+from pliant.graph.proxies import proxies
 from pliant.graph.unbacked import Binding, math_function, select
 from pliant.symbolic.expr import Expr, Product, Sum, Symbol
 from pliant.symbolic.nodes import Apply
@@ -28,6 +29,7 @@ class SymbolNodes:
     def __init__(self, graph: fx.Graph, inputs: Inputs) -> None:
         self.graph = graph
         self.inputs = inputs
+        self._proxy = proxies(graph)
         self._nodes: dict[Expr, fx.Node] = {}
         self._bound: dict[Symbol, tuple[fx.Node, Binding]] = {}
 
@@ -64,9 +66,9 @@ class SymbolNodes:
         whole = substitute(expr, parts)
         stands_for = {symbol: part for part, symbol in parts.items()}
         symbols = {s: f"v{i}" for i, s in enumerate(sorted(whole.free, key=lambda s: s.order))}
-        proxies: dict[str, Any] = {name: fx.Proxy(self._part(stands_for.get(s, s))) for s, name in symbols.items()}
+        operands: dict[str, Any] = {name: self._proxy(self._part(stands_for.get(s, s))) for s, name in symbols.items()}
         with DisableTorchFunction():
-            made = eval(to_calls(whole, symbols), {**proxies, **self._functions()})
+            made = eval(to_calls(whole, symbols), {**operands, **self._functions()})
         node: fx.Node = made.node
         node.meta["val"] = value
         _mark_steps(node)
@@ -96,7 +98,7 @@ class SymbolNodes:
 
     def _functions(self) -> dict[str, Any]:
         def call(function: Any) -> Any:
-            return lambda *args: fx.Proxy(self.graph.call_function(function, tuple(getattr(a, "node", a) for a in args)))
+            return lambda *args: self._proxy(self.graph.call_function(function, tuple(getattr(a, "node", a) for a in args)))
 
         def by_twos(function: Any) -> Any:
             return lambda *args: functools.reduce(function, args)
