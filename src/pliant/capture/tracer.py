@@ -114,6 +114,7 @@ class Tracer:
     next = iteration.next_value
     send = iteration.send
     iterable = iteration.iterable
+    listed = iteration.listed
     sequence = iteration.sequence
     taken = iteration.taken
     mapping = iteration.mapping

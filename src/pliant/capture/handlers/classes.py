@@ -68,7 +68,7 @@ _construct_as_it_is = _made_of(rest=given.as_it_is)
 
 def _construct_list(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     is_of_a_loop = args and type(args[0]) is carried.CountedTurns  # which is made for a loop alone
-    return args[0] if is_of_a_loop else t.native(cls, *map(t.iterable, args), **kwargs)
+    return args[0] if is_of_a_loop else t.native(cls, *map(t.listed, args), **kwargs)
 
 
 def _of_rows(make: ClassHandler) -> ClassHandler:
@@ -149,10 +149,14 @@ ACCESSORS: dict[Any, Callable[..., Any]] = {
 _CONVERSIONS = "__bytes__ __index__ __float__ __complex__ __iter__ __getitem__ __len__ __buffer__".split()
 
 
-def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+def _refuse_conversions(t: Tracer, cls: Any, args: Args) -> None:
     for value in args:
         if any(operators.python_method(t, value, name) is not None for name in _CONVERSIONS):
             raise GraphBreak("unknown-object", f"{cls.__name__} would call methods of {type(value).__name__}")
+
+
+def _construct_plain(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    _refuse_conversions(t, cls, args)
     return t.native(cls, *map(t.plain, args), **{k: t.concrete_tree(v) for k, v in kwargs.items()})
 
 
@@ -164,6 +168,7 @@ def _construct_namespace(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any
 
 def _construct_bytes(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     taken = [t.sequence(value) if has_method(type(value), "__next__") else value for value in args]
+    _refuse_conversions(t, cls, tuple(taken))  # as they are: what C code gets of one from outside has another class
     return _construct_plain(t, cls, tuple(_as_c_reads_it(t, t.plain(value)) for value in taken), kwargs)
 
 
@@ -257,7 +262,7 @@ CLASSES |= {
     ),
     torch.autograd.profiler.record_function: _construct_profiler_range,
     list: _of_rows(_construct_list),
-    tuple: _of_rows(_made_of(given.items, rest=given.fixed, iterable=given.items)),
+    tuple: _of_rows(_made_of(given.listed, rest=given.fixed, iterable=given.listed)),
     collections.deque: _made_of(given.items, rest=given.fixed, iterable=given.items),
     **dict.fromkeys((set, frozenset), _made_of(iteration.hashables_of_table)),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),

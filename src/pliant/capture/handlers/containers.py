@@ -128,13 +128,15 @@ _OF_KEYS = {
     **dict.fromkeys(("add", "discard", "remove", "__contains__"), Arguments(made_key)),
     "isdisjoint": Arguments(rest=hashables),
 }
+_OF_ITEMS = {
+    **dict.fromkeys(_GROWING, Arguments(given.items)),
+    **dict.fromkeys(("insert", "pop", "rotate", "__getitem__", "__delitem__"), Arguments(given.fixed)),
+    "__init__": Arguments(given.items, given.fixed, iterable=given.items, maxlen=given.fixed),
+}
 _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
-    {
-        **dict.fromkeys(_GROWING, Arguments(given.items)),
-        **dict.fromkeys(("insert", "pop", "rotate", "__getitem__", "__delitem__"), Arguments(given.fixed)),
-        "__init__": Arguments(given.items, given.fixed, iterable=given.items, maxlen=given.fixed),
-    },
+    _OF_ITEMS,
     families={
+        list: {**_OF_ITEMS, **dict.fromkeys((*_GROWING, "__init__"), Arguments(given.listed))},
         dict: _of_dicts(_PAIRS),
         collections.OrderedDict: _of_dicts(_PAIRS_BY_KEYS),
         collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": Arguments(given.factory, _PAIRS)},
@@ -158,11 +160,19 @@ def _get(t: Tracer, mapping: Any, key: Any, default: Any = None) -> Any:
     return default if value is MISSING else t.world.resolve(value)
 
 
+def _length(t: Tracer, mapping: Any) -> Any:
+    """As the class in C counts, which a `__len__` of the program's may ask."""
+    held_here = mapping if t.world.python_function(type(mapping), "__len__") is None else t.world.contents(mapping)
+    if held_here is None:
+        raise GraphBreak("unknown-object", f"the length of a {type(mapping).__name__} from outside")
+    return operators.length(t, held_here)
+
+
 # Methods of a dict from outside of which only some keys are read.
 _KEY_BY_KEY: dict[str, Callable[..., Any]] = {
     "get": _get,
     "__contains__": lambda t, mapping, key: t.world.contains(mapping, asked_key(t, mapping, key)),
     "__setitem__": lambda t, mapping, key, value: t.world.dict_set(mapping, asked_key(t, mapping, key), value),
-    "__len__": operators.length,
+    "__len__": _length,
 }
 _ITEMS: dict[type, Callable[..., Any]] = {**dict.fromkeys(DICT_TYPES, subscripts.dict_item), list: subscripts.list_item}

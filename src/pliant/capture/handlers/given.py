@@ -38,6 +38,10 @@ def items(t: Tracer, value: Any) -> Any:
     return t.iterable(value)
 
 
+def listed(t: Tracer, value: Any) -> Any:
+    return t.listed(value)
+
+
 def called(t: Tracer, function: Any) -> Any:
     """A function that C code calls; none where there may be none."""
     return function if function is None else t.reentrant(function)

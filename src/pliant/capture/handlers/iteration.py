@@ -91,7 +91,7 @@ ROWS.each((BUILTINS.min,), _extreme, torch.sym_min)
 @takes(BUILTINS.sorted)
 def _sorted(t: Tracer, items: Any, /, **kwargs: Any) -> Any:
     before, orders = t.process_bound, len(t.orders)
-    values = [t.internalize(v) for v in t.sequence(items)]
+    values = [t.internalize(v) for v in t.sequence(items, is_made=True)]
     if kwargs.get("key") is None:  # all that order tells apart: that of a set is gone
         t.process_bound = before
         del t.orders[orders:]

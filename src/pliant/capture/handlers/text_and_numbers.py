@@ -111,6 +111,8 @@ def text_by_name(t: Tracer, receiver: Any, name: str, args: Args, owner: type) -
     if owner is object and name != "__repr__":
         shown_by = str if name == "__format__" else repr
         return t.call(shown_by, (receiver,), {}) if args in ((), ("",)) else NotImplemented
+    if name == "__format__" and owner in _SHOWN_BY_STR and args in ((), ("",)) and type(receiver) is not owner:
+        return t.call(str, (receiver,), {})
     if name != "__repr__":
         return NotImplemented
     if owner is object and type(receiver).__repr__ is not object.__repr__:  # type: ignore[comparison-overlap]
@@ -119,9 +121,12 @@ def text_by_name(t: Tracer, receiver: Any, name: str, args: Args, owner: type) -
         return t.call(repr, (receiver,), {})
     if owner.__repr__ in _COPIES and not t.world.is_opaque(receiver):
         return t.call(repr, (_COPIES[owner.__repr__](receiver),), {})
-    if owner in _BRACKETS and any(map(is_symbolic, receiver)) or owner in _NAMED:
+    if owner in _BRACKETS and any(map(is_symbolic, owner.__iter__(receiver))) or owner in _NAMED:  # type: ignore[attr-defined]
         raise GraphBreak("unknown-call", f"the text of a {type(receiver).__name__}")
     return NotImplemented
+
+
+_SHOWN_BY_STR = (str, int, float, complex)  # with no specification, of another class
 
 
 def _copied_of_class(cls: Any, items: Callable[[Any], Any], value: Any) -> Any:

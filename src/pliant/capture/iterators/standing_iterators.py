@@ -122,13 +122,13 @@ def step(iterator: Any, count: int) -> None:
 @contextlib.contextmanager
 def _reaching(items: Any, last: int) -> Iterator[None]:
     """A block in which a list has an item at the place."""
-    missing = last + 1 - len(items)
+    missing = last + 1 - _length(items)
     if missing <= 0:
         yield
         return
-    items.extend(itertools.repeat(None, missing))
+    list.extend(items, itertools.repeat(None, missing))  # by none of the program's methods
     yield
-    del items[len(items) - missing :]
+    list.__delitem__(items, slice(_length(items) - missing, None))
 
 
 def use_up(iterator: Any) -> None:

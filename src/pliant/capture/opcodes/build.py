@@ -14,7 +14,7 @@ from pliant.capture.numbers.given_numbers import made_key
 from pliant.capture.numbers.progressions import is_progression
 from pliant.capture.opcodes.names import known_globals
 from pliant.capture.protocols import polyfills
-from pliant.capture.protocols.iteration import hashables, is_driven
+from pliant.capture.protocols.iteration import asks_for_length, hashables, is_driven
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import (
     class_in_numpy,
@@ -100,7 +100,8 @@ def list_extend(t: Tracer, op: Op, value: Any) -> None:
     if is_progression(value) and is_list(stack[place]) and not stack[place]:
         stack[place] = t.call(list, (value,), {})  # nothing else has the list under construction
         return
-    t.native(_target(t, op).extend, t.iterable(_taken(t, value)))
+    polyfill = polyfills.listed_items if asks_for_length(t, value) else polyfills.all_items
+    t.native(_target(t, op).extend, t.listed(_taken(t, value, polyfill)))
 
 
 @takes("SET_UPDATE")
@@ -189,7 +190,7 @@ def unpack_ex(t: Tracer, op: Op, value: Any) -> Any:
     ends: Any = op.arg
     before, after = ends
     _refuse_unpacking(t, value)
-    values = list(t.sequence(value))
+    values = list(t.sequence(_taken(t, value, polyfills.first_and_others, before)))
     if len(values) < before + after:
         raise Raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})"))
     end = len(values) - after

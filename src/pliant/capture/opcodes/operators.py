@@ -73,4 +73,4 @@ def call_function_ex(t: Tracer, op: Op, low: Any, high: Any, items: Any, mapping
         if not is_function(function):
             raise GraphBreak("bad-call", "keywords that are no strings")
         raise Raised(TypeError("keywords must be strings"))
-    return t.call(function, tuple(t.sequence(items)), kwargs, linked=True)
+    return t.call(function, tuple(t.sequence(items, is_made=True)), kwargs, linked=True)

@@ -41,7 +41,7 @@ from pliant.capture.protocols import class_statements, marked, polyfills
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.cached_calls import call_cached
 from pliant.capture.protocols.given_to_c import MADE_OF_NUMBERS, as_taken
-from pliant.capture.protocols.iteration import advance, is_driven, is_set
+from pliant.capture.protocols.iteration import advance, asks_for_length, is_driven, is_set
 from pliant.capture.protocols.module_calls import calls_as_torch_does, has_hooks
 from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
 from pliant.capture.protocols.rewritten import REWRITTEN
@@ -77,7 +77,8 @@ def call(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: bool = Fa
             return answer
         args, kwargs = as_taken(function, args, kwargs)
     if id(function) in _TAKING_ALL and len(args) == 1 and is_driven(t, args[0]) and not (id(function) in _OF_SETS and is_set(args[0])):
-        return call(t, polyfills.made_of, (function, *args), kwargs, linked)
+        is_listed = id(function) in _LISTING and asks_for_length(t, args[0])
+        return call(t, polyfills.made_of_listed if is_listed else polyfills.made_of, (function, *args), kwargs, linked)
     if args and is_fake(args[0]) and (names := OF_OPERATORS.get(id(function))) is not None:
         refuse_patched(t, *names)
     handler = find_row(function)
@@ -125,8 +126,9 @@ def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linke
 
 
 # Functions that take all items of their one argument before they do anything.
-_TAKING_ALL = frozenset(map(id, (list, tuple, set, frozenset, BUILTINS.sorted)))
+_LISTING = frozenset(map(id, (list, tuple, BUILTINS.sorted)))
 _OF_SETS = frozenset(map(id, (set, frozenset)))
+_TAKING_ALL = _LISTING | _OF_SETS
 
 
 def _check_arity(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:

@@ -126,8 +126,9 @@ def _internalize_items(places: Callable[[Any], Any], t: Tracer, value: Any, with
 
 
 def _internalize_parts(t: Tracer, value: Any, within: frozenset[int]) -> Any:
-    items = [internalize(t, v, within) for v in value]
-    return tuple_of(type(value), items, value) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    parts = (*tuple.__iter__(value),)  # by no method of the program's
+    items = [internalize(t, v, within) for v in parts]
+    return tuple_of(type(value), items, value) if any(a is not b for a, b in zip(items, parts, strict=True)) else value
 
 
 def _internalize_slice(t: Tracer, value: slice, within: frozenset[int]) -> slice:

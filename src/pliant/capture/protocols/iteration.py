@@ -179,6 +179,19 @@ def iterable(t: Tracer, value: Any) -> Any:
     return iterator
 
 
+def asks_for_length(t: Tracer, value: Any) -> bool:
+    """Whether C code that makes a list of the items runs code of the program to know beforehand how many they will be."""
+    return any(python_method(t, value, name) is not None for name in ("__len__", "__length_hint__"))
+
+
+def listed(t: Tracer, value: Any) -> Any:
+    """`iterable`, for C code that makes a list or tuple of the items."""
+    items = iterable(t, value)
+    if asks_for_length(t, value):
+        t.call(operator.length_hint, (value,), {})
+    return items
+
+
 def hashables(t: Tracer, value: Any) -> Any:
     """Something C code can make a set of. Sets and dicts stay what they are: their slots, too, decide on the new order."""
     if _is_hashed(value):
@@ -213,12 +226,13 @@ def note_order(t: Tracer, value: Any) -> None:
 _HASHED_BY_CONTENT = HASH_ALIKE | {str, bytes}
 
 
-def sequence(t: Tracer, value: Any, most: int | None = None) -> Any:
-    """All values of an iterable, as a tuple or list; of an iterator no more are taken than `most`."""
+def sequence(t: Tracer, value: Any, most: int | None = None, *, is_made: bool = False) -> Any:
+    """All values of an iterable, as a tuple or list; of an iterator no more are taken than `most`. `is_made`: where Python makes
+    a list of them, too."""
     value = t.world.adopt(t.world.resolve(progressions.items(value)))
     if is_list_or_tuple(value):
         return value
-    items = iterable(t, value)
+    items = listed(t, value) if is_made else iterable(t, value)
     return t.native(tuple, items if most is None else itertools.islice(items, most))
 
 

@@ -208,7 +208,7 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     if not _copies_items(function, left, right):
         t.refuse_opaque(left, right)
     if function is operator.iadd and base in (list, collections.deque):
-        right = t.iterable(right.copy() if right is left else right)
+        right = (t.listed if base is list else t.iterable)(right.copy() if right is left else other_side)
     if is_numpy_scalar(left) or is_numpy_scalar(right):
         return computed_by_numpy(t, function, (left, right), {})
     made = _named(t, function, (left, right), (whole, other_side))

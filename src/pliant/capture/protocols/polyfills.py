@@ -267,9 +267,33 @@ def all_items(items: Any) -> list[Any]:
     return found
 
 
+def listed_items(items: Any) -> list[Any]:
+    """The same of what says beforehand how many they will be, by methods of the program's."""
+    iterator = iter(items)
+    operator.length_hint(items)
+    return all_items(each_item(iterator))
+
+
+def first_and_others(items: Any, count: int) -> list[Any]:
+    """What unpacking into `count` names and a list of the others reads."""
+    iterator = iter(items)
+    found: list[Any] = []
+    while len(found) < count:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            return found
+    return [*found, *iterator]
+
+
 def made_of(function: Method, items: Any, *args: Any, **kwargs: Any) -> Any:
     """A function that takes all items before it does anything."""
     return function(all_items(items), *args, **kwargs)
+
+
+def made_of_listed(function: Method, items: Any, *args: Any, **kwargs: Any) -> Any:
+    """The same of one that makes a list of them."""
+    return function(listed_items(items), *args, **kwargs)
 
 
 def first_items(items: Any, count: int) -> list[Any]:
@@ -450,7 +474,7 @@ def looked(function: Method, *args: Any, **kwargs: Any) -> Any:
 
 # The code whose rest may enter functions of the program again.
 _GO_ON = (
-    instance, attribute, in_turn, all_items, made_of, first_items, added, multiplied, reduced, best_in_turn,
-    any_true, all_true, filled,
+    instance, attribute, in_turn, all_items, listed_items, made_of, made_of_listed, first_items, first_and_others, added,
+    multiplied, reduced, best_in_turn, any_true, all_true, filled,
 )
 GO_ON = frozenset(function.__code__ for function in _GO_ON)
