@@ -65,6 +65,40 @@ def test_a_builtin_that_calls_the_one_whose_place_it_takes(monkeypatch, name):
     torch.testing.assert_close(pliant.compile(folded)(X), folded(X))
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_what_imports_and_makes_classes(monkeypatch, before):
+    """Statements ask the builtins for them, each time."""
+    heard = []
+
+    def noting(name):
+        original = getattr(builtins, name)
+
+        def noted(*args, **given):
+            if "colorsys" in args or "Made" in args:  # not those of libraries
+                heard.append(name)
+            return original(*args, **given)
+
+        monkeypatch.setattr(builtins, name, noted)
+
+    def program(x):
+        import colorsys
+
+        class Made:
+            factor = 2
+
+        return x * Made.factor + colorsys.ONE_THIRD
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    expected = compiled(X) if before else program(X)
+    for name in ("__import__", "__build_class__"):
+        noting(name)
+    found = compiled(X)
+    monkeypatch.undo()
+    assert torch.equal(found, expected)
+    assert heard == ["__import__", "__build_class__"]
+
+
 def test_a_builtin_that_was_replaced_before_the_first_capture():
     program = """
         import builtins, pliant, torch

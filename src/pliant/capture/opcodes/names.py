@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import importlib
 import sys
@@ -18,7 +17,7 @@ from pliant.capture.trace import DELETED, NULL
 from pliant.capture.value_kinds import is_cell
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import suppressed
-from pliant.unpatched import IN_CODE
+from pliant.unpatched import BUILTINS, IN_CODE
 
 ROWS = Handlers()
 opcode = ROWS.opcode
@@ -101,7 +100,12 @@ def load_global_name(frame: Frame, name: str) -> Any:
     value = world.dict_get(namespace if world.is_foreign(namespace) else known_globals(frame), name)
     if value is not MISSING:
         return world.resolve(value)
-    found = builtins_of(namespace)
+    return _builtin(frame, name)
+
+
+def _builtin(frame: Frame, name: str) -> Any:
+    """What the code finds behind its globals, which a program may change; MISSING."""
+    world, found = frame.tracer.world, builtins_of(frame.globals)
     return found.get(name, MISSING) if found is IN_CODE else world.dict_get(world.hold(found, "builtins"), name)
 
 
@@ -192,6 +196,8 @@ def import_name(frame: Frame, op: Op) -> None:
         base = package.rsplit(".", level - 1)[0] if level > 1 else package
         name = f"{base}.{name}" if name else base
     world = frame.tracer.world
+    if _builtin(frame, "__import__") not in _IMPORTERS:
+        raise GraphBreak("unknown-call", f"import of {name}, by an `__import__` of the program's own")
     world.hold(sys.modules, "sys.modules")
     module = world.resolve(world.dict_get(sys.modules, name))
     if not isinstance(module, types.ModuleType):
@@ -203,6 +209,9 @@ def import_name(frame: Frame, op: Op) -> None:
     if not names and not level:
         module = world.resolve(world.dict_get(sys.modules, name.partition(".")[0]))
     frame.stack.append(module)
+
+
+_IMPORTERS = (BUILTINS.__import__, IN_CODE["__import__"])
 
 
 def _import_first(frame: Frame, name: str) -> NoReturn:
@@ -233,7 +242,7 @@ ROWS.on_operands(
         "STORE_GLOBAL": lambda t, op, value: t.world.dict_set(known_globals(t.frames[-1]), op.arg, value),
         "STORE_DEREF": lambda t, op, value: t.world.cell_set(t.frames[-1].cells[op.arg], value),
         "DELETE_DEREF": lambda t, op: t.world.cell_set(t.frames[-1].cells[op.arg], MISSING),
-        "LOAD_BUILD_CLASS": lambda t, op: t.world.hold(builtins.__build_class__, "__build_class__"),
+        "LOAD_BUILD_CLASS": lambda t, op: t.world.resolve(_builtin(t.frames[-1], "__build_class__")),
         "LOAD_ASSERTION_ERROR": lambda t, op: t.world.hold(AssertionError, "AssertionError"),
     }
 )
