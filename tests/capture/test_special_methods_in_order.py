@@ -124,3 +124,19 @@ def test_a_length_that_fails():
         raise ValueError("no length")
 
     check(failing, lambda: noting(list, __len__=fails)([3]))
+
+
+@pytest.mark.parametrize("given", [lambda self: 3, lambda self: len(3)])
+def test_what_cannot_take_the_place_of_a_slice(given):
+    """A list has words of its own for it."""
+    bad = type("Bad", (), {"__iter__": given})
+
+    def program(v):
+        items = [1, 2]
+        try:
+            items[1:] = bad()
+        except TypeError as error:
+            return str(error), items
+        return items
+
+    check(program, list)

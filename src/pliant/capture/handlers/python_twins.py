@@ -16,7 +16,6 @@ from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.table import Rows
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import is_builtin, is_dict, is_text_or_bytes
-from pliant.unpatched import IN_CODE
 
 ROWS = Rows()
 handles, TABLE = ROWS.handles, ROWS.callables
@@ -31,7 +30,6 @@ def _in_python(name: str) -> types.ModuleType:
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    vars(module)["__builtins__"] = IN_CODE
     part = f"_{name}"
     in_c = sys.modules.get(part)
     sys.modules[part] = None  # type: ignore[assignment]
