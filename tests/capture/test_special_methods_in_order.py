@@ -140,3 +140,14 @@ def test_what_cannot_take_the_place_of_a_slice(given):
         return items
 
     check(program, list)
+
+
+def test_a_set_of_texts_with_an_iter_of_its_own():
+    made = noting(set, __iter__=itself(set))
+
+    def program(v):
+        texts = made(["b"])
+        texts.update(["a"])
+        return sorted(texts)
+
+    check(program, list)

@@ -218,12 +218,14 @@ def note_order(t: Tracer, value: Any) -> None:
             return
         size = table_of(value)
         if kinds <= _HASHED_BY_CONTENT and size is not None:
-            t.orders.append((size, tuple(value)))
+            t.orders.append((size, tuple(_IN_TABLE.of(value)(value))))
         else:
             t.process_bound = "the order of a set that is no set of numbers"
 
 
 _HASHED_BY_CONTENT = HASH_ALIKE | {str, bytes}
+# What a set holds, by no `__iter__` of the program's.
+_IN_TABLE: ByKind[Callable[[Any], Any]] = ByKind(iter, families={cls: cls.__iter__ for cls in (set, frozenset)})
 
 
 def sequence(t: Tracer, value: Any, most: int | None = None, *, is_made: bool = False) -> Any:
