@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.numbers.array_memory import is_array, is_index, key_of, refuse_elements
 from pliant.capture.numbers.given_numbers import asked_key, made_key, refuse_many_keys
 from pliant.capture.numbers.progressions import item, tensor_of
@@ -337,8 +337,8 @@ def _items_put(t: Tracer, container: Any, value: Any) -> Any:
     """What takes a slice's place. A list tells of a TypeError of `iter(value)` in words of its own, whoever raised it."""
     try:
         return t.iterable(value)
-    except Raised as raised:
-        if is_list(container) and isinstance(raised.error, TypeError):
+    except WrongKind:
+        if is_list(container):
             raise Raised(TypeError("can only assign an iterable")) from None
         raise
 
