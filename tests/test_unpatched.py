@@ -6,7 +6,6 @@ import importlib
 import itertools
 import math
 import re
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
