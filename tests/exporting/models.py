@@ -98,7 +98,7 @@ def differences(programs, folder):
     command = [sys.executable, "-c", LOADING, " ".join(sorted(modules)), " ".join(sorted(libraries)), " ".join(sorted(classes)), *map(str, wanted)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     for path, trees in wanted.items():
-        yield path.name, max(map(_difference, trees, torch.load(f"{path}.found")))
+        yield path.name, max(map(_difference, trees, torch.load(f"{path}.found", weights_only=False)))
 
 
 def leaves_of(tree):

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from tests.exporting.edge_programs import EDGES
 from tests.exporting.hostile_programs import HOSTILE
 from tests.exporting.more_programs import MORE
 from tests.exporting.programs import ROWS
@@ -26,7 +27,7 @@ def advised(error):
     return scope["dynamic_shapes"]
 
 
-@pytest.mark.parametrize("row", [*ROWS, *MORE, *HOSTILE], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*ROWS, *MORE, *EDGES, *HOSTILE], ids=lambda row: row.name)
 def test_what_is_said_or_advised_works(row):
     said = row.said
     if row.message:
@@ -121,7 +122,7 @@ N = pliant.Dim("n")
 WRONG = {
     "a name that is none": ({"z": {0: N}}, "z"),
     "a dimension that is none": ({"x": {5: N}}, "5"),
-    "too many": (({0: N}, None, None, None), ""),
+    "too many": (({0: N}, None, None, None), "for the parameters x, y, flag; what `*args` takes is a tuple in one item"),
     "a text": ({"x": {0: "n"}}, "n"),
     "no tensor": ({"flag": {0: N}}, "flag"),
     "two bounds for one name": (({0: pliant.Dim("n", max=4)}, {0: pliant.Dim("n", max=9)}), "n"),
@@ -137,6 +138,13 @@ def test_what_is_said_wrongly_is_an_error_that_names_it(name):
     with pytest.raises(PliantError) as caught:
         pliant.export(lambda x, y, flag=True: x + y if flag else x, (torch.ones(4), torch.ones(4), True), dynamic_shapes=said)
     assert part in str(caught.value) and caught.value.do
+
+
+def test_a_dim_starts_at_one_unless_it_has_a_min():
+    with pytest.raises(ConstraintError, match=r"n is 0 by x.size\(0\), outside of Dim\('n'\), which starts at 1"):
+        pliant.export(torch.sin, (torch.ones(0, 3),), dynamic_shapes=({0: N},))
+    program = pliant.export(torch.sin, (torch.ones(0, 3),), dynamic_shapes=({0: pliant.Dim("n", min=0)},))
+    assert program(torch.ones(0, 3)).shape == (0, 3) and program(torch.ones(2, 3)).shape == (2, 3)
 
 
 def test_what_an_open_size_turned_out_to_be_names_the_line():

@@ -101,6 +101,10 @@ class _Attempt:
 
         return [group for group in self.example.alike() if matters(group)]
 
+    def not_of_example(self) -> list[ShapeGuard]:
+        """What holds for the sizes that were captured with, in place of 0 and 1, and not for the example's."""
+        return [guard for guard in self.sizes.needed() if not self.sizes.takes_example(guard)]
+
     def _written(self) -> set[Any]:
         return {node.args[0] for node in self.joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
 
@@ -161,8 +165,9 @@ def _said_of_one(example: Example, said: Said, groups: Sequence[tuple[int, ...]]
 
 
 def _attempt(example: Example, said: Said) -> _Attempt:
-    """A capture; with the example's own sizes where the program cannot have others than 0 or 1. Sizes that the program makes of
-    a Dim may be 0 or 1 in the example, too: then a larger Dim, if the program so made is right for the example."""
+    """A capture; with the example's own sizes where the program cannot have others than 0 or 1, or is another one for them that
+    needs no more of sizes than was said. Sizes that the program makes of a Dim may be 0 or 1 in the example, too: then a larger
+    Dim, if the program so made is right for the example."""
     places = places_of(example.tensors, said)
     values = values_of(places)
     taken = {n for tensor in example.tensors for n in tensor.shape} | set(values.values())
@@ -170,16 +175,26 @@ def _attempt(example: Example, said: Said) -> _Attempt:
         found = _captured_at(example, places, hints_of(values, places, taken))
     except (GraphBreakError, ExportError):
         return _captured_at(example, places, values)
-    larger = larger_hints(found.sizes)
+    if found.not_of_example():
+        return _or_better(found, example, places, values, lambda own: not judge(own.sizes).violations)
+    larger, count = larger_hints(found.sizes), len(list(small_sizes(found.sizes)))
     if larger is None:
         return found
+    return _or_better(
+        found, example, places, larger, lambda one: len(list(small_sizes(one.sizes))) < count and not one.not_of_example()
+    )
+
+
+def _or_better(
+    found: _Attempt, example: Example, places: Sequence[Place], hints: Mapping[str, int], is_better: Callable[[_Attempt], bool]
+) -> _Attempt:
+    """A capture with these values of Dims, if there is one that is better."""
     try:
-        again = _captured_at(example, places, larger)
+        again = _captured_at(example, places, hints)
     except (GraphBreakError, ExportError):
         return found
-    better = again.sizes.takes(values) and len(list(small_sizes(again.sizes))) < len(list(small_sizes(found.sizes)))
-    kept, other = (again, found) if better else (found, again)
-    other.traced.forget()
+    kept, dropped = (again, found) if is_better(again) else (found, again)
+    dropped.traced.forget()
     return kept
 
 
@@ -255,6 +270,8 @@ def _violated(example: Example, said: Said, attempt: _Attempt, judgement: Judgem
     do = "paste\n" + advice_text(example.arguments, advised) if advised is not None else "make these sizes AUTO or STATIC"
     if beyond == "refuse" and judgement.beyond:
         do = 'pass `beyond="check"`, with which calls check what no Dim says, or ' + do
+    if attempt.not_of_example():
+        do = "pass an example of such sizes, or " + do
     return ConstraintError(
         "the program needs more of its sizes than `dynamic_shapes` says", kind="constraints", why="\n".join(found), do=do,
         doc="docs/export.md#violations",
@@ -265,7 +282,8 @@ def _advised(example: Example, said: Said, attempt: _Attempt, beyond: Beyond) ->
     """Sizes with which the export works, as far as can be found."""
     for number in range(_TRIES):
         said = _by_path(advice(attempt.sizes, _by_path_of(said, attempt), number > 0), said)
-        if beyond == "refuse" and (guards := judge(attempt.sizes).beyond):
+        guards = [*attempt.not_of_example(), *(judge(attempt.sizes).beyond if beyond == "refuse" else ())]
+        if guards:
             said, _ = _specialized(said, attempt, guards)
         try:
             attempt = _attempt(example, said)

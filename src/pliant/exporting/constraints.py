@@ -73,7 +73,9 @@ def judge(sizes: Sizes) -> Judgement:
         form = _form(guard.expr, sizes.said(), units)
         fact = _as_bound(guard.expr, sizes.said()) if form == "range" else guard.expr
         text = f"{_worded(fact, sizes, names)} is needed" + _of_sizes(guard.expr, sizes)
-        if form == "beyond":
+        if not sizes.takes_example(guard):
+            found.violations.append(Violation(text + _in_example(guard.expr, sizes), guard.origin))
+        elif form == "beyond":
             found.beyond.append(guard)
         elif _is_left_open(guard.expr, form, sizes, units):
             found.notes.append(text + (f", at {str(guard.origin).splitlines()[0]}" if guard.origin is not None else ""))
@@ -138,6 +140,11 @@ def _worded(e: Expr, sizes: Sizes, names: Mapping[Symbol, str]) -> str:
 def _of_sizes(e: Expr, sizes: Sizes) -> str:
     known = [(str(symbol), sizes.symbols[symbol]) for symbol in sorted(e.free, key=str) if symbol in sizes.symbols]
     return f" ({', '.join(str(place) for _, place in known)})" if known else ""
+
+
+def _in_example(e: Expr, sizes: Sizes) -> str:
+    values = sizes.of_example()
+    return ", and the example has " + ", ".join(str(values[symbol]) for symbol in sorted(e.free, key=str))
 
 
 def _form(e: Expr, said: Facts, units: Units) -> str:

@@ -141,7 +141,8 @@ def sizes_of(arguments: Mapping[str, Any], spec: Any) -> dict[int, TensorSizes]:
     found: dict[int, TensorSizes] = {}
     if isinstance(spec, (list, tuple)):
         if len(spec) > len(arguments):
-            raise _unfit("dynamic_shapes", f"it has {len(spec)} items and there are {len(arguments)} arguments")
+            why = f"it has {len(spec)} items for the parameters {', '.join(arguments)}; what `*args` takes is a tuple in one item"
+            raise _unfit("dynamic_shapes", why)
         spec = dict(zip(arguments, spec, strict=False))
     if spec is not None and not isinstance(spec, Mapping):
         raise _unfit("dynamic_shapes", f"it is a {type(spec).__name__}, not a dict by parameter or a tuple by position")

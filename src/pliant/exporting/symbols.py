@@ -76,7 +76,7 @@ def values_of(places: Sequence[Place]) -> dict[str, int]:
         assert root is not None
         lo, hi = _bounds(root)
         if not lo <= value <= hi:
-            wrong.append(f"{root.name} is {value} by {place}, outside of {root!r}")
+            wrong.append(f"{root.name} is {value} by {place}, outside of {root!r}" + ", which starts at 1" * (root.min is None))
     if wrong:
         raise ConstraintError(
             "the example's sizes are not what `dynamic_shapes` says of them", kind="example-sizes", why="\n".join(wrong),
@@ -86,7 +86,7 @@ def values_of(places: Sequence[Place]) -> dict[str, int]:
 
 
 def _bounds(dim: Dim) -> tuple[int, float]:
-    return dim.min or 0, math.inf if dim.max is None else dim.max
+    return 1 if dim.min is None else dim.min, math.inf if dim.max is None else dim.max
 
 
 def _solved(place: Place) -> int | None:
@@ -211,10 +211,14 @@ class Sizes(DynamicPolicy):
             for fact in plainer(guard.expr, known):
                 yield ShapeGuard(fact, guard.origin)
 
-    def takes(self, values: Mapping[str, int]) -> bool:
-        """Whether the program is right for these values of Dims, as far as they tell."""
-        known = _known(self, values)
-        return all(evaluate(guard.expr, known) for guard in self.guards())
+    def of_example(self) -> dict[Symbol, int]:
+        """The sizes of the example, which may be captured with others in their place."""
+        return _known(self, values_of(self.places))
+
+    def takes_example(self, guard: ShapeGuard) -> bool:
+        """Whether the example is one of the calls that the guard is for. (What running tells is checked by calls.)"""
+        known = self.of_example()
+        return not guard.expr.free <= known.keys() or bool(evaluate(guard.expr, known))
 
     def needed(self) -> Iterator[ShapeGuard]:
         """Those that do not follow from what is said."""
