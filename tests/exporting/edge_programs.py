@@ -6,8 +6,8 @@ Rows as those of `programs.py`.
 import torch
 from torch.nn import functional as F
 
-from exporting.more_programs import KERNEL, TEXT, signal, text
-from exporting.programs import SIDE, WEIGHT, Row, batch, both, flat, m, n, seq, square, two
+from tests.exporting.more_programs import KERNEL, TEXT, signal, text
+from tests.exporting.programs import SIDE, WEIGHT, Row, batch, both, flat, m, n, seq, square, two
 from pliant import AUTO, Dim
 
 

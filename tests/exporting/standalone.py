@@ -1,9 +1,10 @@
 """Models as libraries that need neither Python nor PyTorch, called by a C program from 8 threads: results as eager's.
 
-    python -m tests.exporting.standalone [--models small bert] [--calls 10] [--image 32] [--sanitize address] [--arm]
+    python -m tests.exporting.standalone [--models small bert] [--calls 10] [--image 32] [--sanitize address] [--arm | --wasm]
 
 `--calls`: of each thread. `--image`: the side of the images that residual networks and mobilenet are called with.
 `--arm`: built for ARM by Debian's cross compiler (gcc-aarch64-linux-gnu), called under qemu (qemu-user).
+`--wasm`: modules of WebAssembly, built by clang with wasi-libc and called once at each batch through the package wasmtime.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from tests.exporting import loops
+from tests.exporting import loops, wasm_module
 from tests.exporting.c_programs import BATCH, MODELS, Block, Controls, image
 from torch import nn
 from torch.nn import functional as F
@@ -160,6 +161,7 @@ def main():
     parser.add_argument("--image", type=int)
     parser.add_argument("--sanitize", choices=["address", "thread", "undefined"])
     parser.add_argument("--arm", action="store_true")
+    parser.add_argument("--wasm", action="store_true")
     options = parser.parse_args()
     sys.exit(sum(failures(name, options) for name in options.models))
 
@@ -177,12 +179,15 @@ def failures(name, options):
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         program = pliant.export(model, at(4), dynamic_shapes=said)
-        pliant.aot_compile(program, folder, interface="standalone", options=ARM_OPTIONS if options.arm else build)
+        build = ARM_OPTIONS if options.arm else wasm_module.OPTIONS if options.wasm else build
+        pliant.aot_compile(program, folder, interface="standalone", options=build)
+        if options.wasm:
+            return _module_failures(name, model, [at(batch) for batch in options.batches], folder)
         caller(folder, flags, compiler)
         for batch in options.batches:
             args = at(batch)
             results, left, grown = called(folder, args, options.threads, options.calls, runner)
-            wanted = loops.plainly(model, args) if name in ("controls", "everything") else eager(model, args)
+            wanted = _wanted(name, model, args)
             worst = max(difference(found, wanted) for found in results)
             calls = options.threads * options.calls
             print(f"{name}, batch {batch}: differs by {worst:.1e}, {left} blocks left, grew by {grown} KiB in {calls} calls", flush=True)
@@ -194,6 +199,20 @@ def failures(name, options):
         except RuntimeError as error:
             print(f"{name}, other arguments: {str(error).splitlines()[0]}")
     return failed
+
+
+def _module_failures(name, model, calls, folder):
+    """The same of a module of WebAssembly, which has one thread."""
+    module, failed = wasm_module.Module(folder), 0
+    for args in calls:
+        worst = difference(module(*args), _wanted(name, model, args))
+        print(f"{name}, batch {len(args[0])}: differs by {worst:.1e}", flush=True)
+        failed += not worst < 1e-4
+    return failed
+
+
+def _wanted(name, model, args):
+    return loops.plainly(model, args) if name in ("controls", "everything") else eager(model, args)
 
 
 def eager(model, args):

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 import torch
-from tests.exporting import loops, standalone
+from tests.exporting import loops, standalone, wasm_module
 from torch import nn
 from torch.nn import functional as F
 
@@ -192,6 +192,20 @@ def test_a_library_for_arm_computes_what_the_model_does(tmp_path):
     assert left == 0 and standalone.difference(found, wanted) < 1e-5 and standalone.difference(again, wanted) < 1e-5
     with pytest.raises(RuntimeError, match="batch <= 6 does not hold"):
         standalone.called(tmp_path, arguments(7), 1, 1, standalone.ARM_RUNNER)
+
+
+@pytest.mark.skipif(bool(wasm_module.missing()), reason=f"not installed: {', '.join(wasm_module.missing())}")
+def test_a_module_of_webassembly_computes_what_the_model_does(tmp_path):
+    torch.manual_seed(0)
+    model, batch = Pure().eval(), pliant.Dim("batch", max=6)
+    program = pliant.export(model, arguments(4), dynamic_shapes=({0: batch}, {0: batch}, {0: batch}))
+    pliant.aot_compile(program, tmp_path, interface="standalone", options=wasm_module.OPTIONS)
+    module = wasm_module.Module(tmp_path)
+    for rows in (3, 1, 6):
+        given = arguments(rows)
+        assert standalone.difference(module(*given), standalone.eager(model, given)) < 1e-5
+    with pytest.raises(RuntimeError, match="batch <= 6 does not hold"):
+        module(*arguments(7))
 
 
 @pytest.mark.parametrize(

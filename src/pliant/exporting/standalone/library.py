@@ -1,7 +1,8 @@
 """A program's shared library, header and weights, in a folder, for processes that have neither Python nor PyTorch.
 
 In:     an `Exported`, the folder.
-Out:    `libprogram.so`, `weights`, `pliant_standalone.h`, and `kernels.c` and `program.c` to read.
+Out:    `libprogram.so` (of a compiler for WebAssembly `libprogram.wasm`), `weights`, `pliant_standalone.h`, and `kernels.c`
+        and `program.c` to read.
 Holds:  the library needs libc and libm; it is for processors that have the instructions of this one, unless the option
         `opt_flags` says otherwise, which `pliant_create` checks.
 """
@@ -27,7 +28,14 @@ from pliant.runtime.build import MEANING_FLAGS, find_compiler
 from pliant.schedule.dependencies import forget_accesses
 
 HERE = Path(__file__).parent
-LIBRARY, WEIGHTS, HEADER, KERNELS, TEXT = "libprogram.so", "weights", "pliant_standalone.h", "kernels.c", "program.c"
+WEIGHTS, HEADER, KERNELS, TEXT = "weights", "pliant_standalone.h", "kernels.c", "program.c"
+# What a machine calls: name, how units are compiled, how they are linked. A module of WebAssembly exports what the header
+# declares, and how its caller gets memory for arguments.
+SHARED = ("libprogram.so", ("-fPIC",), ("-shared", "-Wl,-Bsymbolic", "-lm", "-lpthread"))
+MODULE = (
+    "libprogram.wasm", ("-D_WASI_EMULATED_MMAN",),
+    ("-mexec-model=reactor", "-Wl,--export-dynamic", "-Wl,--export=malloc", "-Wl,--export=free", "-lm", "-lwasi-emulated-mman"),
+)  # fmt: skip
 _ATTENTION = ("aten._scaled_dot_product_flash_attention_for_cpu",)
 
 
@@ -68,18 +76,20 @@ def texts_of(program: Exported) -> tuple[str, str, bytes]:
 
 def _build(folder: Path, options: config.Build) -> None:
     compiler = find_compiler(options.compiler).command
-    common = [*options.opt_flags, *MEANING_FLAGS, "-fPIC", "-fvisibility=hidden", "-pipe", "-w", f"-I{HERE}"]
+    name, own, linking = MODULE if _run([*compiler, "-dumpmachine"]).startswith("wasm") else SHARED
+    common = [*options.opt_flags, *MEANING_FLAGS, *own, "-fvisibility=hidden", "-pipe", "-w", f"-I{HERE}"]
     units = {folder / KERNELS: [], folder / TEXT: ["-O1"], HERE / "runtime.c": [], HERE / "products.c": ["-O3", "-ffp-contract=fast"]}
     with tempfile.TemporaryDirectory() as place:
         objects = [str(Path(place) / f"{source.stem}.o") for source in units]
         for (source, flags), made in zip(units.items(), objects):
             _run([*compiler, *common, *flags, "-c", str(source), "-o", made])
-        library = Path(place) / LIBRARY
-        _run([*compiler, *options.opt_flags, "-shared", *objects, "-Wl,-Bsymbolic", "-lm", "-lpthread", "-o", str(library)])
-        shutil.move(library, folder / LIBRARY)
+        library = Path(place) / name
+        _run([*compiler, *options.opt_flags, *objects, *linking, "-o", str(library)])
+        shutil.move(library, folder / name)
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ExportError("the library cannot be built", kind="no-compiler", why=done.stderr[-2000:], do="name another compiler in PLIANT_CC")
+    return done.stdout

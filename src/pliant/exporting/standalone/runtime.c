@@ -2,7 +2,15 @@
 #include "runtime.h"
 
 #include <fcntl.h>
+#ifdef __wasm__ /* has one thread, and nothing to wait for */
+#define pthread_mutex_t int
+#define PTHREAD_MUTEX_INITIALIZER 0
+#define pthread_mutex_lock(lock) (void)(lock)
+#define pthread_mutex_unlock(lock) (void)(lock)
+#define pthread_mutex_destroy(lock) (void)(lock)
+#else
 #include <pthread.h>
+#endif
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +56,7 @@ static void to_system(void *context, void *memory) {
 }
 
 void *p_new(int64_t bytes) {
-  void *found = bytes < 0 ? NULL : hooks->allocate(hooks->context, bytes ? (size_t)bytes : 1);
+  void *found = bytes < 0 || (uint64_t)bytes > SIZE_MAX ? NULL : hooks->allocate(hooks->context, bytes ? (size_t)bytes : 1);
   if (!found) p_fail(PLIANT_MEMORY, "no memory for %lld bytes", (long long)bytes);
   return found;
 }
