@@ -140,10 +140,16 @@ def test_what_is_said_wrongly_is_an_error_that_names_it(name):
     assert part in str(caught.value) and caught.value.do
 
 
+def test_a_tensor_in_place_of_none_is_called_a_tensor():
+    program = pliant.export(lambda x, y=None: x * 2 if y is None else x + y, (torch.ones(4), None), dynamic_shapes=({0: N}, None))
+    with pytest.raises(ConstraintError, match="argument 1 is a tensor, and was None at export"):
+        program(torch.ones(2), torch.ones(2))
+
+
 def test_a_dim_starts_at_one_unless_it_has_a_min():
     with pytest.raises(ConstraintError, match=r"n is 0 by x.size\(0\), outside of Dim\('n'\), which starts at 1"):
-        pliant.export(torch.sin, (torch.ones(0, 3),), dynamic_shapes=({0: N},))
-    program = pliant.export(torch.sin, (torch.ones(0, 3),), dynamic_shapes=({0: pliant.Dim("n", min=0)},))
+        pliant.export(lambda x: x.sin(), (torch.ones(0, 3),), dynamic_shapes=({0: N},))
+    program = pliant.export(lambda x: x.sin(), (torch.ones(0, 3),), dynamic_shapes=({0: pliant.Dim("n", min=0)},))
     assert program(torch.ones(0, 3)).shape == (0, 3) and program(torch.ones(2, 3)).shape == (2, 3)
 
 

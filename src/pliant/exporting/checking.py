@@ -114,7 +114,8 @@ class Checks:
     def _wrong(self, given: Sequence[Any], leaves: Sequence[Any]) -> Iterator[str]:
         for place, value in self.constants.items():
             if not _same(leaves[place], value):
-                yield f"argument {place} is {leaves[place]!r}, and was {value!r} at export: such values are constants"
+                now = "a tensor" if isinstance(leaves[place], torch.Tensor) else repr(leaves[place])
+                yield f"argument {place} is {now}, and was {value!r} at export: such values are constants"
         wrong = [text for (one, fake), tensor in zip(self.inputs, given) for text in _misfits(one, fake, tensor)]
         wrong += [] if wrong else self._wrong_memory(given)
         yield from wrong
