@@ -21,7 +21,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["BUILTINS", "IN_CODE", "standard"]
+__all__ = ["BUILTINS", "IN_CODE", "is_as_it_was", "standard"]
 
 _STATE = frozenset(("builtins", "sys", "warnings"))
 _MADE_IN_C = {"collections": "_collections", "functools": "_functools"}
@@ -52,6 +52,11 @@ def standard(name: str) -> Any:
     if found is None:
         found = _kept.setdefault(name, _as_it_was(_load(name)))
     return found
+
+
+def is_as_it_was(module: types.ModuleType) -> bool:
+    """Whether `standard` gave it."""
+    return _kept.get(module.__name__) is module
 
 
 def _as_it_was(module: types.ModuleType) -> types.ModuleType:

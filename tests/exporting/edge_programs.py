@@ -4,10 +4,10 @@ Rows as those of `programs.py`.
 """
 
 import torch
-from torch.nn import functional as F
-
 from tests.exporting.more_programs import KERNEL, TEXT, signal, text
 from tests.exporting.programs import SIDE, WEIGHT, Row, batch, both, flat, m, n, seq, square, two
+from torch.nn import functional as F
+
 from pliant import AUTO, Dim
 
 

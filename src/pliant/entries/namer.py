@@ -38,6 +38,7 @@ from pliant.guards.facts import CacheToken
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.sources import Source
 from pliant.guards.state import READERS
+from pliant.unpatched import is_as_it_was
 
 _FILES_OF_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MUTABLE = (list, dict, set)
@@ -225,6 +226,8 @@ class Namer:
         if isinstance(obj, types.ModuleType) and sys.modules.get(obj.__name__) is obj:
             self._note_package(obj.__name__)
             return ["in", obj.__name__, [], ""]
+        if isinstance(obj, types.ModuleType) and is_as_it_was(obj):
+            return ["standard", obj.__name__]
         if type(obj) is dict and (module := module_of(obj)) is not None:
             self._note_package(module)
             return ["namespace", module]

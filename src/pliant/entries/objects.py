@@ -30,6 +30,7 @@ from pliant.guards.sources import Source, value_of
 from pliant.guards.standard import standard_module
 from pliant.guards.state import READERS
 from pliant.guards.steps import READ_ERRORS, lookup
+from pliant.unpatched import standard
 
 OURS = "pliant"
 
@@ -182,6 +183,7 @@ _FIND: dict[str, Callable[..., Any]] = {
     "registrations": Finder._asked,
     "in": Finder._in,
     "namespace": Finder._namespace,
+    "standard": lambda finder, name: standard(name),
     "tuple": lambda finder, *places: tuple(map(finder.find, places)),
     "weak reference": lambda finder, target: weakref.ref(finder.find(target)),
     "code": Finder.code,

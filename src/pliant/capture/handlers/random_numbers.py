@@ -38,6 +38,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import DrawSource, Source, held
+from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.symbolic.expr import Constant, Expr, lit
 from pliant.symbolic.traverse import substitute
@@ -218,7 +219,8 @@ def _of_varying_size(t: Tracer, generator: Any, name: str, args: Args, kwargs: K
     now, named = mapped((args, kwargs), lambda one: t.shape_env.hint(one.node.expr) if is_symbolic(one) else one)
     try:
         example = getattr(copy.deepcopy(generator), name)(*now, **named)
-    except Exception:  # eager words it
+    except Exception as error:  # eager words it
+        pass_on(error)
         return None
     if type(example).__name__ != "ndarray" or example.ndim != len(sizes):
         return None
