@@ -83,23 +83,26 @@ def as_it_is(module: Any) -> Call:
 
 @remade
 def chain(
-    steps: list[tuple[Call, list[int], list[int]]],
+    runs: list[Call],
+    steps: list[tuple[int, list[int], list[int]]],
     final: list[int | None],
     constants: list[Any],
     more: int,
     undone: list[int],
     written_from: int,
 ) -> Call:
-    """Run the steps on a list of places, the inputs and so many `more`; a place is emptied after its last use. Results are
+    """Run the steps on a list of places, the inputs and so many `more`; a place is emptied after its last use. A step is
+    which of `runs` it calls, as layers that are alike call the same, what that takes and where what it gives goes. Results are
     what is in the `final` places, or constants where there is none. `undone`: the inputs that an error leaves as they
     were. `written_from`: the step from which on others may have been written."""
     last_use = {place: number for number, (_, takes, _) in enumerate(steps) for place in takes}
     emptied = [[p for p, n in last_use.items() if n == number and p not in final] for number in range(len(steps))]
+    calls = [(runs[which], takes, gives) for which, takes, gives in steps]
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         values = [*inputs, *[None] * more]
         before = [(inputs[i], inputs[i].detach().clone()) for i in undone]
-        for number, (run, takes, gives) in enumerate(steps):
+        for number, (run, takes, gives) in enumerate(calls):
             given = [values[place] for place in takes]
             for place in emptied[number]:
                 values[place] = None

@@ -15,7 +15,7 @@ from pliant.autograd.around import Call
 from pliant.autograd.calls import joined
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.repeats import Group, Repeats, find_repeats
-from pliant.autograd.runtime import build, partitioned
+from pliant.autograd.runtime import build, build_in_layers, partitioned
 from pliant.autograd.training import written_in_graph
 from pliant.debug import events
 from pliant.errors import Unsupported
@@ -32,7 +32,7 @@ def build_repeated(captured: CapturedGraph, compile_aten: AtenCompiler, compile_
     found = find_repeats(captured)
     runs = _runs(found.groups, compile_rows) if found is not None else None
     if found is None or runs is None:
-        return build(captured, compile_aten)
+        return build_in_layers(captured, compile_aten)
     return _joined(found, runs, compile_aten)
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from pliant.autograd.aliasing import UnsupportedAliasing, check_overlap
+from pliant.autograd.program_keys import Unkeyed, argument_key, input_key
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.late_module import LateModule
@@ -204,42 +205,30 @@ class _Part:
     def add(self, node: fx.Node) -> bool:
         """Whether the node is one that a part may have."""
         try:
-            self.items += [node.target, *map(self._item, node.args)]
-            self.items += [(name, self._item(value)) for name, value in node.kwargs.items()]
-            hash(self.items[-1])
-        except TypeError:  # what has no key, or no hash
+            self.items += [node.target, argument_key(node.args, self._of_node)]
+            self.items += [(name, argument_key(value, self._of_node)) for name, value in node.kwargs.items()]
+        except Unkeyed:
             return False
         self.known[node] = len(self.known)
         self.nodes.append(node)
         return True
 
-    def _item(self, value: Any) -> Any:
-        if isinstance(value, fx.Node):
-            return value if value in self.finder.numbers else self._of_node(value)
-        if isinstance(value, (list, tuple)):
-            return type(value), tuple([self._item(one) for one in value])
-        if isinstance(value, float):
-            return value.hex()  # zeros have signs
-        hash(value)
-        return type(value), value
-
     def _of_node(self, node: fx.Node) -> Any:
-        found = self.known.get(node)
+        found = node if node in self.finder.numbers else self.known.get(node)
         if found is not None:
             return found
         fake = node.meta.get("val")
         if node.op != "placeholder" or type(fake) is not FakeTensor:
-            raise TypeError(node.op)
+            raise Unkeyed(node.op)
         self.known[node] = len(self.known)
         self.tensors.append(node)
         one = self.finder.captured.inputs[self.finder.place[node]]
         described = one.example if isinstance(one.example, torch.Tensor) else fake
         if not all(type(size) is int for size in (*fake.size_, *fake.stride_, fake.offset_)):
-            raise TypeError("a symbolic size")
+            raise Unkeyed("a symbolic size")
         if self.grad and described.requires_grad or described.is_inference():
-            raise TypeError("a gradient")
-        sizes = tuple(fake.size_), tuple(fake.stride_), fake.offset_, fake.dtype_, fake.device_, fake.is_parameter_
-        return (*sizes, described.requires_grad, described.is_leaf, node in self.finder.written)
+            raise Unkeyed("a gradient")
+        return input_key(one), node in self.finder.written
 
 
 def _is_plain(node: fx.Node) -> bool:

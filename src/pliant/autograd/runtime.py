@@ -23,12 +23,14 @@ from pliant.autograd.calls import as_it_is, chain, inference, with_constants
 from pliant.autograd.endings import Ending
 from pliant.autograd.expand import expanded
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
+from pliant.autograd.layers import Built, find_layers
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.places import MadeOutputs
 from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.tails import with_tails
 from pliant.autograd.training import runnable, training, with_versions, written_in_graph
 from pliant.debug import events
+from pliant.errors import Unsupported
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable, name_of_target
 from pliant.graph.failing import operator_may_fail
 from pliant.graph.printer import graph_text
@@ -53,6 +55,19 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
     recorded = [write.input for write in joint.plan.writes if not write.in_graph]
     run = _build_whole(captured, joint, compile_aten)
     return asking_writes(run, recorded) if recorded else run
+
+
+def build_in_layers(captured: CapturedGraph, compile_aten: AtenCompiler) -> Call:
+    """The same, where layers that are alike are compiled once."""
+    cuts = find_layers(captured)
+    if cuts is None:
+        return build(captured, compile_aten)
+    taken = captured.shape_env.asserts_taken()
+    try:
+        return _in_segments(captured, cuts, compile_aten, shares=True)
+    except Unsupported:
+        captured.shape_env.take_again(taken)
+        return build(captured, compile_aten)
 
 
 def _traced(captured: CapturedGraph) -> JointGraph | Cuts:
@@ -94,9 +109,12 @@ def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenC
     return training(captured, joint, parts, run, made, compile_aten, build)
 
 
-def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler, again: bool = False) -> Call:
+def _in_segments(
+    captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler, again: bool = False, shares: bool = False
+) -> Call:
     """The segments of a program, run one after the other. `again`: what the last segments assume is known this time, and
-    checked where its symbols get their values."""
+    checked where its symbols get their values. `shares`: those that are alike are compiled once."""
+    built = Built(lambda program, joint: _build_whole(program, joint, compile_aten), shares)
     nodes = list(captured.module.graph.nodes)
     taken = captured.shape_env.asserts_taken()
     known: dict[fx.Node, Any] = {}
@@ -113,7 +131,7 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
         if writes.lost is not None and assumes:  # too late to run anew
             raise LastingWrite("a cut in a program that assumes sizes", writes.lasting)
         with events.stage("joint"):
-            joint = trace_joint(program)
+            joint = built.traced(program)
         may_fail = assumes or not isinstance(joint, Cuts) and _may_fail(joint)
         if writes.lost is not None and may_fail:
             what = "an operator that may fail on its data comes after a write that autograd records"
@@ -123,17 +141,16 @@ def _in_segments(captured: CapturedGraph, cuts: Cuts, compile_aten: AtenCompiler
             if more is None:
                 raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
             captured.shape_env.take_again(taken)
-            return _in_segments(captured, more, compile_aten, again)
+            return _in_segments(captured, more, compile_aten, again, shares)
         for node, fake in zip((*segment.takes, *segment.gives), (*joint.ends[0], *joint.ends[1])):
             known[node] = fake
         writes.note(joint, program, ends[0], len(steps), may_fail)
-        run = _build_whole(program, joint, compile_aten)
-        steps.append((run, *ends))
+        steps.append((built.call(program, joint), *ends))
     if captured.shape_env.has_waiting():
         if again:
             raise UnsupportedAliasing("a size that is assumed is not known behind a cut", kind="returned-intermediate")
         captured.shape_env.take_again(taken)
-        return _in_segments(captured, cuts, compile_aten, again=True)
+        return _in_segments(captured, cuts, compile_aten, again=True, shares=shares)
     return _chained(steps, nodes[-1].args[0], captured, places, writes)
 
 
@@ -200,7 +217,10 @@ def _chained(
     final = [places[node] if isinstance(node, fx.Node) else None for node in outputs]
     constants = [None if isinstance(node, fx.Node) else node for node in outputs]
     more = len(places) - len(captured.inputs)
-    run = chain(steps, final, constants, more, sorted(writes.undone), writes.told_from(len(steps)))
+    runs = list(dict.fromkeys([run for run, _, _ in steps]))
+    numbers = {run: number for number, run in enumerate(runs)}
+    numbered = [(numbers[run], takes, gives) for run, takes, gives in steps]
+    run = chain(runs, numbered, final, constants, more, sorted(writes.undone), writes.told_from(len(steps)))
     return asking_writes(run, sorted(writes.recorded)) if writes.recorded else run
 
 

@@ -25,4 +25,5 @@ def target() -> Target:
         adds_while_scanning=True,
         depthwise_gradients=True,
         looks_up_words=True,
+        layer_bytes=1 << 24,
     )

@@ -24,6 +24,8 @@ class Target:
     split_outer, split_inner, parts: a reduction with at most `split_outer` points outside and more than `split_inner`
         inside is shared by up to `parts` threads (or blocks).
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
+    layer_bytes: layers that take each unit longer than moving so many bytes are called one by one: next to that, calls cost
+        nothing; 0: programs are run as one.
     grain: work, in additions, that is worth a thread.
     cache_bytes: what a core's own cache holds; what a kernel reads beyond that comes from memory.
     shared_cache_bytes: what the cores' common cache holds, where kernels one after the other find it there.
@@ -108,3 +110,4 @@ class Target:
     library_share: float = 2.0
     builds_in_threads: bool = False
     held_share: float = 0.0
+    layer_bytes: int = 0

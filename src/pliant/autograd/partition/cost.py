@@ -103,11 +103,11 @@ def size_in_bytes(value: Any) -> int:
         return 8
     count = 1
     for size in value.size_:
-        count *= _hint(size)
+        count *= hinted(size)
     return count * value.dtype_.itemsize
 
 
-def _hint(size: Any) -> int:
+def hinted(size: Any) -> int:
     if type(size) is int:
         return size
     hint = size.node.hint
@@ -240,7 +240,7 @@ def _work(node: fx.Node) -> int:
     factors = _PRODUCTS.get(target)
     if factors is not None:
         inner: Any = node.args[factors]
-        moved += size_in_bytes(made) * _hint(inner.meta["val"].size_[-1]) // FLOPS_PER_BYTE
+        moved += size_in_bytes(made) * hinted(inner.meta["val"].size_[-1]) // FLOPS_PER_BYTE
     return moved
 
 
