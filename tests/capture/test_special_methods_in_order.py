@@ -126,15 +126,16 @@ def test_a_length_that_fails():
     check(failing, lambda: noting(list, __len__=fails)([3]))
 
 
+@pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("given", [lambda self: 3, lambda self: len(3)])
-def test_what_cannot_take_the_place_of_a_slice(given):
+def test_what_cannot_take_the_place_of_a_slice(given, step):
     """A list has words of its own for it."""
     bad = type("Bad", (), {"__iter__": given})
 
     def program(v):
         items = [1, 2]
         try:
-            items[1:] = bad()
+            items[::step] = bad()
         except TypeError as error:
             return str(error), items
         return items

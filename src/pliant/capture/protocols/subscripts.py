@@ -329,18 +329,27 @@ def _change_dict(t: Tracer, container: Any, key: Any, value: Any = DELETED) -> N
 def _change_sequence(t: Tracer, container: Any, key: Any, *value: Any) -> None:
     index = _index(t, key)
     if is_slice(key):  # what cannot be iterated is left to the container to refuse
-        value = tuple(_items_put(t, container, one) if is_iterable(one) else one for one in value)
+        value = tuple(_items_put(t, container, index, one) if is_iterable(one) else one for one in value)
     _change_in_c(t, container, index, *value)
 
 
-def _items_put(t: Tracer, container: Any, value: Any) -> Any:
+def _items_put(t: Tracer, container: Any, index: slice, value: Any) -> Any:
     """What takes a slice's place. A list tells of a TypeError of `iter(value)` in words of its own, whoever raised it."""
     try:
         return t.iterable(value)
     except WrongKind:
         if is_list(container):
-            raise Raised(TypeError("can only assign an iterable")) from None
+            raise Raised(_no_items(index)) from None
         raise
+
+
+def _no_items(index: slice) -> TypeError:
+    """What this version of Python says of it."""
+    try:
+        list[Any]()[index] = None  # type: ignore[call-overload]
+    except TypeError as error:
+        return TypeError(str(error))
+    raise AssertionError("None took a slice's place")
 
 
 def _change_in_c(t: Tracer, container: Any, key: Any, *value: Any) -> None:
