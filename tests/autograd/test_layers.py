@@ -312,3 +312,31 @@ def test_small_layers_are_compiled_together(monkeypatch):
     x = inputs()
     same(steps(model, pliant.compile(model), x), steps(model, model, x))
     assert not found
+
+
+def test_functions_of_the_program_are_alike_if_they_are_the_same():
+    class Scaled:
+        """Equal to any other, whatever it computes."""
+
+        def __init__(self, by):
+            self.by, self.__name__ = by, "scaled"
+
+        def __call__(self, x):
+            return x * self.by
+
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 0
+
+    scales = [pliant.allow_in_graph(Scaled(1 + number / 8)) for number in range(LAYERS)]
+
+    def scaled(model, x):
+        for layer, scale in zip(model.layers, scales, strict=True):
+            x = scale(layer(x))
+        return model.end(x)
+
+    model = Model(forward=scaled)
+    x = inputs()
+    same(steps(model, pliant.compile(model), x), steps(model, model, x))

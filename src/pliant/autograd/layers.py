@@ -67,7 +67,7 @@ def _kind(node: fx.Node) -> Hashable:
         return value_key(one.meta.get("val"))
 
     named = tuple([(name, argument_key(value, given)) for name, value in node.kwargs.items()])
-    return node.op, node.target, argument_key(node.args, given), named, given(node)
+    return node.op, argument_key(node.target, given), argument_key(node.args, given), named, given(node)
 
 
 def _numbered(kinds: list[Hashable]) -> list[int]:

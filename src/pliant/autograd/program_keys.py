@@ -30,9 +30,13 @@ def argument_key(value: Any, of_node: Callable[[fx.Node], Hashable]) -> Hashable
         return type(value), tuple([argument_key(one, of_node) for one in value])
     if isinstance(value, slice):
         return slice, tuple([argument_key(one, of_node) for one in (value.start, value.stop, value.step)])
-    if isinstance(value, float):
-        return value.hex()  # zeros have signs
-    return type(value), _hashable(value)
+    if isinstance(value, float | complex):
+        return repr(value)  # zeros have signs
+    return type(value), value if type(value) in _COMPARED else id(value)
+
+
+# What is alike if it is equal; objects of other classes, whose `__eq__` may be the program's, if they are the same.
+_COMPARED = (int, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 
 
 def input_key(one: GraphInput) -> Hashable:
@@ -82,7 +86,7 @@ def _node_key(node: fx.Node, numbers: dict[fx.Node, int]) -> Hashable:
         raise Unkeyed(node.name)
     of_node = numbers.__getitem__
     named = tuple([(name, argument_key(value, of_node)) for name, value in node.kwargs.items()])
-    return node.op, _hashable(node.target), argument_key(node.args, of_node), named, value_key(node.meta.get("val"))
+    return node.op, argument_key(node.target, of_node), argument_key(node.args, of_node), named, value_key(node.meta.get("val"))
 
 
 def _hashable(value: object) -> Hashable:

@@ -205,7 +205,7 @@ class _Part:
     def add(self, node: fx.Node) -> bool:
         """Whether the node is one that a part may have."""
         try:
-            self.items += [node.target, argument_key(node.args, self._of_node)]
+            self.items += [argument_key(node.target, self._of_node), argument_key(node.args, self._of_node)]
             self.items += [(name, argument_key(value, self._of_node)) for name, value in node.kwargs.items()]
         except Unkeyed:
             return False
