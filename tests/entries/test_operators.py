@@ -1,8 +1,12 @@
 """Entries with operators of the program's own: found while all that their functions read is the same."""
 
 import math
+import os
+import sys
 import types
+from pathlib import Path
 
+import own_process
 import pytest
 import torch
 
@@ -11,6 +15,7 @@ from pliant import background
 from pliant.debug import events
 
 SCALE = 2.0
+ENDS = torch.tensor([2, 5])
 X = torch.linspace(-1, 1, 12).view(3, 4)
 
 
@@ -48,6 +53,29 @@ def rowed(x: torch.Tensor) -> torch.Tensor:
 @rowed.register_fake
 def _(x):
     return x.new_empty(x.shape[1])
+
+
+@torch.library.custom_op("pliant_entries::counted", mutates_args=())
+def counted(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    return x * len(ends.tolist())
+
+
+@counted.register_fake
+def _(x, ends):
+    return torch.empty_like(x)
+
+
+def reads_values(ctx, g):
+    for end in ctx.saved_tensors[1].tolist():
+        g = g * end
+    return g * SCALE, None
+
+
+counted.register_autograd(reads_values, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+
+
+def values_read(x):
+    return counted(x * 2, ENDS).exp()
 
 
 def by_name(x):
@@ -96,9 +124,17 @@ def test_they_are_found(fn):
     assert is_found(fn)
 
 
-def test_gradients_are_found():
-    assert not is_found(called, grad=True)
-    assert is_found(called, grad=True)
+@pytest.mark.parametrize("fn", [called, values_read])
+def test_gradients_are_found(fn):
+    assert not is_found(fn, grad=True)
+    assert is_found(fn, grad=True)
+
+
+def test_a_derivative_that_reads_values_is_found_in_a_new_process(tmp_path):
+    variables = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]), "PLIANT_KEEP_ENTRIES": "1", "PLIANT_CACHE_DIR": str(tmp_path)}
+    for found in (False, True):
+        text = f"from test_operators import values_read, is_found; assert is_found(values_read, grad=True) is {found}"
+        own_process.ran(text, env=os.environ | variables, check=True)
 
 
 CHANGES = {

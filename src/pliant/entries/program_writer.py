@@ -46,7 +46,9 @@ class ProgramWriter:
         self.code: dict[str, types.CodeType] = {}  # of the texts that are part of it
 
     def note(self, operator: OpOverload[..., Any]) -> None:
-        """Write down what an operator of the program's would do. NotKept."""
+        """Write down what an operator of the program's would do, or the one that ours stands for. NotKept."""
+        if (origin := _origin_of(operator)) is not None:
+            operator = origin[1]
         self.operators[name_of(operator)] = digest_of(content_of(operator))
 
     def fill(self) -> None:
@@ -109,9 +111,9 @@ class ProgramWriter:
         return ["made", call.maker, *map(self.written, call.args)]
 
     def _operator(self, operator: OpOverload[..., Any]) -> Json:
-        if (writes := _written_by(operator)) is not None:
-            self.note(writes)
-            return ["pure form", *parts_of(name_of(writes))]
+        if (origin := _origin_of(operator)) is not None:
+            self.note(operator)
+            return [origin[0], *parts_of(name_of(origin[1]))]
         if operator.namespace not in ("aten", "prims") and operator not in self.known and not is_ours(operator):
             self.note(operator)
         return ["operator", *parts_of(name_of(operator))]
@@ -191,7 +193,10 @@ def _ours(name: str) -> Any:
     return getattr(importlib.import_module(f"pliant.{OWN_OPERATORS[name]}"), name)
 
 
-def _written_by(operator: OpOverload[..., Any]) -> Any:
-    """Of a pure form that the joint stage made: the program's operator."""
-    made = sys.modules.get("pliant.graph.custom_ops")
-    return made.written_by(operator) if made is not None else None
+def _origin_of(operator: OpOverload[..., Any]) -> tuple[str, Any] | None:
+    """Of an operator that the graph's or the joint stage made of a program's: how, and of which."""
+    pure = sys.modules.get("pliant.graph.custom_ops")
+    if pure is not None and (writes := pure.written_by(operator)) is not None:
+        return "pure form", writes
+    opaque = sys.modules.get("pliant.graph.opaque_derivatives")
+    return opaque.origin_of(operator) if opaque is not None else None

@@ -139,6 +139,15 @@ def _pure_form(operator: Any) -> Any:
     return functional_form(operator)
 
 
+def _opaque(which: str) -> Callable[..., Any]:
+    def made(_: ProgramReader, *names: str) -> Any:
+        from pliant.graph.opaque_derivatives import made_again
+
+        return made_again(which, operator_named(*names))
+
+    return made
+
+
 def _read_tensor(size: Json, stride: Json, dtype: Json, device: Json, content: str) -> torch.Tensor:
     flat = torch.tensor(list(base64.b64decode(content)), dtype=torch.uint8, device="cpu").view(constants.read(dtype))
     return flat.as_strided(constants.read(size), constants.read(stride)).to(constants.read(device))
@@ -158,6 +167,7 @@ _READ: dict[str, Callable[..., Any]] = {
     "dict": lambda reader, *pairs: {reader.made(key): reader.made(value) for key, value in pairs},
     "operator": lambda reader, *names: operator_named(*names),
     "pure form": lambda reader, *names: _pure_form(operator_named(*names)),
+    **{which: _opaque(which) for which in ("opaque form", "opaque derivative")},
     "at": lambda reader, *path: at_path(*path),
     "tensor": lambda reader, *facts: _read_tensor(*facts),
     "without memory": lambda reader, *facts: without_memory(*map(constants.read, facts)),

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _LIBRARY = "pliant_opaque"
 _library: Any = None
-_forms: dict[tuple[Any, Any, Any], Any] = {}  # (operator, its functions) -> our form
+_forms: dict[tuple[Any, Any, Any], tuple[Any, Any]] = {}  # (operator, its functions) -> our form, its derivative
+_origins: dict[Any, tuple[str, Any]] = {}  # our operators -> which of the two it is, the program's operator
 
 
 class _Context:
@@ -74,7 +75,7 @@ def differentiable_form(mode: FakeMode, func: Any, args: Sequence[Any], kwargs: 
             if not _is_plain(overload) or any(id(t) not in known for t in context.held()):
                 what = f"the derivative of `{overload}` needs values: {why}"
                 raise UnsupportedOperator(what, kind="no-derivative") from None
-            return _opaque_form(overload, setup, backward)
+            return _opaque_forms(overload, setup, backward)[0]
     return func
 
 
@@ -104,18 +105,37 @@ def _nothing_made(env: ShapeEnv | None) -> Iterator[None]:
             env.runtime_asserts = [one for one in env.runtime_asserts if made.isdisjoint(one.expr.free)]
 
 
-def _opaque_form(func: Any, setup: Callable[..., Any] | None, backward: Callable[..., Any]) -> Any:
+FORM, DERIVATIVE = _WHICH = ("opaque form", "opaque derivative")
+
+
+def _opaque_forms(func: Any, setup: Callable[..., Any] | None, backward: Callable[..., Any]) -> tuple[Any, Any]:
     found = _forms.get((func, setup, backward))
     if found is None:
         found = _forms[func, setup, backward] = _define(func, setup, backward)
+        _origins.update({one: (which, func) for which, one in zip(_WHICH, found)})
     return found
 
 
-def _define(func: Any, setup: Callable[..., Any] | None, backward: Callable[..., Any]) -> Any:
+def origin_of(func: Any) -> tuple[str, Any] | None:
+    """Of an operator that was made here: `FORM` or `DERIVATIVE`, and the program's operator. None of any other."""
+    return _origins.get(func)
+
+
+def made_again(which: str, func: Any) -> Any:
+    """The operator of which `origin_of` says this, by the derivative that `func` has now. LookupError if it has none."""
+    found = torch_adapter.python_derivative(func)
+    if found is None:
+        raise LookupError(f"`{func}` has no derivative in Python")
+    return _opaque_forms(func, *found)[_WHICH.index(which)]
+
+
+def _define(func: Any, setup: Callable[..., Any] | None, backward: Callable[..., Any]) -> tuple[Any, Any]:
+    """The form, and its derivative."""
     global _library
     if _library is None:
         _library = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]  # lives as long as the process
-    name = re.sub(r"\W", "_", func.name()) + (f"_{len(_forms)}" if _forms else "")
+    same = sum(known is func for known, *_ in _forms)
+    name = re.sub(r"\W", "_", func.name()) + (f"_{same}" if same else "")
     schema = str(func._schema)
     arguments, returns = schema[schema.index("(") :].rsplit(" -> ", 1)
     _library.define(f"{name}{arguments} -> {returns}")
@@ -146,7 +166,7 @@ def _define(func: Any, setup: Callable[..., Any] | None, backward: Callable[...,
     torch.library.register_fake(f"{_LIBRARY}::{name}_derivative", described, lib=_library)
     save, differentiate = _autograd(setup, derivative)
     torch.library.register_autograd(f"{_LIBRARY}::{name}", differentiate, setup_context=save, lib=_library)
-    return getattr(getattr(torch.ops, _LIBRARY), name).default
+    return getattr(getattr(torch.ops, _LIBRARY), name).default, derivative
 
 
 def _with_more(arguments: str) -> str:
