@@ -114,6 +114,47 @@ def test_symbolic_sizes_and_what_was_learnt_of_them():
     assert not events.events("capture")
 
 
+class RegistersHook(torch.nn.Module):
+    """Its first call registers a hook, by a function of another module."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Identity()
+
+    def forward(self, x):
+        if not self.part._forward_hooks:
+            programs.register_one(self.part, 2.0)
+        return self.part(x)
+
+
+class MakesFunction(torch.nn.Module):
+    """Its first call makes what the later ones call."""
+
+    function = None
+
+    def forward(self, x):
+        if self.function is None:
+            self.function = programs.make(3.0)
+        return self.function(x)
+
+
+@torch.no_grad()
+def test_functions_that_functions_of_other_modules_make_are_found():
+    kept(RegistersHook(), X)
+    assert found(RegistersHook(), X)
+
+
+@torch.no_grad()
+def test_what_an_earlier_call_makes_is_looked_for_again():
+    for captures in (2, 0):
+        compiled = pliant.compile(MakesFunction())
+        for _ in range(3):
+            torch.testing.assert_close(compiled(X), programs.make(3.0)(X))
+            written()
+        assert len(events.events("capture")) == captures
+        events.reset()
+
+
 @torch.no_grad()
 def test_a_size_that_is_new_to_both_makes_symbols():
     kept(programs.scaled, torch.randn(4, 4))

@@ -7,6 +7,7 @@ Holds:  what cannot be kept, or found, ends as an event with the reason; never a
 
 from __future__ import annotations
 
+import enum
 import functools
 import hashlib
 import itertools
@@ -83,6 +84,7 @@ class Keeper:
         """Entries for the dispatcher that it does not have yet. The caller tries them on the call."""
         if not _wanted():
             return
+        _forget_elsewhere(dispatcher.seen)
         yield from self._known(dispatcher, args, kwargs)
         from pliant.entries.claims import claimed, is_here  # by who may have to compile
 
@@ -116,14 +118,14 @@ class Keeper:
             if digest not in seen:
                 seen[digest] = self._made(dispatcher, digest, text, args, kwargs)
             found = seen[digest]
-            if found is None or found.entry in dispatcher.entries or not found.is_for(args, kwargs):
+            if not isinstance(found, form.Found) or found.entry in dispatcher.entries or not found.is_for(args, kwargs):
                 continue
             if dispatcher.policy.failed.isdisjoint(found.entry.assumptions):
                 yield found.entry
 
     def _made(
         self, dispatcher: Dispatcher, digest: str, text: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> form.Found | None:
+    ) -> form.Found | Elsewhere | None:
         programs = ProgramReader()
         try:
             with events.stage("find"), reads_memory_later():
@@ -134,7 +136,7 @@ class Keeper:
         except Exception as error:  # an entry of another making: the old way is always open
             pass_on(error)
             _refused("not found", dispatcher.name, error)
-        return None
+            return Elsewhere.VALUE if isinstance(error, NotFound) else None
 
     def _lost(self, dispatcher: weakref.ref[Dispatcher], digest: str, entry: weakref.ref[Entry]) -> None:
         """The process that made the entry never asked for gradients: this call's come operator by operator, and the next
@@ -145,6 +147,18 @@ class Keeper:
         if found is not None and lost is not None:
             found.seen[digest] = None
             found.drop(lost)
+
+
+class Elsewhere(enum.Enum):
+    """What is seen of an entry that names what the program does not have, as yet: an earlier call may make it."""
+
+    VALUE = enum.auto()
+
+
+def _forget_elsewhere(seen: dict[str, form.Found | Elsewhere | None]) -> None:
+    """Have such entries looked at again. Whoever asks would compile otherwise, so this is not asked often."""
+    for digest in [digest for digest, found in seen.items() if found is Elsewhere.VALUE]:
+        del seen[digest]
 
 
 def _refused(what: str, name: str, error: Exception) -> None:
@@ -163,7 +177,7 @@ class _Keeping:
     program's is held while a backward is waited for."""
 
     def __init__(
-        self, circumstances: Parts, draft: Draft, name: str, seen: dict[str, form.Found | None], claim: Claim | None
+        self, circumstances: Parts, draft: Draft, name: str, seen: dict[str, form.Found | Elsewhere | None], claim: Claim | None
     ) -> None:
         self.circumstances, self.draft, self.name, self.seen, self.claim = circumstances, draft, name, seen, claim
         self.changing = background.lock()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import gc
+import itertools
 import os
 import sys
 import types
@@ -133,6 +134,7 @@ class Namer:
         self._spaces: dict[int, Any] = {}  # by id of globals that no loaded module has: who has them
         self._codes: dict[int, tuple[Any, tuple[int, ...]]] = {}
         self._searched = 0  # how many of those kept
+        self._guarded: list[types.CodeType] = []  # which guards name, in the order of the guards
         self._add(root, ["root"])
         self._add_parts(root)
         for guard in guards:
@@ -163,6 +165,8 @@ class Namer:
             case Kind.IDENTITY | Kind.UNSET:
                 self._note_metaclass(guard.expected)
                 self._sources.setdefault(id(guard.expected), ("at", guard.source))
+                if isinstance(guard.expected, types.CodeType):
+                    self._guarded.append(guard.expected)
             case Kind.TYPE:
                 self._sources.setdefault(id(guard.expected), ("type at", guard.source))
 
@@ -286,9 +290,10 @@ class Namer:
     def code(self, code: types.CodeType) -> Json:
         """Where the code lies in an object that has a name. NotKept."""
         new, self._searched = self._kept[self._searched :], len(self._kept)
-        for obj in new:
+        for obj in itertools.chain(new, self._guarded):
             for one, place in places_of(obj):
                 self._codes.setdefault(id(one), (obj, place))
+        self._guarded = []
         if id(code) not in self._codes:
             self._add_function_of_ours(code)
         obj, found = self._codes[id(code)]
