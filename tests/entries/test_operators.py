@@ -6,10 +6,10 @@ import sys
 import types
 from pathlib import Path
 
-import own_process
 import pytest
 import torch
 
+import own_process
 import pliant
 from pliant import background
 from pliant.debug import events
