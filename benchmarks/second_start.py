@@ -36,6 +36,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -179,6 +180,9 @@ def is_right(result: list[torch.Tensor], target: Any, inputs: dict[str, Any], tr
         return True
     if not isinstance(target, nn.Module):
         return False
+    with mock.patch("torch.compiler.is_compiling", lambda: True):  # some libraries build other masks then
+        if relative_error(result, called(target, inputs, training)) <= ALLOWED:
+            return True
     cast = {n: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for n, v in inputs.items()}
     exact = called(copy.deepcopy(target).double(), cast, training)
     ours, eagers = (relative_error([t.to(e.dtype) for t, e in zip(one, exact, strict=True)], exact) for one in (result, wanted))
