@@ -45,6 +45,20 @@ def test_gradients_that_are_contiguous_in_eager(name):
             assert found.is_contiguous() or not expected.is_contiguous(), (layout, given)
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+def test_gradients_lie_by_sizes_that_those_of_results_do_not_tell(backend):
+    def function(x, y):
+        return torch.cat([x, y], 2).tanh().sum(1)
+
+    compiled = pliant.compile(function, backend=backend, dynamic=True)
+    tangent = torch.randn(3, 16, dtype=torch.float64)[:, :8]
+    for size in (7, 8, 5):
+        inputs = [torch.randn(3, size, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+        found, expected = (torch.autograd.grad(one(*inputs), inputs, tangent) for one in (compiled, function))
+        torch.testing.assert_close(found, expected)
+        assert found[0].stride() == expected[0].stride()
+
+
 LEAVES = {
     "transposed": lambda t: t.mT,
     "gaps": lambda t: t[..., ::2],

@@ -233,7 +233,8 @@ class Halves:
             needed = self._needed(ctx, unreached)
             return self._placed(dict(zip(needed, self._by_the_program(ctx, asked, tangents, needed))))
         others = self._given_otherwise(given, tangents) if not missing and not observer else []
-        strides = self.other_layouts.strides(self.backwards.strides_as_made, [*arguments, *others], others) if others else None
+        run_on_fakes = self.backwards.strides_as_made if others else None
+        strides = run_on_fakes and self.other_layouts.strides(run_on_fakes, self.n_numbers, arguments, others)
         copied = not observer and any(one is not given[position] for position, one in zip(self.tangents, tangents) if one is not None)
         arguments += tangents
         tangents.clear()

@@ -74,19 +74,20 @@ def laid_out(tangent: torch.Tensor | None, layout: Layout) -> torch.Tensor:
 
 class OtherLayouts:
     """How gradients lie in eager where those of results lie otherwise than the backward was traced for: found once for each
-    way to lie, by the backward's operators on descriptions of tensors."""
+    way to lie and all sizes that vary, by the backward's operators on descriptions of tensors."""
 
     def __init__(self) -> None:
         self.found: dict[Any, list[Any] | None] = {}
 
-    def strides(self, run: Any, arguments: list[Any], given: list[Any]) -> list[Any] | None:
-        """Of each gradient; None where it is not known. `run`: what finds them for these arguments, the last of which are the
-        given gradients, and what describes a tensor."""
-        key = tuple([(one.shape, one.stride()) for one in given])
+    def strides(self, run: Any, numbers: int, arguments: list[Any], given: list[Any]) -> list[Any] | None:
+        """Of each gradient; None where it is not known. `run`: what finds them for the backward's arguments, the last of which
+        are the given gradients, and for what describes a tensor. The first `numbers` arguments tell all sizes that vary."""
+        sizes = [one for one in arguments[:numbers] if type(one) is int]
+        key = (*sizes, *[(one.shape, one.stride()) for one in given])
         if key not in self.found:
             if len(self.found) >= _WAYS:
                 return None
-            self.found[key] = _strides(run, arguments)
+            self.found[key] = _strides(run, [*arguments, *given])
         return self.found[key]
 
 
@@ -109,7 +110,7 @@ def _strides(run: Any, arguments: list[Any]) -> list[Any] | None:
         return None
 
 
-_WAYS = 8
+_WAYS = 32
 
 
 def lying(gradient: Any, stride: Any) -> Any:
