@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -218,18 +219,31 @@ def tangent(t: torch.Tensor, *batch: int) -> torch.Tensor:
     return (count.sin() + 1.5).reshape(*batch, *t.shape).to(t.dtype)
 
 
+# How gradients of results lie in memory, otherwise than the results.
+LIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "plain": lambda t: t,
+    "gaps": lambda t: torch.stack([t, t], -1)[..., 0],
+    "reversed": lambda t: t.permute(*reversed(range(t.dim()))).contiguous().permute(*reversed(range(t.dim()))),
+    "expanded": lambda t: t.reshape(-1)[:1].reshape([1] * t.dim()).expand(t.shape) if t.numel() else t,
+    "columns": lambda t: torch.cat([t, t], -1)[..., : t.shape[-1]] if t.dim() else t,
+}
+
+
 def chosen(outputs: list[Any], places: list[int]) -> list[torch.Tensor]:
     return [outputs[i] for i in places if i < len(outputs) and isinstance(outputs[i], torch.Tensor)]
 
 
-def backward(outputs: list[Any], places: list[int], **options: Any) -> None:
+def backward(outputs: list[Any], places: list[int], lies: str = "plain", **options: Any) -> None:
     roots = chosen(outputs, places)
-    torch.autograd.backward(roots, [tangent(t) for t in roots], **options)
+    torch.autograd.backward(roots, [LIES[lies](tangent(t)) for t in roots], **options)
 
 
-def grads(outputs: list[Any], places: list[int], wanted: list[torch.Tensor], **options: Any) -> list[Any]:
+def grads(
+    outputs: list[Any], places: list[int], wanted: list[torch.Tensor], lies: str = "plain", **options: Any
+) -> list[Any]:
     roots = chosen(outputs, places)
-    return list(torch.autograd.grad(roots, wanted, [tangent(t) for t in roots], allow_unused=True, **options))
+    tangents = [LIES[lies](tangent(t)) for t in roots]
+    return list(torch.autograd.grad(roots, wanted, tangents, allow_unused=True, **options))
 
 
 def batched(outputs: list[Any], place: int, wanted: list[torch.Tensor], **options: Any) -> list[Any]:
@@ -288,7 +302,7 @@ def space() -> dict[str, Any]:
         return create_selective_checkpoint_contexts(policy)
 
     names = {
-        "torch": torch, "F": torch.nn.functional, "checkpoint": checkpoint, "LOG": log, "double": double, "noting": noting, "selective": selective,
+        "torch": torch, "F": torch.nn.functional, "pliant": pliant, "checkpoint": checkpoint, "LOG": log, "double": double, "noting": noting, "selective": selective,
         "differentiating": differentiating,
         "noting_and_scaling": noting_and_scaling, "noting_sum": noting_sum, "noting_node": noting_node, "packing": packing, "call": call, "backward": backward,
         "checkpoint_sequential": checkpoint_sequential, "grads": grads, "batched": batched, "flat": flat, "tangent": tangent,

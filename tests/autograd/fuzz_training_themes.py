@@ -172,6 +172,23 @@ FUNCTIONS = Theme(
         "with torch.no_grad(): {m}.mul_(2)",
     ),
 )  # fmt: skip
+LAYOUTS = Theme(
+    body=(
+        "{v} = torch.cat([{t}, {s}], -1)", "{v} = torch.cat([{t}, {s}], -1).tanh()", "{v} = torch.cat([{t}, {s}]).sum(0)", "{v} = torch.stack([{t}, {s}])", "{v} = {t}.sum(0)", "{v} = {t}.tanh().sum(0)", "{v} = {t}.mean({d})",
+        "{v} = {t}.T.contiguous()", "{v} = {t}.mT @ {s}", "{v} = {t} @ {s}.mT", "{v} = {t}.unsqueeze(1).expand(-1, {s}.shape[0], -1)", "{v} = ({t}.unsqueeze(1) * {s}).sum(1)", "{v} = {t}.flip(0)", "{v} = {t}.softmax(0)",
+        "{v}, {w} = {t}.chunk(2, -1)", "{v} = {t}[..., :2] * 1", "{v} = {t}[1:] * {s}[1:]", "{v} = {t}.permute(*reversed(range({t}.dim()))) * 2", "{v} = {t}.reshape(-1) * 2", "{v} = F.pad({t}, (1, 1))", "{v} = F.layer_norm({t}, {t}.shape[-1:])",
+        "{v} = torch.einsum('ij,kj->ik', {t}, {s})", "{v} = F.linear({t}, torch.ones(3, {t}.shape[-1], dtype={t}.dtype))", "{v} = {t} * {t}.sum(0)", "{v} = {t}.repeat(2, 1)", "{v} = {t}.cumsum(0)", "{v} = {t}.gather(0, torch.zeros(1, {t}.shape[-1], dtype=torch.long))",
+        "{v} = torch.cat([{t}, {s}], -1).tanh().sum(0)", "{v} = torch.cat([{t}, {s}], -1).sum(0)", "{v} = torch.stack([{t}, {s}], -1).flatten(-2).sin().sum(0)", "{v} = torch.cat([{t}.unsqueeze(0), {s}.unsqueeze(0)], -1).exp().sum(1)", "{v} = ({t}[None] * {s}).mean(1)",
+        "{v} = torch.cat([{t}, {s}], 1).sin().split([2, {t}.shape[1] + {s}.shape[1] - 2], 1)[0]", "{v} = pliant.graph_break() or {t} * 1",
+    ),
+    driver=(
+        *[f"backward({{o}}, {{i}}, '{one}', retain_graph=True)" for one in ("gaps", "reversed", "expanded", "columns")],
+        *[f"{{v}} = grads({{o}}, {{i}}, {{l}}, '{one}', retain_graph=True)" for one in ("gaps", "reversed", "expanded", "columns")],
+        *["; ".join(f"{{u}} = make({n}); {{v}} = call(f, {{u}}); backward({{v}}, {{i}}, '{one}')" for n in (6, 5)) for one in ("gaps", "columns", "columns", "expanded")],
+        "{v} = grads({o}, {i}, {l}, 'columns', create_graph=True)", "{u} = make({size}); {v} = call(f, {u}); backward({v}, {i}, 'reversed')", "{u} = make({size}); {v} = call(f, {u})",
+        "{v} = [{o}[{k}].sum(), {o}[{k}][0]]", "{m}.grad = None",
+    ),
+)  # fmt: skip
 NAMED = {
-    "hooks": HOOKS, "views": VIEWS, "writes": WRITES, "dtypes": DTYPES, "double": DOUBLE, "checkpoints": CHECKPOINTS, "functions": FUNCTIONS,
+    "hooks": HOOKS, "views": VIEWS, "writes": WRITES, "dtypes": DTYPES, "double": DOUBLE, "checkpoints": CHECKPOINTS, "functions": FUNCTIONS, "layouts": LAYOUTS,
 }  # fmt: skip
