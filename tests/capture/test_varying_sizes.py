@@ -34,6 +34,31 @@ def cached(x):
 PROGRAMS["function with a cache"] = cached
 
 
+class Recipe:
+    def __init__(self, parts):
+        self.parts = [parts]
+
+
+RECIPES = [Recipe(2), Recipe(3)]
+
+
+@functools.lru_cache(16)
+def cooked(recipe, shape, names=()):
+    parts = list(recipe.parts)
+    return [*shape[:-1], shape[-1] // parts[0], *parts], None, {"rank": len(shape) + 1}, shape
+
+
+def recipes(x):
+    for recipe in RECIPES:
+        x = torch.cat([x] * recipe.parts[0], -1)
+        sizes, order, more, shape = cooked(recipe, tuple(x.shape))
+        x = x.reshape(sizes).amax(-1) * more["rank"] if order is None else x
+    return x + shape[-1]
+
+
+PROGRAMS["function with a cache that reads attributes"] = recipes
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph_for_every_other_size(name):
     pliant.reset()
@@ -137,3 +162,45 @@ def test_a_buffer_that_grows():
         torch.testing.assert_close(compiled(x), other(x))
         assert torch.equal(mine.mask, other.mask)
     assert pliant.stats()["graphs"] == 4  # it grows or does not, for the first size and for any
+
+
+@pytest.mark.parametrize("kept_before", [False, True])
+def test_results_that_a_cache_has_kept_of_attributes_that_changed_since(kept_before):
+    pliant.reset()
+    recipe = Recipe(2)
+
+    @functools.lru_cache(16)
+    def scaled(recipe, shape):
+        return [size * recipe.parts[0] for size in shape]
+
+    def fn(x):
+        return x + scaled(recipe, tuple(x.shape))[0]
+
+    if kept_before:  # what the capture with sizes that vary finds
+        recipe.parts[0] = 3
+        scaled(recipe, (6,))
+        recipe.parts[0] = 2
+    compiled = pliant.compile(fn)
+    sizes = (5, 6, 7)
+    first = [compiled(torch.zeros(n))[0].item() for n in sizes]
+    assert first == [10, 18 if kept_before else 12, 14]
+    recipe.parts[0] = 4
+    again = [compiled(torch.zeros(n))[0].item() for n in (*sizes, 8)]
+    assert again == [*first, 32]
+    assert scaled.cache_info().currsize == 4
+
+
+def test_attributes_written_before_a_cached_function_reads_them():
+    pliant.reset()
+    recipe = Recipe(2)
+
+    @functools.lru_cache(16)
+    def scaled(recipe, shape):
+        return [size * recipe.parts[0] for size in shape]
+
+    def fn(x):
+        recipe.parts[0] = x.shape[0]
+        return x + scaled(recipe, tuple(x.shape))[0]
+
+    compiled = pliant.compile(fn)
+    assert [compiled(torch.zeros(n))[0].item() for n in (5, 6, 7, 6)] == [25, 36, 49, 36]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from pliant import config
-from pliant.guards import facts
+from pliant.guards import facts, kept_calls
 from pliant.guards.evaluate import found_as_expected, owner_of
 from pliant.guards.kinds import Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.names import Names
@@ -178,6 +178,8 @@ AROUND, ARGUMENT, STATE, HELD, SHAPE, RELATION = range(6)  # ranks
 def rank(guard: Guard) -> int:
     """First who would see that tensors are looked at; then arguments (they change most), global state, held objects,
     sizes, relations between values."""
+    if guard.kind is Kind.KEPT:
+        return RELATION
     if guard.kind in (Kind.SAME_AS, Kind.DISTINCT, Kind.SEPARATE):
         return HELD if all(root_of(s).is_held for s in related(guard)) else RELATION
     if guard.kind in (Kind.SHAPE, Kind.EXPRESSION):
@@ -444,6 +446,7 @@ _TESTS: dict[Kind, Callable[[GuardWriter, Guard], str]] = {
     Kind.RANGE: _range,
     Kind.SHAPE: _shape,
     Kind.EXPRESSION: _expression,
+    Kind.KEPT: kept_calls.test_of,
     Kind.TYPE_LOOKUP: _type_lookup,
 }
 

@@ -153,6 +153,8 @@ def describe_guard(guard: Guard) -> str:
             return f"`{guard.source.describe()}` holds {len(e.values)} constants"
         case Kind.SAME_AS:
             return f"`{guard.source.describe()}` is `{e.describe()}`"
+        case Kind.KEPT:
+            return f"`{guard.source.describe()}` gives what it computes"
         case Kind.EXPRESSION:
             return f"`{guard.source.describe()}` is {e}"
         case Kind.STATE if guard.source.name == "config":
@@ -345,6 +347,10 @@ def _expression(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     return f"{_name(g)} is {v}, no longer `{g.expected}`", "pass contiguous tensors"
 
 
+def _kept(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
+    return f"the cache of {_name(g)} holds what it does not compute any more", "clear caches when you change what functions read"
+
+
 def _type_lookup(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
     name, old = g.expected
     new = lookup(v, name)
@@ -374,5 +380,6 @@ _WORDS: dict[Kind, _Words] = {
     Kind.RANGE: _changed("value"),
     Kind.SHAPE: _shape,
     Kind.EXPRESSION: _expression,
+    Kind.KEPT: _kept,
     Kind.TYPE_LOOKUP: _type_lookup,
 }

@@ -39,6 +39,7 @@ class Kind(Enum):
     )  # the global state named by the source's StateSource equals e (grad mode, autocast, default dtype, ...)
     RANGE = auto()  # a range: (start, stop, step) equal e
     SHAPE = auto()  # e: boolean symbolic.Expr over symbols bound to sources (the guard's own source unused: None)
+    KEPT = auto()  # v, a function of `functools.lru_cache`, gives for the arguments that e (`KeptFacts`) names what e says
     EXPRESSION = auto()  # v == e, e an integer symbolic.Expr (a stride that follows from symbolic sizes)
     TYPE_LOOKUP = (
         auto()
@@ -68,6 +69,15 @@ class TensorFacts:
     storage_offset_zero: bool | None = None
     is_leaf: bool | None = None
     dispatch_keys: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptFacts:
+    """Arguments of a call and its result: constants, objects, integer expressions, and containers of these."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
 
 
 @dataclass(slots=True, eq=False)

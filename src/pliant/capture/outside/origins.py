@@ -21,7 +21,7 @@ from pliant.guards.standard import can_change
 from pliant.source import SourceLocation
 
 # Kinds of which one value may have several guards.
-_SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE))
+_SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE, Kind.KEPT))
 _FIXED_IF_HELD = frozenset((Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
 
 

@@ -4,8 +4,9 @@ In:     the wrapped function and traced arguments.
 Out:    the traced result; a break where computing it changes something, which eager does once only.
 Holds:  where a cache from outside does not hold the result, eager fills it. Nobody can tell whether what depends on
         the arguments alone is kept or computed again, as long as it is not written nor given away: such results are computed
-        by the graph. For others the cache is filled as eager would fill it, and the trace starts again; where the trace
-        has done something before, it breaks instead, and Python calls the function.
+        by the graph. Where numbers that vary are among the arguments, a guard calls the function and compares. For others
+        the cache is filled as eager would fill it, and the trace starts again; where the trace has done something before,
+        it breaks instead, and Python calls the function.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
@@ -20,22 +22,36 @@ import torch
 from pliant.capture.graph_breaks import BreakBefore, GraphBreak, StartAgain
 from pliant.capture.outside.read_later import may_be_another
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import are_same_constants, consists_of, has_symbols, is_container, leaves, parts_of
+from pliant.capture.structures import (
+    are_same_constants,
+    consists_of,
+    has_symbols,
+    is_container,
+    leaves,
+    mapped,
+    parts_of,
+)
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     CONSTANTS,
     exactly,
+    is_hashed_by_identity,
     is_mutable_container,
     is_symbolic,
     is_told_by_value,
+    varying,
 )
 from pliant.cpython import NOT_KEPT, kept_result
 from pliant.graph.fake_tensor import is_fake, memory_of
-from pliant.guards.kinds import Kind
+from pliant.graph.unbacked import is_unbacked
+from pliant.guards.facts import same
+from pliant.guards.kept_calls import CONTAINERS
+from pliant.guards.kinds import KeptFacts, Kind
 from pliant.guards.sources import KeptSource, held
 from pliant.records import dataclass
 from pliant.source import SourceLocation
+from pliant.symbolic.expr import Expr
 
 _MOST_FILLS = 64  # as keys that are new in each trace are never found
 _FILLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # how often a function was called here
@@ -101,10 +117,49 @@ def _compute_unkept(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
     if not reads and any(result is known.result for known in t.computed):
         return result  # found in the cache within the trace
     one = Computed(function, args, kwargs, result, _state_of(result), reads, follows, step, where)
-    if draws or not _may_be_computed_again(t, one):
+    compared = reads and has_symbols(args, kwargs) and not (draws or follows)
+    facts = _facts_of(t, one) if compared else None
+    if facts is not None:
+        t.world.guard(t.world.place_of(function), Kind.KEPT, facts)
+        _fill(function, *_as_now(t, facts))
+        one = replace(one, reads=False)
+    elif draws or not _may_be_computed_again(t, one):
         _fill_first(t, one)
     t.computed.append(one)
     return result
+
+
+def _facts_of(t: Tracer, one: Computed) -> KeptFacts | None:
+    """What a guard can compare in each call: nothing that depends on tensors; and the cache holds nothing else now."""
+    given, result = (*one.args, *one.kwargs.values()), one.result
+    if not all(_is_compared(t, leaf) for leaf in leaves(*given, result)):
+        return None
+    if not all(is_hashed_by_identity(leaf) for leaf in leaves(*given) if t.world.is_foreign(leaf)):
+        return None  # finding them runs methods of the program
+    if not all(type(part) in CONTAINERS for value in (*given, result) for part in _with_parts(value) if is_container(part)):
+        return None
+
+    def of_call(value: Any) -> Any:
+        return mapped(value, lambda leaf: t.shape_env.expr_of(leaf) if is_symbolic(leaf) else leaf)
+
+    facts = KeptFacts(of_call(tuple(one.args)), of_call(dict(one.kwargs)), of_call(result))
+    kept = kept_result(one.function, *_as_now(t, facts))
+    return facts if kept is NOT_KEPT or same(kept, _now(t, facts.result)) else None
+
+
+def _is_compared(t: Tracer, leaf: Any) -> bool:
+    if is_symbolic(leaf):
+        return varying(leaf) is int and not is_unbacked(leaf)
+    return type(leaf) in CONSTANTS or t.world.is_foreign(leaf) and not is_fake(leaf)
+
+
+def _as_now(t: Tracer, facts: KeptFacts) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _now(t, facts.args), _now(t, facts.kwargs)
+
+
+def _now(t: Tracer, value: Any) -> Any:
+    """With the values that expressions have in the call that is captured."""
+    return mapped(value, lambda leaf: t.shape_env.hint(leaf) if isinstance(leaf, Expr) else leaf)
 
 
 def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, bool, bool]:
