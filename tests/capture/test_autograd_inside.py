@@ -503,8 +503,9 @@ def test_an_argument_is_to_require_gradients(assigned: bool) -> None:
 
 def test_a_break_at_gradients_says_what_to_do():
     def flagged(x):
+        y = x + 1
         x.requires_grad_()
-        return torch.autograd.grad((x * x).sum(), x)
+        return torch.autograd.grad((x * x * y).sum(), x)
 
     def cut(x):
         y = (x * x).sum()

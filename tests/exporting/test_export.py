@@ -286,6 +286,16 @@ def test_random_numbers_that_nothing_uses_and_locks_around_reads_are_left_out():
         pliant.export(Draws().eval(), (torch.ones(3), "written"))
 
 
+class Penalized(torch.nn.Module):
+    def forward(self, x):
+        return x.requires_grad_() * 2
+
+
+def test_arguments_that_are_to_require_gradients_are_refused():
+    with pytest.raises(ExportError, match="the model uses requires_grad_"):
+        pliant.export(Penalized(), (torch.ones(3),))
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [

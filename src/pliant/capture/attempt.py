@@ -311,6 +311,7 @@ class _Attempt:
         result.origins.update({id(made): t.world.origins[id(made.real)] for made in t.standing.values()})
         result.draws, result.codes, result.process_bound = t.draws, t.codes, t.process_bound
         result.answers, result.orders = t.answers, t.orders
+        result.told = [source for one in t.inputs.told if (source := t.world.source_of(one)) is not None]
         result.lock = t.lock.lock if t.lock is not None else None
         result.forget = t.forget
         try:

@@ -137,7 +137,7 @@ def _body(
     writer, outputs = end.values.writer, end.values.outputs
     tail = end.statements()
     tail = [*_classes(trace, writer, outputs), *tail]
-    draws = _draws(trace, writer)
+    draws = [*_draws(trace, writer), *(f"{writer.read(source)}.requires_grad_()" for source in trace.told)]
     call = _graph_call(trace, writer, section, graph, outputs, eager, end.passed) if graph is not None else []
     return [*draws, *call, *tail]
 

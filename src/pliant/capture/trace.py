@@ -174,6 +174,7 @@ class Trace:
     outputs: dict[int, int] = field(default_factory=dict)  # id of a tensor or number -> its place among the graph's outputs
     output_nodes: list[fx.Node] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)  # in order
+    told: list[Source] = field(default_factory=list)  # inputs that are to require gradients
     lock: Any = None  # to hold while the entry runs
     codes: dict[int, types.CodeType] = field(default_factory=dict)  # by id: what was interpreted
     process_bound: str = ""  # what it relied on that is so in this process, and is in no guard

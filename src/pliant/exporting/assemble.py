@@ -336,6 +336,8 @@ class _Assembly:
             if writes:
                 raise _uses("a lock")
             self.said.append("a lock that the model holds meanwhile is not taken: the program writes nothing")
+        if self.traced.told:
+            raise _uses("requires_grad_() of its arguments")
 
     def _uses_drawn(self) -> bool:
         """Whether a number that was drawn is in the graph, or in what it asks of sizes."""

@@ -35,6 +35,7 @@ class InputMemory:
     mode: FakeMode
     shape_env: ShapeEnv
     inputs: list[GraphInput]
+    told: list[FakeTensor]
     policy: DynamicPolicy
     _by_tensor: dict[int, tuple[torch.Tensor, list[FakeTensor]]]
     _examples: dict[int, torch.Tensor]
@@ -69,7 +70,7 @@ class InputMemory:
     def check_shared(self) -> None:
         """Tensors that are several inputs are only read."""
         for _, known in self._by_tensor.values():
-            if len(known) > 1 and any(map(is_written, known)):
+            if len(known) > 1 and any(is_written(fake) or any(fake is one for one in self.told) for fake in known):
                 self.one_if_shared(known[0])
 
     # ---- written, and copied

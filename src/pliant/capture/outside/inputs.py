@@ -36,6 +36,7 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake, is_own_parameter
 from pliant.graph.tensor_spec import row_major_strides
 from pliant.graph.writes import is_written
 from pliant.guards.kinds import Kind, TensorFacts
+from pliant.guards.parts import root_of
 from pliant.guards.sources import (
     AttributeSource,
     InMemorySource,
@@ -101,6 +102,7 @@ class Inputs(InputMemory):
         self._examples: dict[int, torch.Tensor] = {}
         self._whole: list[GraphInput] = []
         self._as_given: dict[int, FakeTensor] = {}  # inputs that the program moves to other memory
+        self.told: list[FakeTensor] = []  # inputs that the program makes require gradients, before the graph uses them
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
         self._items: dict[Source, Any] = {}
@@ -187,6 +189,21 @@ class Inputs(InputMemory):
     def example_of(self, fake: FakeTensor) -> torch.Tensor | None:
         """The real tensor that an input stands for."""
         return self._examples.get(id(fake))
+
+    def tell_to_require_gradients(self, fake: FakeTensor) -> bool:
+        """Whether an input may require gradients from its first use on: a plain one that nothing was computed of."""
+        one = next((one for one in self.inputs if one.fake is fake), None)
+        if one is None or fake.node.users or root_of(one.source).is_held or not is_plain_tensor(one.example):
+            return False
+        with DisableTorchFunction():
+            if one.example.is_inference() or not (fake.dtype_.is_floating_point or fake.dtype_.is_complex):
+                return False
+            flagged = one.example.detach().requires_grad_()
+            fake.requires_grad_()
+        self.one_if_shared(fake)
+        self.told.append(fake)
+        self.inputs[self.inputs.index(one)] = dataclasses.replace(one, example=flagged)
+        return True
 
     def keep_description(self, fake: FakeTensor) -> None:
         """The program moves an input to other memory: the graph is given what it was."""

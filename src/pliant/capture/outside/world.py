@@ -426,7 +426,7 @@ class World(ToldByValue):
         return self._memo.get(source)
 
     def written(self) -> list[Any]:
-        written = [changed.real for changed in self._stored_into()]
+        written = [*self.inputs.told, *(changed.real for changed in self._stored_into())]
         written += [slot.obj for slot in self._slot_changes.values()]
         written += [changed.real for changed in self._changed.values() if changed.added is not None]
         written += [changed.real for changed in self._copies()]
@@ -434,7 +434,7 @@ class World(ToldByValue):
 
     def changes(self) -> list[tuple[Any, ...]]:
         """What the trace did to the world so far, in a form to compare with later."""
-        found: list[tuple[Any, ...]] = [(len(self.effects_in_order),)]
+        found: list[tuple[Any, ...]] = [(len(self.effects_in_order) + len(self.inputs.told),)]
         found += [(id(slot.obj), slot.name, id(slot.value)) for slot in self._slot_changes.values()]
         for changed in self._changed.values():
             found += [(id(changed.real), id(key), id(value)) for key, value in changed.stores.items()]
@@ -444,7 +444,7 @@ class World(ToldByValue):
 
     def only_stored_into(self) -> frozenset[int] | None:
         """By id, the dicts that the trace stored into and did not read as a whole; None if it changed anything else."""
-        if self.effects_in_order or self._slot_changes or self._changed_copies():
+        if self.effects_in_order or self.inputs.told or self._slot_changes or self._changed_copies():
             return None
         if any(changed.added is not None for changed in self._changed.values()):
             return None

@@ -107,8 +107,8 @@ class Recorder(Nodes, TorchFunctionMode):
     def _dispatch(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         if func in _REFUSED:
             raise GraphBreak(*_REFUSED[func])
-        if func is Tensor.requires_grad_:
-            self._check_kept_flag(*args, **kwargs)
+        if func is Tensor.requires_grad_ and (told := self._flag_of_input(*args, **kwargs)) is not None:
+            return told
         if (made := self._by_other_calls(func, args, kwargs)) is not None:
             return made
         if func in _READS and (known := self._constants((args, kwargs))) is not None:
@@ -290,14 +290,18 @@ class Recorder(Nodes, TorchFunctionMode):
         self.elements.constants.note(result)
         return self.record(getattr, (args[0], name), {}, result)
 
-    def _check_kept_flag(self, tensor: Any, flag: Any = True, **_: Any) -> None:
-        """An argument that is to require gradients, or no longer, is the caller's own: it is told so between graphs.
+    def _flag_of_input(self, tensor: Any, flag: Any = True, **_: Any) -> Any:
+        """An argument that is to require gradients, or no longer, is the caller's own: it is told so before the graph, if nothing
+        was computed of it yet, else between graphs.
 
         Not for each of a module's parameters in turn: such a function runs as it is.
         """
         given = is_fake(tensor) and self.inputs.example_of(tensor) is not None and not tensor.is_parameter_
         if given and tensor.requires_grad is not bool(flag):
+            if flag and self.region is None and self.inputs.tell_to_require_gradients(tensor):
+                return tensor
             raise GraphBreak("unsupported-operator", "requires_grad_() of a tensor from outside", _FLAG_BEFORE)
+        return None
 
     def _set_attribute(self, func: Any, args: tuple[Any, ...]) -> None:
         name = func.__self__.__name__
