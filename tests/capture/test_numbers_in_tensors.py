@@ -34,3 +34,21 @@ def test_a_tensor_that_is_written_is_not_known():
     compiled = pliant.compile(program, backend="eager", dynamic=True)
     for length in (4, 6):
         assert compiled(torch.ones(length)).shape == program(torch.ones(length)).shape
+
+
+NORM = torch.nn.BatchNorm1d(3)
+
+
+@pytest.mark.parametrize("write", ["index_add_", "index_copy_"])
+def test_a_write_by_index_into_as_many_rows_as_a_tensor_says(write):
+    def fn(x, groups):
+        x = NORM(x).relu()
+        total = x.new_zeros(int(groups.max()) + 1, x.shape[-1])
+        return getattr(total, write)(0, groups, x)
+
+    pliant.reset()
+    compiled = pliant.compile(fn)
+    for n in (5, 7, 9):
+        x, groups = torch.randn(n, 3), torch.arange(n) if write == "index_copy_" else torch.arange(n) // 2
+        torch.testing.assert_close(compiled(x, groups), fn(x, groups))
+    assert pliant.stats()["graph_breaks"] == 0

@@ -57,7 +57,9 @@ def _refuse_partial_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[st
 def _refuse_any_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     given = _tensors((args, kwargs))
     for target in _tensors([argument(one, args, kwargs) for one in plan.written]):
-        if sum(_base(other) is _base(target) and _meets(target, other) for other in given) > 1:  # itself, and another
+        place = next(i for i, other in enumerate(given) if other is target)  # of itself nothing need be known
+        others = given[:place] + given[place + 1 :]
+        if any(_base(other) is _base(target) and _meets(target, other) for other in others):
             raise RuntimeError(_MESSAGE)
 
 

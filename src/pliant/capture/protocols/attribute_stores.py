@@ -21,6 +21,7 @@ from pliant.capture.iterators.generators import NAMES, TracedGenerator
 from pliant.capture.protocols.descriptors import c_descriptor, inside, is_data_descriptor, is_in_c, itself
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ending
+from pliant.capture.protocols.tensor_members import own_attribute
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import (
@@ -155,7 +156,8 @@ _THROUGH: ByKind[Callable[..., Any]] = ByKind(
 
 def _change_tensor(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
     if value is DELETED:
-        raise GraphBreak("unknown-object", f"deleting an attribute of a {type(fake).__name__}")
+        _delete_of_tensor(t, fake, name)
+        return
     if name in ("__dict__", "__class__"):
         raise GraphBreak("unknown-object", f"another {name} for a tensor")
     if name == "data":
@@ -166,6 +168,27 @@ def _change_tensor(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
         t.native(setattr, fake, name, value)  # the recorder decides
     else:
         t.world.slot_set(fake, name, value, "plain")
+
+
+# Of tensors, parameters or not, that have had attributes, and that have had none: CPython words it otherwise.
+_OF_OTHERS = {(flag, had): torch.nn.Parameter(torch.empty(0)) if flag else torch.empty(0) for flag in (True, False) for had in (True, False)}
+for (_, _had), _other in _OF_OTHERS.items():
+    assert not _had or vars(_other) == {}
+
+
+def _delete_of_tensor(t: Tracer, fake: FakeTensor, name: str) -> None:
+    """What the program had given a tensor; its gradient, deleted, is None."""
+    if name == "grad":
+        t.world.slot_set(fake, name, None, "plain")
+        return
+    if hasattr(torch.Tensor, name) or fake.subclass_ is not None:
+        raise GraphBreak("unknown-object", "deleting an attribute that tensors have of themselves, or of a class of its own")
+    example, stored = t.inputs.example_of(fake), t.world.slot_get(fake, name)
+    before = MISSING if example is None else own_attribute(t, fake, example, name)
+    if stored is DELETED or stored is MISSING and before is MISSING:
+        has_had = stored is DELETED or example is not None and bool(vars(example))
+        _change_in_c(t, object, _OF_OTHERS[fake.is_parameter_, has_had], name, DELETED)  # which complains
+    t.world.slot_set(fake, name, MISSING if before is MISSING else DELETED, "plain")
 
 
 def _change_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:

@@ -321,7 +321,7 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     if name == "grad":
         return None  # made by the trace, and no gradient was stored
     if in_class is MISSING or not has_getter(t, in_class):
-        value = MISSING if example is None else own_attribute(t, fake, example, name)
+        value = MISSING if example is None or stored is DELETED else own_attribute(t, fake, example, name)
         if value is not MISSING:
             return value
         if in_class is not MISSING:
