@@ -51,7 +51,6 @@ from pliant.guards.kinds import KeptFacts, Kind
 from pliant.guards.sources import KeptSource, held
 from pliant.records import dataclass
 from pliant.source import SourceLocation
-from pliant.symbolic.expr import Expr
 
 _MOST_FILLS = 64  # as keys that are new in each trace are never found
 _FILLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # how often a function was called here
@@ -121,7 +120,7 @@ def _compute_unkept(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
     facts = _facts_of(t, one) if compared else None
     if facts is not None:
         t.world.guard(t.world.place_of(function), Kind.KEPT, facts)
-        _fill(function, *_as_now(t, facts))
+        _fill(function, *_given_now(t, one))
         one = replace(one, reads=False)
     elif draws or not _may_be_computed_again(t, one):
         _fill_first(t, one)
@@ -136,30 +135,35 @@ def _facts_of(t: Tracer, one: Computed) -> KeptFacts | None:
         return None
     if not all(is_hashed_by_identity(leaf) for leaf in leaves(*given) if t.world.is_foreign(leaf)):
         return None  # finding them runs methods of the program
-    if not all(type(part) in CONTAINERS for value in (*given, result) for part in _with_parts(value) if is_container(part)):
+    if not all(_is_spelled(part) for value in (*given, result) for part in _with_parts(value) if is_container(part)):
         return None
 
     def of_call(value: Any) -> Any:
         return mapped(value, lambda leaf: t.shape_env.expr_of(leaf) if is_symbolic(leaf) else leaf)
 
-    facts = KeptFacts(of_call(tuple(one.args)), of_call(dict(one.kwargs)), of_call(result))
-    kept = kept_result(one.function, *_as_now(t, facts))
-    return facts if kept is NOT_KEPT or same(kept, _now(t, facts.result)) else None
+    kept = kept_result(one.function, *_given_now(t, one))
+    if kept is not NOT_KEPT and not same(kept, _now(t, result)):
+        return None
+    return KeptFacts(of_call(tuple(one.args)), of_call(dict(one.kwargs)), of_call(result))
+
+
+_is_spelled = exactly(*CONTAINERS)
 
 
 def _is_compared(t: Tracer, leaf: Any) -> bool:
     if is_symbolic(leaf):
         return varying(leaf) is int and not is_unbacked(leaf)
-    return type(leaf) in CONSTANTS or t.world.is_foreign(leaf) and not is_fake(leaf)
+    return consists_of(leaf, CONSTANTS) or t.world.is_foreign(leaf) and not is_fake(leaf)
 
 
-def _as_now(t: Tracer, facts: KeptFacts) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return _now(t, facts.args), _now(t, facts.kwargs)
+def _given_now(t: Tracer, one: Computed) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _now(t, tuple(one.args)), _now(t, dict(one.kwargs))
 
 
 def _now(t: Tracer, value: Any) -> Any:
-    """With the values that expressions have in the call that is captured."""
-    return mapped(value, lambda leaf: t.shape_env.hint(leaf) if isinstance(leaf, Expr) else leaf)
+    """With the values that numbers have in the call that is captured."""
+    env = t.shape_env
+    return mapped(value, lambda leaf: env.hint(env.expr_of(leaf)) if is_symbolic(leaf) else leaf)
 
 
 def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, bool, bool]:
