@@ -106,6 +106,13 @@ def kernels_are_built_quickly(request):
         yield
 
 
+@pytest.fixture(autouse=True)
+def small_programs_are_compiled(request, monkeypatch):
+    """Tests compute on few elements so as not to take long, and are about compiled code."""
+    if not request.node.get_closest_marker("small_programs"):
+        monkeypatch.setattr("pliant.autograd.small_programs.FEW", 0)
+
+
 def _modes():
     torch = sys.modules.get("torch")
     return torch and (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())

@@ -77,7 +77,7 @@ def with_constants(run: Runnable, constants: list[torch.Tensor]) -> Runnable:
 
 @remade
 def as_it_is(module: Any) -> Call:
-    """What the program has between its graphs: hooks on their results."""
+    """What the program has between its graphs: hooks on their results, and what is not worth a graph."""
     return lambda inputs: module.forward(*inputs)
 
 

@@ -141,7 +141,7 @@ class Halves:
         self.saved_inputs = _saved_inputs(facts)
         self.nothing_left, self.frees_all = _nothing_left(facts), all(facts.sharing)
         self.never_ordinary = self.nothing_left is None or self.refused is not None
-        self.given_tangents = _picker(facts.tangents)
+        self.given_tangents, self.unsaved_of = _picker(facts.tangents), _picker(facts.kept.unsaved)
         self.laid_out, self.other_layouts = KnownTensors(), OtherLayouts()
         lying = {place: one for place, one in facts.lying.items() if one is not None}
         self.in_own_memory = InOwnMemory(lying) if lying else None

@@ -8,6 +8,7 @@ Holds:  a call and its backward, where they are what they mostly are, run as few
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import torch
 
 from pliant import torch_adapter
 from pliant.autograd.kept_inputs import any_written
+from pliant.autograd.result_hooks import register_first
 from pliant.autograd.saved_memory import as_they_lay, lying_now
 from pliant.autograd.tangent_layouts import lies_as_traced, relaid
 from pliant.graph.generator_states import random_bytes
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 _count_dispatch_modes, _count_function_modes = torch_adapter.count_dispatch_modes, torch_adapter.count_function_modes
 _engine_keeps_graph, _saved_tensor_hooks = torch_adapter.engine_keeps_graph, torch_adapter.saved_tensor_hooks
 _is_grad_enabled, _any_autocast = torch.is_grad_enabled, torch_adapter.any_autocast
-_Tensor, _modules = torch.Tensor, sys.modules
+_Tensor, _modules, _version = torch.Tensor, sys.modules, operator.attrgetter("_version")
 
 
 class Compiled(torch.autograd.Function):
@@ -67,7 +69,10 @@ class Compiled(torch.autograd.Function):
             ctx.layouts = halves.layouts_of(results)
         ctx.inputs = inputs if before is None else before
         if halves.unsaved:
-            ctx.versions = halves.kept.versions(inputs)
+            try:
+                ctx.versions = tuple(map(_version, halves.unsaved_of(inputs)))
+            except RuntimeError:  # of an inference tensor
+                ctx.versions = halves.kept.versions(inputs)
         if _saved_tensor_hooks(True) is not None:
             ctx.unwatched, ctx.strides = halves.versions(inputs), [one.stride() for one in saved]
         return results
@@ -127,6 +132,7 @@ torch_adapter.give_to_records(
     Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None, strides=None, lying=()
 )
 torch_adapter.call_backward_directly(Compiled)
+torch_adapter.give_to_records(Compiled, _register_hook_dict=register_first)
 
 
 def as_saved(ctx: Any, saved: Sequence[Any], kept: InOwnMemory | None) -> Sequence[Any]:

@@ -89,6 +89,11 @@ class MadeOutputs:
         """Whether the results are the outputs."""
         return not self.copies and not self.inference and self.outputs == [FromResult(i) for i in range(self.results)]
 
+    @property
+    def changed(self) -> set[int | None]:
+        """The results whose shape is changed in place."""
+        return {result_of(output) for output in self.outputs if changed_in_place(output)}
+
 
 def result_of(output: Output) -> int | None:
     """The place of the result that an output is, or is a view of."""

@@ -54,9 +54,9 @@ def _spared(hook: Callable[[Any], Any], tensor: torch.Tensor | None) -> Spared:
 
 
 class _ResultHooks(dict[int, Any]):
-    """What a result has for its dict of hooks. The engine knows of it from the first hook on."""
+    """What a result with hooks has for its dict of them. The engine knows of it from the first hook on."""
 
-    __slots__ = ("__weakref__", "known", "tensor")  # set by `spare_hooks`: one is made for each result of each call
+    __slots__ = ("__weakref__", "known", "tensor")  # set by `spare_hooks`
     tensor: weakref.ref[torch.Tensor]
     known: bool
 
@@ -92,8 +92,13 @@ def hooks_on_results(function: Any) -> dict[int, Callable[[Any], Any]]:
 def spare_hooks(tensor: torch.Tensor) -> None:
     """From now on the tensor, a result, calls its hooks only with a gradient."""
     hooks = _ResultHooks()
-    hooks.tensor, hooks.known = _reference(tensor), False
+    hooks.tensor, hooks.known = weakref.ref(tensor), False
     tensor._backward_hooks = hooks
 
 
-_reference = weakref.ref
+def register_first(function: Any, tensor: torch.Tensor) -> None:
+    """What `register_hook` calls of a compiled graph's function, once the tensor has a dict for its first hook."""
+    if type(tensor._backward_hooks) is _ResultHooks:
+        BackwardCFunction._register_hook_dict(function, tensor)
+    else:
+        spare_hooks(tensor)  # the hook goes there, and the engine learns of it then

@@ -27,6 +27,7 @@ from pliant.autograd.layers import Built, find_layers
 from pliant.autograd.partition.split import Partition, partition
 from pliant.autograd.places import MadeOutputs
 from pliant.autograd.segments import Cuts, as_captured, refined, split
+from pliant.autograd.small_programs import is_called_as_it_is
 from pliant.autograd.tails import with_tails
 from pliant.autograd.training import runnable, training, with_versions, written_in_graph
 from pliant.debug import events
@@ -98,6 +99,9 @@ def partitioned(joint: JointGraph, name: str) -> Partition:
 
 
 def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenCompiler) -> Call:
+    if is_called_as_it_is(captured, joint):
+        events.record("partition", name=captured.name, text=f"# {captured.name} is called as it is")
+        return as_it_is(fx.GraphModule(captured.module, captured.module.graph))
     parts = partitioned(joint, captured.name)
     run = runnable(compile_aten(parts.forward))
     if joint.constants:

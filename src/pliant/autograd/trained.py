@@ -92,16 +92,16 @@ def trained(
     if not around.records:
         apply = with_gradients(apply)
     differentiable, whole = facts.tangents, kept.whole
+    changed = [place for place in differentiable if place in made.changed]
     leaves = operator.itemgetter(*several) if several else operator.itemgetter(slice(0))
 
     def plain(inputs: list[Any]) -> tuple[Any, ...]:
-        before, given, found = None if whole else kept.before(inputs), inputs, leaves(inputs)
-        if any(map(_hooks, found)) or any(map(_hooks_after, found)):
-            before, given = inputs if before is None else before, _in_order(inputs, several)
-        results: tuple[Any, ...] = apply(before, *given)
-        for place in differentiable:
-            spare_hooks(results[place])
-        return results
+        before, given = None if whole else kept.before(inputs), inputs
+        if several:
+            found = leaves(inputs)
+            if any(map(_hooks, found)) or any(map(_hooks_after, found)):
+                before, given = inputs if before is None else before, _in_order(inputs, several)
+        return apply(before, *given)  # type: ignore[no-any-return]
 
     if made.is_plain and not bump and not around.bump_last and not watched:
         return plain
@@ -116,7 +116,7 @@ def trained(
             given = _with_views(given, around.viewed)
         bump_versions(inputs, bump)
         results = apply(inputs if before is None and given is not inputs else before, *given)
-        for place in differentiable:
+        for place in changed:
             spare_hooks(results[place])
         bump_versions(inputs, around.bump_last)
         function = results[differentiable[0]].grad_fn

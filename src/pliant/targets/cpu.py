@@ -26,4 +26,5 @@ def target() -> Target:
         depthwise_gradients=True,
         looks_up_words=True,
         layer_bytes=1 << 24,
+        called_bytes=1 << 16,
     )

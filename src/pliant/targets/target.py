@@ -26,6 +26,8 @@ class Target:
     splits_programs: such reductions become two in the loop IR; else the kernel's own loops are shared.
     layer_bytes: layers that take each unit longer than moving so many bytes are called one by one: next to that, calls cost
         nothing; 0: programs are run as one.
+    called_bytes: few operators that move so few bytes are called as they are where gradients are recorded: compiled, they are
+        a function of autograd's in Python, which takes longer than their kernels save; 0: they are compiled.
     grain: work, in additions, that is worth a thread.
     cache_bytes: what a core's own cache holds; what a kernel reads beyond that comes from memory.
     shared_cache_bytes: what the cores' common cache holds, where kernels one after the other find it there.
@@ -111,3 +113,4 @@ class Target:
     builds_in_threads: bool = False
     held_share: float = 0.0
     layer_bytes: int = 0
+    called_bytes: int = 0
