@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import _engine_run_backward
 
 
@@ -230,6 +231,16 @@ def register_hooks_of(tensor: Any) -> None:
     """Tell the tensor's function of its dict of hooks (what `register_hook` does when it makes that dict)."""
     if tensor.grad_fn is not None:
         tensor.grad_fn._register_hook_dict(tensor)
+
+
+def register_hooks_with(function: Any, tensor: Any) -> None:
+    """The same of a function of a class that `ask_for_first_hooks` was told of."""
+    BackwardCFunction._register_hook_dict(function, tensor)
+
+
+def ask_for_first_hooks(function: type[torch.autograd.Function], call: Callable[[Any, Any], None]) -> None:
+    """Have `register_hook` call this, of the record and the result, once a result has a dict for its first hook."""
+    give_to_records(function, _register_hook_dict=call)
 
 
 def after_backward(call: Callable[[], None]) -> None:

@@ -20,6 +20,7 @@ from pliant.autograd.kept_inputs import any_written
 from pliant.autograd.result_hooks import register_first
 from pliant.autograd.saved_memory import as_they_lay, lying_now
 from pliant.autograd.tangent_layouts import lies_as_traced, relaid
+from pliant.autograd_torch_adapter import ask_for_first_hooks
 from pliant.graph.generator_states import random_bytes
 from pliant.torch_adapter import PEER, DisableTorchFunction, is_view, seen_written, without_base
 
@@ -132,7 +133,7 @@ torch_adapter.give_to_records(
     Compiled, random_state=None, numbers=(), watched=(), used=0, rest=None, versions=(), unwatched=None, strides=None, lying=()
 )
 torch_adapter.call_backward_directly(Compiled)
-torch_adapter.give_to_records(Compiled, _register_hook_dict=register_first)
+ask_for_first_hooks(Compiled, register_first)
 
 
 def as_saved(ctx: Any, saved: Sequence[Any], kept: InOwnMemory | None) -> Sequence[Any]:

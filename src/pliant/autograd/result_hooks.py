@@ -17,7 +17,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from pliant.autograd.wanted import is_wanted
-from pliant.autograd_torch_adapter import register_hooks_of, tell_missing
+from pliant.autograd_torch_adapter import register_hooks_of, register_hooks_with, tell_missing
 
 _HOOKED = "_pliant_hooked_results"  # of a function of autograd's graph
 
@@ -99,6 +99,6 @@ def spare_hooks(tensor: torch.Tensor) -> None:
 def register_first(function: Any, tensor: torch.Tensor) -> None:
     """What `register_hook` calls of a compiled graph's function, once the tensor has a dict for its first hook."""
     if type(tensor._backward_hooks) is _ResultHooks:
-        BackwardCFunction._register_hook_dict(function, tensor)
+        register_hooks_with(function, tensor)
     else:
         spare_hooks(tensor)  # the hook goes there, and the engine learns of it then
