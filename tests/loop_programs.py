@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from pliant.ir.loops import Axis, Buffer, LoopProgram, Pointwise, Reduction, View
+from pliant.ir.loops import Axis, Buffer, LoopProgram, Origin, Pointwise, Reduction, View
 from pliant.ir.scalar import Scalar, apply, cast, const, load
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit, symbol
 
@@ -55,7 +55,7 @@ class Program:
         axes = tuple(Axis(symbol(f"i{next(_serial)}"), s) for s in sizes)
         x = value(*[a.symbol for a in axes])
         out = out or self._temporary(sizes, x.dtype)
-        self.program.computations.append(Pointwise(out, axes, at(out, *[a.symbol for a in axes]), x, origin="test"))
+        self.program.computations.append(Pointwise(out, axes, at(out, *[a.symbol for a in axes]), x, origin=Origin("test")))
         return out
 
     def reduce(
@@ -73,7 +73,7 @@ class Program:
         x = value(*[a.symbol for a in (*axes, *folded)])
         out = self._temporary(sizes, dtype or (torch.int64 if op.startswith("arg") else x.dtype))
         index = at(out, *[a.symbol for a in axes])
-        self.program.computations.append(Reduction(out, axes, folded, op, index, x, x.dtype, origin="test"))
+        self.program.computations.append(Reduction(out, axes, folded, op, index, x, x.dtype, origin=Origin("test")))
         return out
 
     def done(self, *outputs: Buffer) -> LoopProgram:

@@ -165,6 +165,11 @@ def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
         operators = [n for n in captured.module.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
         if events.wants("graph_code"):
             events.record("graph_code", name=captured.name, text=captured.module.code.strip())
+        if events.wants("nodes"):
+            from pliant.graph.told import node_rows
+
+            rows = node_rows(captured.module.graph)
+            events.record("nodes", name=captured.name, level="captured", count=len(rows), rows=rows)
         fakes = [i.fake for i in captured.inputs]
         with (
             crash_report(captured.module, fakes, name=captured.name),

@@ -12,7 +12,7 @@ from pliant import config
 from pliant.codegen.c import write_kernel
 from pliant.codegen.cuda.writer import write_kernel as write_device_kernel
 from pliant.codegen.forms import WrittenOnce
-from pliant.ir.loops import Buffer
+from pliant.ir.loops import Buffer, Origin
 from pliant.ir.scalar import apply, cast, const, index_value, load
 from pliant.lowering.lower import lower
 from pliant.schedule.kernel import Kernel
@@ -146,7 +146,7 @@ def test_names_are_not_in_the_form():
     once = WrittenOnce(lambda one: asked.append(one) or [])
     for _ in range(3):  # loops of kernels have new symbols each time
         (kernel,) = kernels(lambda x: x.sum(1), floats((8, 96)))
-        for change in (lambda k: k, buffer_with(name="other"), buffer_with(role="other"), loops_with(origin="there")):
+        for change in (lambda k: k, buffer_with(name="other"), buffer_with(role="other"), loops_with(origin=Origin("there"))):
             once(change(kernel))
     assert len(asked) == 1
 

@@ -6,7 +6,7 @@ import torch
 
 from loop_programs import Program, get, layer_norm, softmax
 from pliant import config
-from pliant.ir.loops import Extern, View
+from pliant.ir.loops import Extern, Origin, View
 from pliant.ir.scalar import apply, const, load
 from pliant.runtime.compile_program import compile_program
 from pliant.schedule import fuse
@@ -76,7 +76,7 @@ def around_an_extern():
     product = p._temporary((x.shape[0], w.shape[1]), torch.float32)
     mm = torch.ops.aten.mm
     p.program.computations.append(
-        Extern(mm.default, (whole(before), whole(w)), {}, (product,), out_variant=mm.out, origin="mm")
+        Extern(mm.default, (whole(before), whole(w)), {}, (product,), out_variant=mm.out, origin=Origin("mm"))
     )
     after = p.pointwise((16, 8), lambda i, j: apply("neg", get(product, i, j)))
     beside = p.pointwise((16, 32), lambda i, j: apply("exp", get(before, i, j)))
@@ -125,7 +125,7 @@ def test_memory_that_an_operator_may_alias_is_not_reused():
     first = p.pointwise((64, 100), lambda i, j: apply("add", get(x, i, j), one))
     alias = p._temporary(x.shape, torch.float32)
     alias.role = "extern"
-    p.program.computations.append(Extern(torch.ops.aten.alias.default, (whole(first),), {}, (alias,), origin="alias"))
+    p.program.computations.append(Extern(torch.ops.aten.alias.default, (whole(first),), {}, (alias,), origin=Origin("alias")))
     columns = p.reduce("sum", (100,), (64,), lambda j, i: get(x, i, j))
     other = p.pointwise((64, 100), lambda i, j: apply("mul", get(x, i, j), get(columns, j)))
     rows = p.reduce("sum", (64,), (100,), lambda i, j: get(other, i, j))

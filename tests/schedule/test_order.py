@@ -6,7 +6,7 @@ import torch
 
 from loop_programs import Program, get
 from pliant import config
-from pliant.ir.loops import Buffer, Extern, View
+from pliant.ir.loops import Buffer, Extern, Origin, View
 from pliant.ir.scalar import apply, cast, const
 from pliant.runtime.compile_program import compile_program
 from pliant.schedule.fuse import fuse
@@ -28,7 +28,7 @@ def product(p: Program, x: Buffer, w: Buffer, total: Buffer | None = None) -> Bu
     out = p._temporary((x.shape[0], w.shape[1]), torch.float32)
     op, arguments = (mm, (x, w)) if total is None else (addmm, (total, x, w))
     p.program.computations.append(
-        Extern(op.default, tuple(map(whole, arguments)), {}, (out,), out_variant=op.out, origin="product")
+        Extern(op.default, tuple(map(whole, arguments)), {}, (out,), out_variant=op.out, origin=Origin("product"))
     )
     return out
 
@@ -145,8 +145,8 @@ def test_memory_of_a_device_is_not_taken_over_on_another():
     moved, squared = there
     copy = torch.ops.aten._to_copy.default
     p.program.computations += [
-        Extern(copy, (whole(here),), {"device": moved.device}, (moved,), origin="moved"),
-        Extern(mm.default, (whole(moved), whole(moved)), {}, (squared,), out_variant=mm.out, origin="product"),
+        Extern(copy, (whole(here),), {"device": moved.device}, (moved,), origin=Origin("moved")),
+        Extern(mm.default, (whole(moved), whole(moved)), {}, (squared,), out_variant=mm.out, origin=Origin("product")),
     ]
     again = product(p, x, x)
     planned = schedule(p.done(squared, again), OPTIONS)

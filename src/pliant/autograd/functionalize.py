@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -42,7 +42,8 @@ _COUNTS = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.star
 
 
 class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base has no types
-    """The dispatch mode. `origin`, `stage`: noted on every node that is recorded while they are set."""
+    """The dispatch mode. `origin`, `stage`: noted on every node that is recorded while they are set. `differentiated`: tells
+    the call whose derivative is traced, which is noted where somebody asks."""
 
     hands_on_sparse = True  # gradients; nothing else reads them (`joint.py`)
 
@@ -51,6 +52,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         self.graph = graph
         self.stage = "forward"
         self.origin: Any = None
+        self.differentiated: Callable[[], Any] | None = None
         self.constants: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self.asked: list[tuple[Any, list[Any]]] = []  # for gradients: the node that does, what it leads through
         self.freed: set[Any] = set()  # functions that cannot run again: what they saved is gone
@@ -66,7 +68,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         for view in self.views:
             view.node = None
         self.views.clear()
-        self.graph, self.origin, self.last_primal = fx.Graph(), None, None
+        self.graph, self.origin, self.differentiated, self.last_primal = fx.Graph(), None, None, None
         self.constants.clear()
         self.asked.clear()
         self.freed.clear()
@@ -111,6 +113,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
             meta["origin"] = self.origin
             if "recompute" in self.origin.meta:  # in an activation checkpoint
                 meta["recompute"] = self.origin.meta["recompute"]
+        elif self.differentiated is not None:
+            meta["derivative_of"] = self.differentiated()
         return node
 
     def note_data(self, alone: Any) -> None:

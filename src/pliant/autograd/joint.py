@@ -36,8 +36,9 @@ from pliant.autograd.segments import (
     read_before_written,
     unseen_writes,
     written_views,
-)
+)  # fmt: skip
 from pliant.autograd.tails import find_tails
+from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
@@ -250,7 +251,7 @@ class _Tracer:
             return [None] * len(self.leaves)
         given = [n for n in range(len(tangents)) if n not in self.refused]
         roots = [plan.results[plan.differentiable[n]] for n in given]
-        self.mode.stage = "backward"
+        self.mode.stage, self.mode.differentiated = "backward", self._differentiated if events.wants("nodes") else None
         env = self.captured.shape_env
         versions = self._versions()
         self._follow_leaves()
@@ -336,12 +337,14 @@ class _Tracer:
 
     def _line(self) -> SourceLocation | None:
         """The line of the program whose operator, or whose derivative, is being traced."""
-        node = self.mode.origin
-        function = torch_adapter.running_function() if self.mode.stage == "backward" else None
-        if function is not None:
-            nodes = list(self.captured.module.graph.nodes)
-            node = nodes[max(self.timeline.position_of(function), 0)]
+        node = (self._differentiated() if self.mode.stage == "backward" else None) or self.mode.origin
         return None if node is None else node.meta.get("origin")
+
+    def _differentiated(self) -> fx.Node | None:
+        """The call whose derivative is being traced."""
+        function = torch_adapter.running_function()
+        nodes = self.captured.module.graph.nodes
+        return None if function is None else list(nodes)[max(self.timeline.position_of(function), 0)]
 
     def _trace(self) -> JointGraph | Cuts:
         mode = self.mode

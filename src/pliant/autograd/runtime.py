@@ -91,6 +91,12 @@ def partitioned(joint: JointGraph, name: str) -> Partition:
     """The halves of a joint graph; both are recorded for who looks."""
     if events.wants("joint"):
         events.record("joint", name=name, text=graph_text(joint.graph))
+    if events.wants("eager_memory"):
+        from pliant.graph.told import allocated_by_eager
+
+        env = joint.captured.shape_env
+        held = allocated_by_eager(joint.graph, env)
+        events.record("eager_memory", name=name, count=len(held), allocated=held, hints=dict(env.hints))
     with events.stage("partition"):
         parts = partition(joint)
     if events.wants("partition"):

@@ -79,7 +79,7 @@ class Writer(ReducingWriter):
 
     def _comment(self) -> str:
         """Lines that name what the kernel computes; not part of the text, so that layers share kernels."""
-        origins = dict.fromkeys(m.loops.origin for m in self.kernel.members if m.loops.origin)
+        origins = dict.fromkeys(m.loops.origin.text for m in self.kernel.members if m.loops.origin.text)
         return "".join(f"// src {origin}".replace("\n", " ") + "\n" for origin in origins)
 
     def _written(self) -> frozenset[Buffer]:

@@ -35,13 +35,14 @@ TABLE_ENTRIES = 8  # more entries are tables, all of them: none is much of what 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One native call: the list of the graph's inputs (where it reads some itself), tensors, numbers, then the stream if
-    its kernels run on one of `device`."""
+    its kernels run on one of `device`. functions: those of its kernels, in order."""
 
     name: str
     reads_list: bool
     buffers: tuple[Buffer, ...]
     sizes: tuple[Expr, ...]
     device: torch.device | None = None
+    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def write_native(
         as_table = len(shared) > TABLE_ENTRIES or len(written) > TABLE_CALLS
         entry, body = _entry(written, names, listed, scratch, as_table)
         name = bodies.setdefault(body, f"entry{len(bodies)}")
-        entries.append(replace(entry, name=name))
+        entries.append(replace(entry, name=name, functions=tuple([names[one.text] for one in written])))
     texts = [named(body, name) for body, name in bodies.items()]
     if any("p_enter" in body for body in bodies):
         texts.insert(0, f"static const p_kernel kernels[] = {{{', '.join(names.values())}}};\n")
@@ -158,7 +159,8 @@ def _row_entry(
         "  }",
         *_END,
     ]
-    return Entry("entry0", True, (), tuple(sizes)), "\n".join(body)
+    functions = tuple([names[one.text] for one in kernels])
+    return Entry("entry0", True, (), tuple(sizes), functions=functions), "\n".join(body)
 
 
 def _entry(

@@ -20,5 +20,5 @@ def range_names(name: str, entries: Sequence[Entry], runs: Sequence[Sequence[Ker
 
 
 def _operators(kernels: Sequence[Kernel]) -> str:
-    origins = dict.fromkeys(m.loops.origin for kernel in kernels for m in kernel.members if m.loops.origin)
+    origins = dict.fromkeys(m.loops.origin.text for kernel in kernels for m in kernel.members if m.loops.origin.text)
     return "+".join(origin.partition(" ")[0].removeprefix("aten.").partition(".")[0] for origin in origins)

@@ -26,16 +26,14 @@ from pliant.errors import ConfigError
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import is_fake
-from pliant.ir.loops import Axis, Buffer, LoopProgram, View
+from pliant.ir.loops import Buffer, LoopProgram, View
 from pliant.lowering.lower import lower
 from pliant.records import dataclass
-from pliant.schedule.dependencies import access
-from pliant.schedule.fuse import total
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, loads_of
-from pliant.schedule.memory import kernel_buffers
+from pliant.schedule.costs import alive, bytes_of, moved, total_of
+from pliant.schedule.kernel import Schedule
 from pliant.schedule.schedule import schedule
-from pliant.symbolic.expr import ONE, ZERO, Expr, Integer, Symbol
-from pliant.symbolic.rules.extrema import maximum, minimum
+from pliant.symbolic.expr import ZERO, Expr, Integer, Symbol
+from pliant.symbolic.rules.extrema import maximum
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.symbolic.traverse import evaluate, substitute
 from pliant.torch_adapter import without_saved_tensor_hooks
@@ -150,11 +148,11 @@ def _summed(
     name: str, env: ShapeEnv, names: Mapping[Symbol, str], given: Iterable[Any], graphs: list[AtenGraph],
     programs: list[LoopProgram], schedules: list[Schedule],
 ) -> Cost:  # fmt: skip
-    moved = [_moved(step) for s in schedules for step in s.steps]
+    moved = [moved(step) for s in schedules for step in s.steps]
     peaks: list[Expr] = []
     held: Expr = ZERO
     for program, plan in zip(programs, schedules, strict=True):
-        peaks += [held + alive for alive in _alive(plan)]
+        peaks += [held + there for there in alive(plan)]
         held = held + _results(program) * 2  # what forward leaves, and gradients of its results
     rename = {s: Symbol(n, s.kind) for s, n in names.items()}
 
@@ -164,10 +162,10 @@ def _summed(
     conditions = [str(substitute(g.expr, rename)) for g in env.final_guards()]
     return Cost(
         name=name,
-        flops=shown(_total(flops(g) for g in graphs)),
-        read=shown(_total(read for read, _ in moved)),
-        written=shown(_total(written for _, written in moved)),
-        arguments=shown(_total(env.expr_of(t.spec.storage_bytes()) for t in given)),
+        flops=shown(total_of(flops(g) for g in graphs)),
+        read=shown(total_of(read for read, _ in moved)),
+        written=shown(total_of(written for _, written in moved)),
+        arguments=shown(total_of(env.expr_of(t.spec.storage_bytes()) for t in given)),
         peaks=tuple(dict.fromkeys(shown(one) for one in _largest(env, peaks))),
         sizes={n: (_source(env, s), env.hint(s)) for s, n in names.items() if env.simplify(s) is s},
         conditions=tuple(t for t in conditions if not _AT_LEAST_TWO.fullmatch(t)),
@@ -193,61 +191,9 @@ def _names(env: ShapeEnv) -> dict[Symbol, str]:
     return found
 
 
-def _total(parts: Iterable[Expr]) -> Expr:
-    found: Expr = ZERO
-    for part in parts:
-        found = found + part
-    return found
-
-
-def _bytes(buffer: Buffer) -> Expr:
-    """Of the elements, those that share memory (expanded dimensions) once."""
-    count: Expr = ONE
-    for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
-        count = count if stride is ZERO else count * extent
-    return count * buffer.dtype.itemsize
-
-
-def _moved(step: Step) -> tuple[Expr, Expr]:
-    """Bytes that a step reads and writes."""
-    if isinstance(step, ExternCall):
-        touched = access(step.extern)
-        return _total(map(_bytes, touched.reads)), _total(map(_bytes, touched.writes))
-    own = {m.loops.out for m in step.members}
-    reads = [b for b in kernel_buffers(step) if b not in own or b not in step.stored]
-    return _total(_read(step, b) for b in reads), _total(map(_bytes, step.stored))
-
-
-def _read(kernel: Kernel, buffer: Buffer) -> Expr:
-    """At most the whole buffer, and at most an element for each point that the index tells apart."""
-    loads = [m.at(load.index) for m in kernel.members for load in loads_of(m.loops) if load.buffer is buffer]
-    points = [_points(kernel, index) for index in dict.fromkeys(loads)]
-    return minimum(_bytes(buffer), _total(points) * buffer.dtype.itemsize)
-
-
-def _points(kernel: Kernel, index: Expr) -> Expr:
-    axes: list[Axis] = [a for a in kernel.axes if a.symbol in index.free]
-    return total(axes)
-
-
-def _alive(plan: Schedule) -> list[Expr]:
-    """Bytes that the program has allocated at each step."""
-    owned: dict[Buffer, Expr] = {}
-    found = []
-    for step, made, dead in zip(plan.steps, plan.allocate, plan.free, strict=True):
-        results = [b for b in step.extern.outs if b is not None] if isinstance(step, ExternCall) else []
-        for buffer in (*made, *results):
-            owned[buffer] = ZERO if buffer in plan.in_place else _bytes(buffer)
-        found.append(_total(owned.values()))
-        for buffer in dead:
-            if buffer not in plan.in_place.values():
-                owned.pop(buffer, None)
-    return found
-
-
 def _results(program: LoopProgram) -> Expr:
     given = {b for b in program.inputs if isinstance(b, Buffer)}
-    return _total(_bytes(b) for b in {v.buffer for v in program.outputs if isinstance(v, View)} - given)
+    return total_of(bytes_of(b) for b in {v.buffer for v in program.outputs if isinstance(v, View)} - given)
 
 
 def _largest(env: ShapeEnv, candidates: list[Expr]) -> list[Expr]:

@@ -25,13 +25,20 @@ Formula = Callable[..., Dim]
 
 def flops(aten: AtenGraph) -> Expr:
     """The operations of a graph."""
-    env = aten.shape_env
     total: Expr = ZERO
+    for each in flops_by_node(aten).values():
+        total = total + each
+    return total
+
+
+def flops_by_node(aten: AtenGraph) -> dict[str, Expr]:
+    """The operations of each node that has any."""
+    env, found = aten.shape_env, {}
     for node in aten.graph.nodes:
         formula = _FORMULAS.get(node.target) if node.op == "call_function" else None
         if formula is not None:
-            total = total + env.simplify(env.expr_of(formula(node.meta["val"], *_specs(node.args), **node.kwargs)))
-    return total
+            found[node.name] = env.simplify(env.expr_of(formula(node.meta["val"], *_specs(node.args), **node.kwargs)))
+    return found
 
 
 def _specs(args: Any) -> Any:

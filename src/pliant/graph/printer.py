@@ -22,10 +22,11 @@ _SHORT = {
 
 def graph_text(graph: fx.Graph) -> str:
     """The whole graph."""
-    return "\n".join(_line(node) for node in graph.nodes)
+    return "\n".join(line_of(node) for node in graph.nodes)
 
 
-def _line(node: fx.Node) -> str:
+def line_of(node: fx.Node) -> str:
+    """One node."""
     if node.op == "output":
         return f"return {_argument(node.args[0])}"
     kind = _kind(node.meta.get("val"))

@@ -52,6 +52,18 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a computation comes from. text: the operator and the program's call, for comments and profiles; node: the name of
+    the ATen node."""
+
+    text: str = ""
+    node: str = ""
+
+
+NOWHERE = Origin()
+
+
+@dataclass(frozen=True, slots=True)
 class Axis:
     """One loop: `symbol` runs over 0 <= symbol < extent."""
 
@@ -74,7 +86,7 @@ class Pointwise:
     value: Scalar
     accumulate: str | None = None  # "sum" | "max" | "min": scatter; duplicates combine
     indirect: tuple[tuple[Symbol, Scalar], ...] = ()
-    origin: str = ""  # the ATen node and the user's line, for comments and profiles
+    origin: Origin = NOWHERE
     part: bool = False  # other loops store to other places of the buffer
 
 
@@ -94,7 +106,7 @@ class Reduction:
     index: Expr
     value: Scalar
     accumulate_dtype: torch.dtype = torch.float32
-    origin: str = ""
+    origin: Origin = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +124,7 @@ class Scan:
     index: Expr
     value: Scalar
     accumulate_dtype: torch.dtype = torch.float32
-    origin: str = ""
+    origin: Origin = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +145,7 @@ class Extern:
     mutates: tuple[Buffer, ...] = ()
     out_variant: Any | None = None
     defines: tuple[Binding, ...] = ()
-    origin: str = ""
+    origin: Origin = NOWHERE
 
 
 Computation = Pointwise | Reduction | Scan | Extern

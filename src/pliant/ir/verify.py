@@ -49,7 +49,7 @@ class _Checker:
 
     def fail(self, what: str) -> None:
         node = None if self.current is None else computation_text(self.current)
-        where = getattr(self.current, "origin", None)
+        where = None if self.current is None else self.current.origin.text
         raise VerifyError(what, pass_name=self.pass_name, node=node, where=where)
 
     def check(self, c: Computation) -> None:

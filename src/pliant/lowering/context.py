@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pliant.graph.unbacked import Binding
-from pliant.ir.loops import Axis, Buffer, Computation, Extern, Pointwise, Reduction, Scan, View
+from pliant.ir.loops import NOWHERE, Axis, Buffer, Computation, Extern, Origin, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load, where
 from pliant.lowering import moves, seams
 from pliant.lowering.indexing_rules import IndexRanges
@@ -38,7 +38,7 @@ class Lowering:
         self.shape_env = shape_env
         self.computations: list[Computation] = []
         self.constants: list[Buffer] = []
-        self.origin = ""
+        self.origin = NOWHERE
         self.exact_layout = False  # while outputs are made: a view lies in its base as eager has it
         self.binds: tuple[Binding, ...] = ()  # what the node being lowered binds
         self.ranges = IndexRanges(shape_env)
@@ -247,7 +247,7 @@ class Lowering:
         extents = [wide.get((n, step), n) for n, step in zip(view.shape, view.strides)]
         return View(buffer, tuple(extents), view.strides, view.offset, view.dtype)
 
-    def store_into(self, view: View, at: At, origin: str) -> None:
+    def store_into(self, view: View, at: At, origin: Origin) -> None:
         axes, index = self.axes(view.shape)
         with self.ranges.over(axes):
             value = at(index)
@@ -355,7 +355,7 @@ class Lowering:
         acc: torch.dtype,
         at: Callable[[Index, Index], Scalar],
         target: Callable[[Index], Expr],
-        origin: str,
+        origin: Origin,
     ) -> None:
         """For each point of `shape`: store `at(point, r)` folded over the points `r` of `reduced` at the flat position
         `target(point)`."""
@@ -377,7 +377,7 @@ class Lowering:
         self.computations.append(Reduction(out.buffer, axes, reduce_axes, op, flat, value, acc, origin))
 
     def scan_into(
-        self, out: View, strides: Shape, shape: Shape, dim: int, op: str, acc: torch.dtype, at: At, origin: str
+        self, out: View, strides: Shape, shape: Shape, dim: int, op: str, acc: torch.dtype, at: At, origin: Origin
     ) -> None:
         """For each point of `shape`: store `at` folded along a dimension up to the point, where `strides` say."""
         axes, index = self.axes([*shape[:dim], *shape[dim + 1 :]])

@@ -21,7 +21,7 @@ from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.unbacked import CHECKS, unlearnt, written
 from pliant.ir.failing import value_may_fail
-from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, Reduction, Scan, View
+from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Origin, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback, matmul
 from pliant.lowering.context import Lowering, whole
@@ -242,7 +242,7 @@ class _GraphLowering:
     def _store_update(self, target: Tensor, source: Tensor) -> None:
         assert target.view is not None
         low = self.low
-        low.origin = "copy_"
+        low.origin = Origin("copy_")
         if not self._in_kernels(target, source) or source.device != target.device:
             views = (target.view, low.realize(source))
             low.computations.append(Extern(_COPY, views, {}, (), mutates=(target.view.buffer,), origin=low.origin))
@@ -251,7 +251,7 @@ class _GraphLowering:
         def at(index: Index) -> Scalar:
             return cast(source.exact_at(_aligned(source, target, index)), target.dtype)
 
-        low.store_into(target.view, at, "copy_")
+        low.store_into(target.view, at, low.origin)
 
     def _ready_source(self, target: Tensor, new: Any, updated: set[Buffer]) -> Tensor:
         """The new value, put in memory unless storing it cannot fail and reads no updated buffer except its own element."""
@@ -284,7 +284,7 @@ class _GraphLowering:
         result = self.env[value]
         if not isinstance(result, Tensor):
             return result
-        self.low.origin, self.low.device = "output", result.device
+        self.low.origin, self.low.device = Origin("output"), result.device
         view = self.low.realize(result)
         copied = value.target is not _COPY and view.buffer in updated
         return self._with_eager_strides(result, view, value.meta["val"], copied)
@@ -396,9 +396,9 @@ def _buffer(t: Tensor) -> Buffer:
     return t.view.buffer
 
 
-def _origin(node: fx.Node) -> str:
+def _origin(node: fx.Node) -> Origin:
     where = node.meta.get("origin") or node.meta.get("stack_trace")
-    return f"{node.target} {where}" if where else str(node.target)
+    return Origin(f"{node.target} {where}" if where else str(node.target), node.name)
 
 
 def _attribute(graph: fx.Graph, node: fx.Node) -> torch.Tensor:

@@ -94,6 +94,12 @@ def interpret_loops(graph: AtenGraph) -> Runnable:
 
 
 def _lowered(graph: AtenGraph) -> LoopProgram:
+    if events.wants("nodes"):
+        from pliant.debug.flops import flops_by_node  # what shows programs is loaded for who looks
+        from pliant.graph.told import node_rows
+
+        rows = node_rows(graph.graph)
+        events.record("nodes", name=graph.name, level="aten", count=len(rows), rows=rows, flops=flops_by_node(graph))
     with events.stage("lower", graph=graph.name):
         program = in_blocks_of_rows(lower(graph))
     if config.get().general.verify_passes:

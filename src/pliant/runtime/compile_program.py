@@ -93,10 +93,26 @@ def write_program(program: LoopProgram, options: config.Config) -> WrittenProgra
         written = {kind: iter(code.entries) for kind, code in codes.items()}
         entries = [next(written[run[0].target.kind]) for run in runs]
         wrapper = write_wrapper(program, planned, entries, listed, takes_tensors=takes_tensors())
+    texts = [text for code in codes.values() for text in code.texts]
     if events.wants("output_code"):
-        texts = [text for code in codes.values() for text in code.texts]
         events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
-    return WrittenProgram(program.name, codes, entries, wrapper, range_names(program.name, entries, runs))
+    ranges = range_names(program.name, entries, runs)
+    if events.wants("kernels"):
+        _tell_kernels(program, planned, entries, texts, wrapper, ranges)
+    return WrittenProgram(program.name, codes, entries, wrapper, ranges)
+
+
+def _tell_kernels(
+    program: LoopProgram, planned: Schedule, entries: Sequence[Entry], texts: Sequence[str], wrapper: WrapperCode,
+    ranges: Mapping[str, str],
+) -> None:  # fmt: skip
+    from pliant.schedule.told import step_rows
+
+    rows = step_rows(planned, entries)
+    events.record(
+        "kernels", name=program.name, count=len(rows), rows=rows, hints=dict(program.hints), texts=tuple(texts),
+        wrapper=wrapper.source, ranges=dict(ranges),
+    )  # fmt: skip
 
 
 def compile_program(program: LoopProgram, options: config.Config | None = None) -> CompiledGraph:
@@ -199,12 +215,14 @@ def compile_row_program(
         wrapper = write_row_wrapper(program, sizes, rows, numbers)
     if events.wants("output_code"):
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
+    ranges = range_names(program.name, native.entries, [kernels])
+    if events.wants("kernels"):
+        _tell_kernels(program, planned, native.entries, native.texts, wrapper, ranges)
     names = dict(wrapper.names)
     with events.stage("build", graph=program.name):
         path = build_native(native, options.build)
         (wrapper.names["entry0"],) = load(path, ["entry0"], threaded=options.build.openmp)
     forget_accesses()
-    ranges = range_names(program.name, native.entries, [kernels])
     call = compile_wrapper(wrapper, program.name, ranges)
     if options.cache.cache:
         library = Library(path.parent.name, ["entry0"], options.build.openmp)

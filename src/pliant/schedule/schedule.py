@@ -52,10 +52,11 @@ def _parts(step: Step) -> list[Computation]:
 
 def schedule_text(planned: Schedule) -> str:
     """A line a step: the buffers that it computes; in brackets those that stay in registers."""
-    return "\n".join(map(_step_text, planned.steps))
+    return "\n".join(map(step_text, planned.steps))
 
 
-def _step_text(step: Step) -> str:
+def step_text(step: Step) -> str:
+    """One step."""
     if isinstance(step, ExternCall):
         outs = ", ".join(out.name for out in step.extern.outs if out is not None)
         return f"call    {step.extern.target} -> {outs}"

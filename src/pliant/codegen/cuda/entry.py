@@ -76,9 +76,13 @@ def write_native(
 def _function(alike: Sequence[DeviceKernel], hints: Mapping[Symbol, Number]) -> Function:
     """The function of kernels with one text."""
     kernel, shared = alike[0], max(one.shared for one in alike)
-    name = f"pliant_{hashlib.sha256(kernel.text.encode()).hexdigest()[:12]}"
+    name = _name_of(kernel.text)
     expected = any(_is_launched(one, hints) for one in alike)
     return Function(name, kernel.comment + kernel.text.replace("@", name) + "\n", shared, expected)
+
+
+def _name_of(text: str) -> str:
+    return f"pliant_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _is_launched(kernel: DeviceKernel, hints: Mapping[Symbol, Number]) -> bool:
@@ -109,7 +113,8 @@ def _run(
         tuple(constants.values()),
         tuple(_call(kernel, called[functions[kernel.text]], place, number) for kernel in kernels),
     )
-    return Entry(name, bool(read), tuple(passed), tuple(numbers), _device(kernels)), table
+    names = tuple([_name_of(kernel.text) for kernel in kernels])
+    return Entry(name, bool(read), tuple(passed), tuple(numbers), _device(kernels), names), table
 
 
 def _call(kernel: DeviceKernel, function: int, place: Mapping[Buffer, int], number: Mapping[Expr, int]) -> tuple[int, ...]:

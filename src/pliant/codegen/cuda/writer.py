@@ -68,5 +68,5 @@ def _write(kernel: Kernel, plan: DevicePlan) -> DeviceKernel:
 
 def _comment(kernel: Kernel) -> str:
     """Lines that name what the kernel computes; not part of the text, so that layers share kernels."""
-    origins = dict.fromkeys(m.loops.origin for m in kernel.members if m.loops.origin)
+    origins = dict.fromkeys(m.loops.origin.text for m in kernel.members if m.loops.origin.text)
     return "".join(f"// src {origin}".replace("\n", " ") + "\n" for origin in origins)

@@ -73,6 +73,6 @@ def _given(extern: Extern) -> Iterator[tuple[str, Any]]:
 
 def said(extern: Extern) -> str:
     """The operator and the line of the program that called it."""
-    _, _, where = extern.origin.partition(" ")
+    _, _, where = extern.origin.text.partition(" ")
     first = where.strip().splitlines()[0] if where.strip() else ""
     return f"{extern.target}`" + (f", called at `{first}" if first else "")

@@ -210,7 +210,7 @@ class ProgramText:
                 if b is not None and b not in self.numbers:
                     yield self.allocate(b)
         outs = [None if b is None else View(b, b.shape, b.strides, ZERO, b.dtype) for b in extern.outs]
-        yield f"P_TRY({name}({', '.join(map(self.argument, [*outs, *arguments]))}));  // {extern.origin.splitlines()[0]}"
+        yield f"P_TRY({name}({', '.join(map(self.argument, [*outs, *arguments]))}));  // {extern.origin.text.splitlines()[0]}"
 
     def argument(self, value: Any) -> str:
         match value:

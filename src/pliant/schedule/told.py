@@ -1,0 +1,76 @@
+"""A schedule as rows, for whoever shows it: which nodes a step computes, in which native function, and what it costs.
+
+In:     a `Schedule`, and the entries of its runs.
+Out:    `StepRow`s in order. They hold expressions and texts, no buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from pliant.ir.printer import computation_text
+from pliant.schedule.costs import alive, moved, operations
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
+from pliant.schedule.schedule import step_text
+from pliant.symbolic.expr import ZERO, Expr
+
+
+class Entry(Protocol):
+    """A native call, and the functions that it calls, in order."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def functions(self) -> tuple[str, ...]: ...
+
+
+class StepRow(NamedTuple):
+    """One step. `is_kernel`, else it is an operator's call. nodes: of the ATen graph. text: its loops, or its call, over its
+    buffers. entry: the native call that runs it, by `functions`: its own, or those of the whole call where several kernels
+    share one. read, written: bytes. operations: of scalars. alive: bytes that the program has allocated then."""
+
+    is_kernel: bool
+    nodes: tuple[str, ...]
+    text: str
+    loops: str
+    entry: str
+    functions: tuple[str, ...]
+    device: str
+    read: Expr
+    written: Expr
+    operations: Expr
+    alive: Expr
+
+
+def step_rows(plan: Schedule, entries: Sequence[Entry]) -> tuple[StepRow, ...]:
+    """The rows. `entries`: of the runs of kernels, in order."""
+    held, waiting = alive(plan), iter(entries)
+    found: list[StepRow] = []
+    for run in runs(plan.steps):
+        steps = [plan.steps[k] for k in run]
+        entry = next(waiting) if isinstance(steps[0], Kernel) else None
+        functions = () if entry is None else entry.functions
+        alone = len(functions) == len(steps)
+        for k, step in enumerate(steps):
+            own = functions[k : k + 1] if alone else tuple(dict.fromkeys(functions))
+            found.append(_row(step, "" if entry is None else entry.name, own, held[run.start + k]))
+    return tuple(found)
+
+
+def _row(step: Step, entry: str, functions: tuple[str, ...], held: Expr) -> StepRow:
+    parts = [step.extern] if isinstance(step, ExternCall) else [m.loops for m in step.members]
+    read, written = moved(step)
+    return StepRow(
+        is_kernel=isinstance(step, Kernel),
+        nodes=tuple(dict.fromkeys(part.origin.node for part in parts if part.origin.node)),
+        text=step_text(step),
+        loops="\n".join(map(computation_text, parts)),
+        entry=entry,
+        functions=functions,
+        device=str(step.device) if isinstance(step, Kernel) else "",
+        read=read,
+        written=written,
+        operations=ZERO if isinstance(step, ExternCall) else operations(step),
+        alive=held,
+    )
