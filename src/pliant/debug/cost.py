@@ -26,10 +26,10 @@ from pliant.errors import ConfigError
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
 from pliant.graph.fake_tensor import is_fake
-from pliant.ir.loops import Buffer, LoopProgram, View
+from pliant.ir.loops import LoopProgram
 from pliant.lowering.lower import lower
 from pliant.records import dataclass
-from pliant.schedule.costs import alive, bytes_of, moved, total_of
+from pliant.schedule.costs import alive, moved, results_of, total_of
 from pliant.schedule.kernel import Schedule
 from pliant.schedule.schedule import schedule
 from pliant.symbolic.expr import ZERO, Expr, Integer, Symbol
@@ -153,7 +153,7 @@ def _summed(
     held: Expr = ZERO
     for program, plan in zip(programs, schedules, strict=True):
         peaks += [held + there for there in alive(plan)]
-        held = held + _results(program) * 2  # what forward leaves, and gradients of its results
+        held = held + results_of(program) * 2  # what forward leaves, and gradients of its results
     rename = {s: Symbol(n, s.kind) for s, n in names.items()}
 
     def shown(e: Expr) -> Expr:
@@ -189,11 +189,6 @@ def _names(env: ShapeEnv) -> dict[Symbol, str]:
         used.add(name)
         found[symbol] = name
     return found
-
-
-def _results(program: LoopProgram) -> Expr:
-    given = {b for b in program.inputs if isinstance(b, Buffer)}
-    return total_of(bytes_of(b) for b in {v.buffer for v in program.outputs if isinstance(v, View)} - given)
 
 
 def _largest(env: ShapeEnv, candidates: list[Expr]) -> list[Expr]:

@@ -106,12 +106,13 @@ def _tell_kernels(
     program: LoopProgram, planned: Schedule, entries: Sequence[Entry], texts: Sequence[str], wrapper: WrapperCode,
     ranges: Mapping[str, str],
 ) -> None:  # fmt: skip
+    from pliant.schedule.costs import results_of
     from pliant.schedule.told import step_rows
 
     rows = step_rows(planned, entries)
     events.record(
         "kernels", name=program.name, count=len(rows), rows=rows, hints=dict(program.hints), texts=tuple(texts),
-        wrapper=wrapper.source, ranges=dict(ranges),
+        wrapper=wrapper.source, ranges=dict(ranges), results=results_of(program),
     )  # fmt: skip
 
 

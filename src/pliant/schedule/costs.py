@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pliant.ir.loops import Axis, Buffer
+from pliant.ir.loops import Axis, Buffer, LoopProgram, View
 from pliant.ir.scalar import Apply, walk
 from pliant.schedule.dependencies import access
 from pliant.schedule.fuse import total
@@ -78,3 +78,9 @@ def alive(plan: Schedule) -> list[Expr]:
             if buffer not in plan.in_place.values():
                 owned.pop(buffer, None)
     return found
+
+
+def results_of(program: LoopProgram) -> Expr:
+    """Bytes of what the program returns in memory of its own."""
+    given = {b for b in program.inputs if isinstance(b, Buffer)}
+    return total_of(bytes_of(b) for b in {v.buffer for v in program.outputs if isinstance(v, View)} - given)

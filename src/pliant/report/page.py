@@ -1,0 +1,232 @@
+"""The page: what a recording says, as the template shows it.
+
+In:     a `Recording`.
+Out:    `page_of`: HTML without anything outside of it.
+Holds:  every text is escaped by the template engine. Lists and texts have bounds, and what they leave out is said where it
+        would have been.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import torch
+
+from pliant.debug import timing
+from pliant.debug.events import Event
+from pliant.records import dataclass
+from pliant.report import charts, drawing
+from pliant.report.annotate import annotated
+from pliant.report.graphs import Captured, Program, graphs_of
+from pliant.report.recording import Recording
+from pliant.report.texts import bytes_text, code_lines, count_text, first_line, seconds_text
+from pliant.source import SourceLocation
+
+MOST_ROWS = 1500  # of a table
+MOST_NODES = 3000  # of all graphs that are listed
+MOST_CODE = 1_200_000  # characters of generated code
+MOST_FORMULA = 400  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """The first rows of a list, and how many there are beyond."""
+
+    rows: Sequence[Any]
+    left_out: int
+
+
+def bounded(rows: Sequence[Any], most: int = MOST_ROWS) -> Bounded:
+    """The rows that a page has."""
+    return Bounded(rows[:most], max(0, len(rows) - most))
+
+
+def page_of(recording: Recording) -> str:
+    """The whole page."""
+    captured, programs = graphs_of(recording)
+    sources = annotated(recording, captured, programs)
+    files = sources.files()
+
+    def link(place: object) -> str:
+        """The line's id, if the page has it."""
+        if not isinstance(place, SourceLocation):
+            return ""
+        found = sources.id_of(place)
+        return found if sources.is_shown(found) else ""
+
+    environment = _environment()
+    environment.globals.update(link=link, css=_text("page.css"), script=_text("page.js"))
+    return environment.get_template("page.html").render(
+        title=recording.title, failure=recording.failure, when=time.strftime("%Y-%m-%d %H:%M"), torch=torch.__version__,
+        seconds=recording.end - recording.start, dropped=recording.dropped, summary=_summary(recording, captured),
+        functions=bounded(_functions(recording, captured)), stages=_stages(recording.of("stage")), files=files,
+        captured=_drawn(captured), programs=programs, node_room=Room(MOST_NODES), code_room=Room(MOST_CODE),
+        guards=bounded(recording.of("guard")), timeline=bounded(_timeline(recording)),
+        flames=charts.flames(recording.of("stage"), recording.start), memory=_memory(captured, programs),
+        curve_size=(charts.WIDTH, charts.HEIGHT), roofline=charts.roofline(programs),
+        traffic=bounded(_traffic(programs), 60), costs=_costs(recording, programs),
+        notes=bounded(_notes(recording)),
+    )  # fmt: skip
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_text), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(
+        bytes=bytes_text, count=count_text, seconds=seconds_text, first_line=first_line, code_lines=code_lines
+    )
+    return environment
+
+
+@functools.cache
+def _text(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+class Room:
+    """What is left of a bound, as the template takes from it."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, wanted: int) -> bool:
+        """Whether there is room for so much; then it is taken."""
+        if wanted > self.left:
+            return False
+        self.left -= wanted
+        return True
+
+
+def _summary(recording: Recording, captured: Sequence[Captured]) -> list[tuple[str, int, str]]:
+    """(what, how many, the section that has them)"""
+    kinds = Counter(event.kind for event in recording.events)
+    caches = Counter(str(event.fields.get("what")) for event in recording.of("cache"))
+    functions = {event.fields["name"] for event in recording.of("capture")}
+    return [
+        ("functions compiled", len(functions), "functions"),
+        ("graphs", len(captured), "graphs"),
+        ("graph breaks", kinds["graph_break"], "source"),
+        ("recompiles", kinds["recompile"], "timeline"),
+        ("calls that ran eagerly", kinds["fallback"] + kinds["recompile_limit"] + kinds["assumption"], "timeline"),
+        ("guards", kinds["guard"], "guards"),
+        ("cache hits", caches["hit"], "time"),
+        ("built anew", caches["miss"], "time"),
+    ]
+
+
+def _functions(recording: Recording, captured: Sequence[Captured]) -> list[dict[str, Any]]:
+    """A row a function: how often it was compiled, what broke, how long it took."""
+    found: dict[str, dict[str, Any]] = {}
+    for event in recording.of("capture"):
+        row = found.setdefault(str(event.fields["name"]), {"where": event.fields.get("where"), "captures": 0})
+        row["captures"] += 1
+    for name, row in found.items():
+        own = [event for event in recording.events if event.fields.get("name") == name]
+        kinds = Counter(event.kind for event in own)
+        seconds = [
+            float(str(event.fields["seconds"]))
+            for event in recording.of("stage")
+            if event.fields["name"] == "compile" and event.fields.get("of_name") == name
+        ]
+        row.update(
+            name=name, kinds=kinds, seconds=sum(seconds), graphs=[one for one in captured if one.name == name],
+            fallbacks=kinds["fallback"] + kinds["recompile_limit"] + kinds["assumption"],
+        )  # fmt: skip
+    return sorted(found.values(), key=lambda row: -row["seconds"])
+
+
+def _stages(events: Sequence[Event]) -> list[tuple[str, int, timing.StageTime]]:
+    """(name, how deep, times) in the order of a tree."""
+    times = timing.stage_times(events)
+    return [(path.rpartition("/")[2], path.count("/"), times[path]) for path in sorted(times)]
+
+
+def _drawn(captured: Sequence[Captured]) -> list[tuple[Captured, drawing.Drawing | None]]:
+    return [(one, drawing.drawn(one.rows)) for one in captured]
+
+
+def _timeline(recording: Recording) -> list[tuple[float, Event, str]]:
+    """(seconds since the start, event, its name as a word)"""
+    words = {
+        "capture": "capture", "recompile": "recompile", "graph_break": "break", "recompile_limit": "limit", "fallback": "eager",
+        "assumption": "eager", "data_dependent_retry": "retry", "numbers_retry": "retry",
+    }  # fmt: skip
+    return [(event.time - recording.start, event, words[event.kind]) for event in recording.of(*words)]
+
+
+def _memory(captured: Sequence[Captured], programs: Sequence[Program]) -> list[dict[str, Any]]:
+    """A row a captured graph: bytes over the steps of its programs, and the peaks beside eager's. What the forward leaves lives
+    on while the backward runs."""
+    rows = []
+    for graph in captured:
+        own = [p for p in graph.programs if p.steps]
+        parts: list[int] = []
+        held = 0
+        for program in own:
+            parts += [held + (step.alive or 0) for step in program.steps]
+            held += program.results or 0
+        most = max([*parts, *graph.eager], default=0)
+        if not most:
+            continue
+        rows.append({
+            "graph": graph, "ours": charts.memory_curve(parts, most), "eager": charts.memory_curve(graph.eager, most),
+            "backward": any(p.name.endswith("_backward") for p in own),
+            "unknown": any(step.alive is None for p in own for step in p.steps),
+        })  # fmt: skip
+    joined = {id(p) for graph in captured for p in graph.programs}
+    return rows + [_apart(p) for p in programs if id(p) not in joined and p.steps]
+
+
+def _apart(program: Program) -> dict[str, Any]:
+    """The same of a program that belongs to one of several graphs: eager's memory for it is not known."""
+    parts = [step.alive or 0 for step in program.steps]
+    curve = charts.memory_curve(parts, max(parts, default=0))
+    unknown = any(step.alive is None for step in program.steps)
+    return {"graph": program, "ours": curve, "eager": None, "backward": True, "unknown": unknown}
+
+
+def _traffic(programs: Sequence[Program]) -> list[tuple[Program, Any]]:
+    """Steps by the bytes that they move, the largest first."""
+    known = [(program, step) for program in programs for step in program.steps if step.moved]
+    return sorted(known, key=lambda one: -one[1].moved)
+
+
+def _costs(recording: Recording, programs: Sequence[Program]) -> list[dict[str, Any]]:
+    """Formulas of each program, and what the symbols in them are."""
+    sources: dict[str, dict[str, str]] = {}
+    for event in recording.of("dynamic"):
+        sources.setdefault(str(event.fields["name"]), {})[str(event.fields["symbol"])] = (
+            f"{event.fields['source']}, {event.fields['why']}"
+        )
+    rows = []
+    for program in programs:
+        known = _of_function(sources, program)
+        symbols = sorted({str(s) for e in program.formulas.values() for s in e.free})
+        formulas = {name: _short(str(e)) for name, e in program.formulas.items()}
+        rows.append({"program": program, "formulas": formulas, "symbols": [(s, known.get(s, "a size")) for s in symbols]})
+    return rows
+
+
+def _of_function(sources: Mapping[str, dict[str, str]], program: Program) -> dict[str, str]:
+    """The symbols of the function that a program is of."""
+    names: Iterable[str] = (name for name in sources if program.name == name or program.name.startswith(f"{name}_"))
+    return sources.get(max(names, key=len, default=""), {})
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_FORMULA else f"{text[:MOST_FORMULA]}... ({len(text):,} characters)"
+
+
+def _notes(recording: Recording) -> list[tuple[str, int]]:
+    """Operators that are calls of PyTorch's, with how often, and what else is said of no line."""
+    calls = Counter(f"{event.fields['name']}: {event.fields['why']}" for event in recording.of("extern"))
+    skips = Counter(f"{event.fields['name']} is not captured: {event.fields['why']}" for event in recording.of("skip"))
+    return [*calls.most_common(), *skips.most_common()]
