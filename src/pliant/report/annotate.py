@@ -25,15 +25,15 @@ def annotated(recording: Recording, captured: Sequence[Captured], programs: Sequ
             sources.add(place, mark)
     for number, event in enumerate(recording.of("guard")):
         if isinstance(where := event.fields["where"], SourceLocation):
-            sources.add(where, Mark("guards", f"guard {number}", f"guard-{number}"))
+            sources.add(where, Mark("guard", f"guard {number}", f"guard-{number}"))
     for graph in captured:
         for row in graph.rows:
             if row.where is not None:
-                sources.add(row.where, Mark("nodes", row.name, f"{graph.id}-{row.name}"))
+                sources.add(row.where, Mark("node", row.name, f"{graph.id}-{row.name}"))
     for program in programs:
         for k, step in enumerate(program.steps):
             for place in step.places:
-                sources.add(place, Mark("kernel", f"{program.name} {k}", step.id))
+                sources.add(place, Mark("step", f"{program.name} {k}", step.id))
     return sources
 
 

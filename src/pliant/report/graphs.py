@@ -8,7 +8,7 @@ Holds:  what cannot be told apart (the backward of one of several graphs of one 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -36,15 +36,18 @@ class Captured:
 
 @dataclass
 class Step:
-    """A step of a program. `row` has expressions, the rest is for the sizes at hand; None: only running tells."""
+    """A step of a program. `row` has expressions, the rest is for the sizes at hand; None: only running tells. range: what
+    profilers call its native call."""
 
     id: str
     row: StepRow
     nodes: list[NodeRow]
+    range: str
     read: int | None
     written: int | None
     operations: int | None
     alive: int | None
+    waiting: int | None
     seconds: float | None = None
 
     @property
@@ -100,7 +103,8 @@ def graphs_of(recording: Recording) -> tuple[list[Captured], list[Program]]:
         elif event.kind == "kernels":
             waiting = [one for one in programs if one.name == fields["name"] and not one.steps]
             if waiting:
-                _add_steps(waiting[-1], event, flops[waiting[-1].id], recording.seconds)
+                _add_steps(waiting[-1], event, flops[waiting[-1].id])
+    _measure(programs, recording.seconds)
     return captured, programs
 
 
@@ -112,42 +116,47 @@ def _latest(captured: Sequence[Captured], name: str) -> Captured | None:
 def _program(id: str, fields: Mapping[str, Any], captured: Sequence[Captured]) -> Program:
     """A backward may be compiled when it is first needed: it is joined if there is but one graph that it can be of."""
     found, name = _latest(captured, fields["name"]), fields["name"]
-    late = found is not None and name.endswith("_backward") and sum(one.name == found.name for one in captured) > 1
-    program = Program(id, name, fields["rows"], None if late else found)
+    if found is not None and name.endswith("_backward"):
+        derived = {(row.of, row.where) for row in fields["rows"] if row.of}
+        able = [one for one in captured if one.name == found.name and derived <= {(row.name, row.where) for row in one.rows}]
+        found = able[0] if len(able) == 1 else None
+    program = Program(id, name, fields["rows"], found)
     if program.captured is not None:
         program.captured.programs.append(program)
     return program
 
 
-def _add_steps(program: Program, event: Event, flops: Mapping[str, Expr], seconds: Mapping[str, float]) -> None:
+def _add_steps(program: Program, event: Event, flops: Mapping[str, Expr]) -> None:
     fields: Mapping[str, Any] = event.fields
     by_name, hints = {row.name: row for row in program.rows}, fields["hints"]
     rows: Sequence[StepRow] = fields["rows"]
     for k, row in enumerate(rows):
-        computed = _sum([row.operations, *(flops.get(name, ZERO) for name in row.nodes)])
-        numbers = [number(e, hints) for e in (row.read, row.written, computed, row.alive)]
-        program.steps.append(Step(f"{program.id}k{k}", row, [by_name[n] for n in row.nodes if n in by_name], *numbers))
-    for entry, steps in _by_entry(program.steps):
-        if (taken := seconds.get(fields["ranges"].get(entry, ""))) is not None:
-            for step in steps:  # a range is one native call: its time is shared out by the bytes moved
-                whole = sum(one.moved or 0 for one in steps)
-                step.seconds = taken * (step.moved or 0) / whole if whole else None
+        computed = row.operations if row.is_kernel else _sum(flops.get(name, ZERO) for name in row.nodes)
+        numbers = [number(e, hints) for e in (row.read, row.written, computed, row.alive, row.waiting)]
+        nodes = [by_name[n] for n in row.nodes if n in by_name]
+        program.steps.append(Step(f"{program.id}k{k}", row, nodes, fields["ranges"].get(row.entry, ""), *numbers))
     program.formulas = {
         "flops": _sum(flops.values()),
         "read": _sum(row.read for row in rows),
         "written": _sum(row.written for row in rows),
+        "allocated": max(program.steps, key=lambda step: step.alive or 0).row.alive if rows else ZERO,
     }
     program.results = number(fields["results"], hints)
     program.wrapper = fields["wrapper"]
     program.code = functions_in("\n".join(fields["texts"]), {name for row in rows for name in row.functions})
 
 
-def _by_entry(steps: Sequence[Step]) -> Iterator[tuple[str, list[Step]]]:
-    found: dict[str, list[Step]] = {}
-    for step in steps:
-        if step.row.entry:
-            found.setdefault(step.row.entry, []).append(step)
-    yield from found.items()
+def _measure(programs: Sequence[Program], seconds: Mapping[str, float]) -> None:
+    """Give native calls their times: those by whose range's name no other call goes that moves other amounts. A call's time is
+    shared out among its kernels by the bytes that they move."""
+    calls: dict[str, dict[tuple[str, int], list[Step]]] = {}
+    for program in programs:
+        for step in program.steps:
+            calls.setdefault(step.range, {}).setdefault((program.id, step.row.run), []).append(step)
+    for name in calls.keys() & seconds.keys():
+        moved = {sum(step.moved or 0 for step in steps) for steps in calls[name].values()}
+        for step in (step for steps in calls[name].values() for step in steps):
+            step.seconds = seconds[name] * (step.moved or 0) / max(moved) if len(moved) == 1 and max(moved) else None
 
 
 def number(e: Expr, hints: Mapping[Any, Any]) -> int | None:

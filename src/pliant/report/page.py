@@ -25,7 +25,7 @@ from pliant.report import charts, drawing
 from pliant.report.annotate import annotated
 from pliant.report.graphs import Captured, Program, graphs_of
 from pliant.report.recording import Recording
-from pliant.report.texts import bytes_text, code_lines, count_text, first_line, seconds_text
+from pliant.report.texts import bytes_text, code_lines, count_text, first_line, seconds_text, short_place
 from pliant.source import SourceLocation
 
 MOST_ROWS = 1500  # of a table
@@ -70,7 +70,7 @@ def page_of(recording: Recording) -> str:
         guards=bounded(recording.of("guard")), timeline=bounded(_timeline(recording)),
         flames=charts.flames(recording.of("stage"), recording.start), memory=_memory(captured, programs),
         curve_size=(charts.WIDTH, charts.HEIGHT), roofline=charts.roofline(programs),
-        traffic=bounded(_traffic(programs), 60), costs=_costs(recording, programs),
+        traffic=bounded(_traffic(programs), 60), costs=bounded(_costs(recording, programs)),
         notes=bounded(_notes(recording)),
     )  # fmt: skip
 
@@ -81,7 +81,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(
-        bytes=bytes_text, count=count_text, seconds=seconds_text, first_line=first_line, code_lines=code_lines
+        bytes=bytes_text, count=count_text, seconds=seconds_text, first_line=first_line, short_place=short_place,
+        code_lines=code_lines,
     )
     return environment
 
@@ -163,16 +164,17 @@ def _timeline(recording: Recording) -> list[tuple[float, Event, str]]:
 
 
 def _memory(captured: Sequence[Captured], programs: Sequence[Program]) -> list[dict[str, Any]]:
-    """A row a captured graph: bytes over the steps of its programs, and the peaks beside eager's. What the forward leaves lives
-    on while the backward runs."""
+    """A row a captured graph: bytes over the steps of its programs, and the peaks beside eager's. What the forward saves lives
+    on until the backward has read it, what it returns until the end."""
     rows = []
     for graph in captured:
         own = [p for p in graph.programs if p.steps]
         parts: list[int] = []
-        held = 0
+        results = 0
         for program in own:
-            parts += [held + (step.alive or 0) for step in program.steps]
-            held += program.results or 0
+            saved = program.steps[0].waiting or 0
+            parts += [max(0, results - saved) + (step.alive or 0) + (step.waiting or 0) for step in program.steps]
+            results += program.results or 0
         most = max([*parts, *graph.eager], default=0)
         if not most:
             continue
@@ -182,12 +184,13 @@ def _memory(captured: Sequence[Captured], programs: Sequence[Program]) -> list[d
             "unknown": any(step.alive is None for p in own for step in p.steps),
         })  # fmt: skip
     joined = {id(p) for graph in captured for p in graph.programs}
-    return rows + [_apart(p) for p in programs if id(p) not in joined and p.steps]
+    rows += [_apart(p) for p in programs if id(p) not in joined and p.steps]
+    return sorted(rows, key=lambda row: -max(row["ours"].peak if row["ours"] else 0, row["eager"].peak if row["eager"] else 0))
 
 
 def _apart(program: Program) -> dict[str, Any]:
     """The same of a program that belongs to one of several graphs: eager's memory for it is not known."""
-    parts = [step.alive or 0 for step in program.steps]
+    parts = [(step.alive or 0) + (step.waiting or 0) for step in program.steps]
     curve = charts.memory_curve(parts, max(parts, default=0))
     unknown = any(step.alive is None for step in program.steps)
     return {"graph": program, "ours": curve, "eager": None, "backward": True, "unknown": unknown}
@@ -207,10 +210,10 @@ def _costs(recording: Recording, programs: Sequence[Program]) -> list[dict[str, 
             f"{event.fields['source']}, {event.fields['why']}"
         )
     rows = []
-    for program in programs:
+    for program in (one for one in programs if one.steps):
         known = _of_function(sources, program)
         symbols = sorted({str(s) for e in program.formulas.values() for s in e.free})
-        formulas = {name: _short(str(e)) for name, e in program.formulas.items()}
+        formulas = {name: _short(f"{e.as_int():,}" if e.as_int() is not None else str(e)) for name, e in program.formulas.items()}
         rows.append({"program": program, "formulas": formulas, "symbols": [(s, known.get(s, "a size")) for s in symbols]})
     return rows
 

@@ -63,6 +63,7 @@ def to(path: str | os.PathLike[str], *, profile: bool = False, title: str = "") 
     end = events.subscribe(recording.note, KINDS)
     try:
         with config.patch(keep_entries=False), _measured(recording) if profile else contextlib.nullcontext():
+            recording.start = time.perf_counter()
             yield recording
     except BaseException as error:
         recording.failure = f"{type(error).__name__}: {error}"

@@ -21,11 +21,12 @@ WHOLE_FILE = 300  # lines of files that are shown whole
 AROUND = 4  # lines shown before and behind one that is marked
 LONGEST = 400  # characters of a line
 MOST_NOTES = 20  # at a line
+MOST_LINKS = 40  # of a kind, at a line
 
 
 @dataclass(slots=True)
 class Mark:
-    """What is said of a line. kind: break, specialize, recompile, fallback, asks, guards, nodes, kernel. link: an id of the
+    """What is said of a line. kind: break, specialize, recompile, fallback, asks, guard, node, step. link: an id of the
     page. Those with a `title` are notes under the line, the others are words beside it."""
 
     kind: str
@@ -36,13 +37,22 @@ class Mark:
 
 
 @dataclass(slots=True)
+class Group:
+    """Marks of one kind at a line, the first of them, and how many there are."""
+
+    kind: str
+    marks: list[Mark]
+    count: int
+
+
+@dataclass(slots=True)
 class Line:
-    """A line with its marks; without a number: `left_out` lines that are not shown."""
+    """A line with what is said of it; without a number: `left_out` lines that are not shown."""
 
     number: int
     text: str = ""
     id: str = ""
-    marks: list[Mark] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     notes: list[Mark] = field(default_factory=list)
     unsaid: int = 0
     left_out: int = 0
@@ -142,15 +152,9 @@ def _with_gaps(lines: Sequence[Line], length: int) -> Iterator[Line]:
         yield Line(0, left_out=length - before)
 
 
-def _grouped(marks: Sequence[Mark]) -> list[Mark]:
-    """Marks of a kind as one where they are many: the first, and how many there are."""
+def _grouped(marks: Sequence[Mark]) -> list[Group]:
+    """The marks of each kind together."""
     kinds: dict[str, list[Mark]] = {}
     for mark in marks:
         kinds.setdefault(mark.kind, []).append(mark)
-    found = []
-    for kind, alike in kinds.items():
-        few = alike if len(alike) <= 3 else alike[:3]
-        found += few
-        if len(alike) > len(few):
-            found.append(Mark(kind, f"+{len(alike) - len(few)}", alike[len(few)].link))
-    return found
+    return [Group(kind, alike[:MOST_LINKS], len(alike)) for kind, alike in kinds.items()]

@@ -42,6 +42,11 @@ def first_line(text: object) -> str:
     return str(text).partition("\n")[0]
 
 
+def short_place(where: object) -> str:
+    """`train.py:42`"""
+    return first_line(where).partition(" in ")[0]
+
+
 def code_lines(text: str, link_of: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     """(line, id of the program's line that a comment `// src operator call` names)"""
     for line in text[:LONGEST_CODE].split("\n"):

@@ -109,7 +109,7 @@ def _tell_kernels(
     from pliant.schedule.costs import results_of
     from pliant.schedule.told import step_rows
 
-    rows = step_rows(planned, entries)
+    rows = step_rows(program, planned, entries)
     events.record(
         "kernels", name=program.name, count=len(rows), rows=rows, hints=dict(program.hints), texts=tuple(texts),
         wrapper=wrapper.source, ranges=dict(ranges), results=results_of(program),

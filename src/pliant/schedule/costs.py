@@ -80,6 +80,15 @@ def alive(plan: Schedule) -> list[Expr]:
     return found
 
 
+def waiting(program: LoopProgram, plan: Schedule) -> list[Expr]:
+    """Bytes of inputs that the caller does not keep, at each step: those that this or a later one reads."""
+    given = [b for k, b in enumerate(program.inputs) if isinstance(b, Buffer) and k not in program.held]
+    last: dict[Buffer, int] = {}
+    for k, step in enumerate(plan.steps):
+        last.update(dict.fromkeys(access(step.extern).reads if isinstance(step, ExternCall) else kernel_buffers(step), k))
+    return [total_of(bytes_of(b) for b in given if last.get(b, -1) >= k) for k in range(len(plan.steps))]
+
+
 def results_of(program: LoopProgram) -> Expr:
     """Bytes of what the program returns in memory of its own."""
     given = {b for b in program.inputs if isinstance(b, Buffer)}

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from pliant.ir.loops import LoopProgram
 from pliant.ir.printer import computation_text
-from pliant.schedule.costs import alive, moved, operations
+from pliant.schedule.costs import alive, moved, operations, waiting
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.schedule import step_text
 from pliant.symbolic.expr import ZERO, Expr
@@ -26,14 +27,19 @@ class Entry(Protocol):
 
 
 class StepRow(NamedTuple):
-    """One step. `is_kernel`, else it is an operator's call. nodes: of the ATen graph. text: its loops, or its call, over its
-    buffers. entry: the native call that runs it, by `functions`: its own, or those of the whole call where several kernels
-    share one. read, written: bytes. operations: of scalars. alive: bytes that the program has allocated then."""
+    """One step. `is_kernel`, else it is an operator's call.
+
+    nodes: of the ATen graph. text, loops: what it computes, over buffers. run: the number of its native call, `entry`.
+    functions: its own, or those of the whole call where several kernels share one. read, written: bytes. operations: of
+    scalars. alive: bytes that the program has allocated then. waiting: bytes of inputs that nobody else keeps and that this
+    step or a later one reads.
+    """
 
     is_kernel: bool
     nodes: tuple[str, ...]
     text: str
     loops: str
+    run: int
     entry: str
     functions: tuple[str, ...]
     device: str
@@ -41,24 +47,25 @@ class StepRow(NamedTuple):
     written: Expr
     operations: Expr
     alive: Expr
+    waiting: Expr
 
 
-def step_rows(plan: Schedule, entries: Sequence[Entry]) -> tuple[StepRow, ...]:
+def step_rows(program: LoopProgram, plan: Schedule, entries: Sequence[Entry]) -> tuple[StepRow, ...]:
     """The rows. `entries`: of the runs of kernels, in order."""
-    held, waiting = alive(plan), iter(entries)
+    held, kept, called = alive(plan), waiting(program, plan), iter(entries)
     found: list[StepRow] = []
-    for run in runs(plan.steps):
+    for number, run in enumerate(runs(plan.steps)):
         steps = [plan.steps[k] for k in run]
-        entry = next(waiting) if isinstance(steps[0], Kernel) else None
+        entry = next(called) if isinstance(steps[0], Kernel) else None
         functions = () if entry is None else entry.functions
         alone = len(functions) == len(steps)
         for k, step in enumerate(steps):
             own = functions[k : k + 1] if alone else tuple(dict.fromkeys(functions))
-            found.append(_row(step, "" if entry is None else entry.name, own, held[run.start + k]))
+            found.append(_row(step, number, "" if entry is None else entry.name, own, held[run.start + k], kept[run.start + k]))
     return tuple(found)
 
 
-def _row(step: Step, entry: str, functions: tuple[str, ...], held: Expr) -> StepRow:
+def _row(step: Step, run: int, entry: str, functions: tuple[str, ...], held: Expr, kept: Expr) -> StepRow:
     parts = [step.extern] if isinstance(step, ExternCall) else [m.loops for m in step.members]
     read, written = moved(step)
     return StepRow(
@@ -66,6 +73,7 @@ def _row(step: Step, entry: str, functions: tuple[str, ...], held: Expr) -> Step
         nodes=tuple(dict.fromkeys(part.origin.node for part in parts if part.origin.node)),
         text=step_text(step),
         loops="\n".join(map(computation_text, parts)),
+        run=run,
         entry=entry,
         functions=functions,
         device=str(step.device) if isinstance(step, Kernel) else "",
@@ -73,4 +81,5 @@ def _row(step: Step, entry: str, functions: tuple[str, ...], held: Expr) -> Step
         written=written,
         operations=ZERO if isinstance(step, ExternCall) else operations(step),
         alive=held,
+        waiting=kept,
     )
