@@ -169,7 +169,7 @@ def _recorded(compile_graph: GraphCompiler) -> GraphCompiler:
             from pliant.graph.told import node_rows
 
             rows = node_rows(captured.module.graph)
-            events.record("nodes", name=captured.name, level="captured", count=len(rows), rows=rows)
+            events.record("nodes", name=captured.name, level="captured", of=captured.shape_env.number, count=len(rows), rows=rows)
         fakes = [i.fake for i in captured.inputs]
         with (
             crash_report(captured.module, fakes, name=captured.name),

@@ -13,6 +13,7 @@ from tests.report.tree import read
 import pliant
 from pliant.debug.events import Event
 from pliant.report import page, recording, sources
+from pliant.report.graphs import graphs_of
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,15 @@ def test_each_step_names_its_nodes_lines_and_code(root, record):
     assert "for (" in code.text
     comments = links_to(code, where.id)
     assert comments and all(one.text.startswith("// src aten.") for one in comments)
+
+
+def test_a_kernel_has_the_nodes_that_are_fused_in_it(tmp_path):
+    pliant.reset()
+    with pliant.report.to(tmp_path / "page.html") as record:
+        pliant.compile(lambda x, w: ((x.sin() + 1).sum(-1), (x.cos() @ w).exp()))(torch.ones(8, 16), torch.ones(16, 4))
+    (program,) = graphs_of(record)[1]
+    fused = {tuple(row.name for row in step.nodes) for step in program.steps}
+    assert fused == {("sin", "add", "sum_1"), ("cos",), ("mm",), ("exp",)}
 
 
 def test_derivatives_are_at_the_line_that_they_are_of(root):
@@ -265,3 +275,27 @@ def test_the_command_runs_a_script_as_python_does(tmp_path):
 def test_the_script_is_javascript(tmp_path):
     (tmp_path / "page.js").write_text(page._text("page.js"))
     subprocess.run(["node", "--check", str(tmp_path / "page.js")], check=True)
+
+
+def test_a_backward_is_joined_with_the_graph_that_it_is_of(tmp_path):
+    pliant.reset()
+    compiled = pliant.compile(lambda x, w: torch.tanh(x @ w).sum())
+    w = torch.ones(3, 3, requires_grad=True)
+    with pliant.report.to(tmp_path / "page.html") as record:
+        first, second = compiled(torch.ones(2, 3), w), compiled(torch.ones(4, 3), w)
+        second.backward()
+        first.backward()
+    captured, programs = graphs_of(record)
+    assert len(captured) == 2
+    for graph in captured:
+        assert [one.name.rpartition("_")[2] for one in graph.programs] == ["forward", "backward"]
+    shapes = [next(row.text for row in graph.rows if row.name == "x") for graph in captured]
+    assert shapes[0] != shapes[1]
+    for graph in captured:  # gradients of `w` read `x`, whose rows are that graph's
+        rows = "\n".join(row.text for row in graph.programs[1].rows)
+        assert ("[2, 3]" in rows) == ("[2, 3]" in "\n".join(row.text for row in graph.rows))
+
+
+def test_a_folder_that_is_not_there_is_told_at_once(tmp_path):
+    with pytest.raises(pliant.errors.ConfigError, match="there is no folder"), pliant.report.to(tmp_path / "none" / "page.html"):
+        raise AssertionError

@@ -95,8 +95,10 @@ def partitioned(joint: JointGraph, name: str) -> Partition:
         from pliant.graph.told import allocated_by_eager
 
         env = joint.captured.shape_env
-        held = allocated_by_eager(joint.graph, env)
-        events.record("eager_memory", name=name, count=len(held), allocated=held, hints=dict(env.hints))
+        held, forward = allocated_by_eager(joint.graph, env)
+        events.record(
+            "eager_memory", name=name, of=env.number, count=len(held), allocated=held, forward=forward, hints=dict(env.hints)
+        )
     with events.stage("partition"):
         parts = partition(joint)
     if events.wants("partition"):

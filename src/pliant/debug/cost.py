@@ -148,7 +148,7 @@ def _summed(
     name: str, env: ShapeEnv, names: Mapping[Symbol, str], given: Iterable[Any], graphs: list[AtenGraph],
     programs: list[LoopProgram], schedules: list[Schedule],
 ) -> Cost:  # fmt: skip
-    moved = [moved(step) for s in schedules for step in s.steps]
+    traffic = [moved(step) for s in schedules for step in s.steps]
     peaks: list[Expr] = []
     held: Expr = ZERO
     for program, plan in zip(programs, schedules, strict=True):
@@ -163,8 +163,8 @@ def _summed(
     return Cost(
         name=name,
         flops=shown(total_of(flops(g) for g in graphs)),
-        read=shown(total_of(read for read, _ in moved)),
-        written=shown(total_of(written for _, written in moved)),
+        read=shown(total_of(read for read, _ in traffic)),
+        written=shown(total_of(written for _, written in traffic)),
         arguments=shown(total_of(env.expr_of(t.spec.storage_bytes()) for t in given)),
         peaks=tuple(dict.fromkeys(shown(one) for one in _largest(env, peaks))),
         sizes={n: (_source(env, s), env.hint(s)) for s, n in names.items() if env.simplify(s) is s},

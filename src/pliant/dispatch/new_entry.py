@@ -235,7 +235,7 @@ def _note_symbols(name: str, env: ShapeEnv) -> None:
     for symbol, sources in env.sources.items():
         hint = env.hint(symbol)
         why = "nothing may depend on its value" if hint is None else f"{hint} in this call"
-        events.record("dynamic", name=name, symbol=str(symbol), source=" and ".join(map(str, sources)), why=why)
+        events.record("dynamic", name=name, symbol=str(symbol), source=" and ".join(map(str, sources)), why=why, of=env.number)
     for one in env.specializations:
         origins = [str(env.sources[s][0]) for s in one.symbol.free if env.sources.get(s)]
         text = f"{one.symbol} ({', '.join(origins)})" if origins else str(one.symbol)

@@ -56,8 +56,9 @@ def _row(node: fx.Node) -> NodeRow:
     )
 
 
-def allocated_by_eager(graph: fx.Graph, env: ShapeEnv) -> list[Expr]:
-    """Bytes that are allocated after each call, where every operator has its own result in memory until its last use."""
+def allocated_by_eager(graph: fx.Graph, env: ShapeEnv) -> tuple[list[Expr], int]:
+    """Bytes that are allocated after each call, where every operator has its own result in memory until its last use; how many
+    of the calls are the forward's."""
     owner: dict[fx.Node, fx.Node] = {}
     last: dict[fx.Node, fx.Node] = {}
     for node in graph.nodes:
@@ -65,15 +66,17 @@ def allocated_by_eager(graph: fx.Graph, env: ShapeEnv) -> list[Expr]:
         for read in node.all_input_nodes:
             last[owner[read]] = node
     held: dict[fx.Node, Expr] = {}
-    found = []
+    found: list[Expr] = []
+    forward = 0
     for node in graph.nodes:
         if node.op == "call_function" and owner[node] is node:
             held[node] = _bytes(env, node)
         if node.op == "call_function":
             found.append(_sum(held.values()))
+            forward += node.meta.get("stage") == "forward"
         for done in [one for one in dict.fromkeys(map(owner.__getitem__, node.all_input_nodes)) if last[one] is node]:
             held.pop(done, None)
-    return found
+    return found, forward
 
 
 def _is_view(node: fx.Node) -> bool:

@@ -3,13 +3,14 @@
 `with pliant.report.to("out.html"): ...` writes it when the block ends; `python -m pliant.report out.html script.py` runs a
 script in such a block. Modules, in the order in which they are used:
 
-    recording.py  the events of the block, within bounds
+    recording.py  the events of a block, within bounds
     graphs.py     graphs and kernels of these events, joined with one another and with lines of the program
     sources.py    files of the program with what was noted at their lines
     drawing.py    small graphs as layered drawings
     charts.py     stages, memory and traffic as geometry
     page.py       all of it as what the template shows
     page.html, page.css, page.js    the template
+    writing.py    the block, and the file
 """
 
 from typing import Any
@@ -18,6 +19,6 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if name != "to":
         raise AttributeError(f"module 'pliant.report' has no attribute {name!r}")
-    from pliant.report.recording import to
+    from pliant.report.writing import to
 
     return to

@@ -4,7 +4,7 @@ import os
 import runpy
 import sys
 
-from pliant.report.recording import to
+from pliant.report.writing import to
 
 _USAGE = """usage: python -m pliant.report [--profile] PAGE.html SCRIPT [ARGUMENTS]
        python -m pliant.report [--profile] PAGE.html -m MODULE [ARGUMENTS]"""

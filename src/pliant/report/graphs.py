@@ -2,7 +2,7 @@
 
 In:     events: `nodes`, `graph_code`, `kernels`, `eager_memory`.
 Out:    `Captured` graphs with their code; `Program`s: an ATen graph, its steps, their costs and the functions that run them.
-Holds:  what cannot be told apart (the backward of one of several graphs of one name) is not joined.
+Holds:  graphs and programs of one capture are joined by its number.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from pliant.symbolic.traverse import evaluate
 
 @dataclass
 class Captured:
-    """A graph that capture made. eager: bytes that eager has allocated after each call of the graph and its backward."""
+    """A graph that capture made. number: of its capture. eager: bytes that eager has allocated after each call of the graph and
+    its backward, `eager_forward`: of the graph alone."""
 
     id: str
+    number: int
     name: str
     rows: Sequence[NodeRow]
     code: str = ""
     eager: list[int] = field(default_factory=list)
+    eager_forward: list[int] = field(default_factory=list)
     programs: list[Program] = field(default_factory=list)
 
 
@@ -83,7 +86,7 @@ class Program:
 
 def graphs_of(recording: Recording) -> tuple[list[Captured], list[Program]]:
     """All graphs and programs, in order."""
-    captured: list[Captured] = []
+    captured: dict[int, Captured] = {}
     programs: list[Program] = []
     flops: dict[str, Mapping[str, Expr]] = {}
     code: dict[tuple[str, int], str] = {}
@@ -93,48 +96,43 @@ def graphs_of(recording: Recording) -> tuple[list[Captured], list[Program]]:
             code[fields["name"], event.thread] = fields["text"]
         elif event.kind == "nodes" and fields["level"] == "captured":
             text = code.pop((fields["name"], event.thread), "")
-            captured.append(Captured(f"g{len(captured)}", fields["name"], fields["rows"], text))
+            captured[fields["of"]] = Captured(f"g{len(captured)}", fields["of"], fields["name"], fields["rows"], text)
         elif event.kind == "eager_memory":
-            if (found := _latest(captured, fields["name"])) is not None:
-                found.eager = [n for e in fields["allocated"] if (n := number(e, fields["hints"])) is not None]
+            _add_eager(captured.get(fields["of"]), fields)
         elif event.kind == "nodes":
-            programs.append(_program(f"p{len(programs)}", fields, captured))
+            programs.append(_program(f"p{len(programs)}", fields, captured.get(fields["of"])))
             flops[programs[-1].id] = fields["flops"]
         elif event.kind == "kernels":
             waiting = [one for one in programs if one.name == fields["name"] and not one.steps]
             if waiting:
                 _add_steps(waiting[-1], event, flops[waiting[-1].id])
     _measure(programs, recording.seconds)
-    return captured, programs
+    return list(captured.values()), programs
 
 
-def _latest(captured: Sequence[Captured], name: str) -> Captured | None:
-    """The graph that is compiled: the newest of the name, which parts of it have with an ending."""
-    return next((one for one in reversed(captured) if name == one.name or name.startswith(f"{one.name}_")), None)
+def _add_eager(graph: Captured | None, fields: Mapping[str, Any]) -> None:
+    """What eager has allocated. Of a program in several segments each is an event."""
+    if graph is not None:
+        numbers = [number(e, fields["hints"]) or 0 for e in fields["allocated"]]
+        graph.eager += numbers
+        graph.eager_forward += numbers[: fields["forward"]]
 
 
-def _program(id: str, fields: Mapping[str, Any], captured: Sequence[Captured]) -> Program:
-    """A backward may be compiled when it is first needed: it is joined if there is but one graph that it can be of."""
-    found, name = _latest(captured, fields["name"]), fields["name"]
-    if found is not None and name.endswith("_backward"):
-        derived = {(row.of, row.where) for row in fields["rows"] if row.of}
-        able = [one for one in captured if one.name == found.name and derived <= {(row.name, row.where) for row in one.rows}]
-        found = able[0] if len(able) == 1 else None
-    program = Program(id, name, fields["rows"], found)
-    if program.captured is not None:
-        program.captured.programs.append(program)
+def _program(id: str, fields: Mapping[str, Any], captured: Captured | None) -> Program:
+    program = Program(id, fields["name"], fields["rows"], captured)
+    if captured is not None:
+        captured.programs.append(program)
     return program
 
 
 def _add_steps(program: Program, event: Event, flops: Mapping[str, Expr]) -> None:
     fields: Mapping[str, Any] = event.fields
-    by_name, hints = {row.name: row for row in program.rows}, fields["hints"]
     rows: Sequence[StepRow] = fields["rows"]
+    hints, computed_by = fields["hints"], _fused(program.rows, rows)
     for k, row in enumerate(rows):
         computed = row.operations if row.is_kernel else _sum(flops.get(name, ZERO) for name in row.nodes)
         numbers = [number(e, hints) for e in (row.read, row.written, computed, row.alive, row.waiting)]
-        nodes = [by_name[n] for n in row.nodes if n in by_name]
-        program.steps.append(Step(f"{program.id}k{k}", row, nodes, fields["ranges"].get(row.entry, ""), *numbers))
+        program.steps.append(Step(f"{program.id}k{k}", row, computed_by[k], fields["ranges"].get(row.entry, ""), *numbers))
     program.formulas = {
         "flops": _sum(flops.values()),
         "read": _sum(row.read for row in rows),
@@ -144,6 +142,22 @@ def _add_steps(program: Program, event: Event, flops: Mapping[str, Expr]) -> Non
     program.results = number(fields["results"], hints)
     program.wrapper = fields["wrapper"]
     program.code = functions_in("\n".join(fields["texts"]), {name for row in rows for name in row.functions})
+
+
+def _fused(nodes: Sequence[NodeRow], steps: Sequence[StepRow]) -> list[list[NodeRow]]:
+    """The nodes that each step computes: those that its loops are of, and those whose values no step puts in memory and that it
+    therefore computes where it reads them."""
+    by_name = {row.name: row for row in nodes}
+    kept = {name for step in steps for name in step.nodes}
+    found = []
+    for step in steps:
+        own: set[str] = set()
+        waiting = [name for name in step.nodes if name in by_name]
+        while waiting:
+            own.add(name := waiting.pop())
+            waiting += [n for n in by_name[name].reads if n not in kept and n not in own and by_name[n].kind == "call"]
+        found.append([row for row in nodes if row.name in own])
+    return found
 
 
 def _measure(programs: Sequence[Program], seconds: Mapping[str, float]) -> None:

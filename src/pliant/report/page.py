@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def page_of(recording: Recording) -> str:
         functions=bounded(_functions(recording, captured)), stages=_stages(recording.of("stage")), files=files,
         captured=_drawn(captured), programs=programs, node_room=Room(MOST_NODES), code_room=Room(MOST_CODE),
         guards=bounded(recording.of("guard")), timeline=bounded(_timeline(recording)),
-        flames=charts.flames(recording.of("stage"), recording.start), memory=_memory(captured, programs),
+        flames=charts.flames(recording.of("stage"), recording.start), memory=_memory(captured),
         curve_size=(charts.WIDTH, charts.HEIGHT), roofline=charts.roofline(programs),
         traffic=bounded(_traffic(programs), 60), costs=bounded(_costs(recording, programs)),
         notes=bounded(_notes(recording)),
@@ -163,10 +163,10 @@ def _timeline(recording: Recording) -> list[tuple[float, Event, str]]:
     return [(event.time - recording.start, event, words[event.kind]) for event in recording.of(*words)]
 
 
-def _memory(captured: Sequence[Captured], programs: Sequence[Program]) -> list[dict[str, Any]]:
+def _memory(captured: Sequence[Captured]) -> list[dict[str, Any]]:
     """A row a captured graph: bytes over the steps of its programs, and the peaks beside eager's. What the forward saves lives
     on until the backward has read it, what it returns until the end."""
-    rows = []
+    rows: list[tuple[int, dict[str, Any]]] = []
     for graph in captured:
         own = [p for p in graph.programs if p.steps]
         parts: list[int] = []
@@ -175,25 +175,13 @@ def _memory(captured: Sequence[Captured], programs: Sequence[Program]) -> list[d
             saved = program.steps[0].waiting or 0
             parts += [max(0, results - saved) + (step.alive or 0) + (step.waiting or 0) for step in program.steps]
             results += program.results or 0
-        most = max([*parts, *graph.eager], default=0)
-        if not most:
-            continue
-        rows.append({
-            "graph": graph, "ours": charts.memory_curve(parts, most), "eager": charts.memory_curve(graph.eager, most),
-            "backward": any(p.name.endswith("_backward") for p in own),
-            "unknown": any(step.alive is None for p in own for step in p.steps),
-        })  # fmt: skip
-    joined = {id(p) for graph in captured for p in graph.programs}
-    rows += [_apart(p) for p in programs if id(p) not in joined and p.steps]
-    return sorted(rows, key=lambda row: -max(row["ours"].peak if row["ours"] else 0, row["eager"].peak if row["eager"] else 0))
-
-
-def _apart(program: Program) -> dict[str, Any]:
-    """The same of a program that belongs to one of several graphs: eager's memory for it is not known."""
-    parts = [(step.alive or 0) + (step.waiting or 0) for step in program.steps]
-    curve = charts.memory_curve(parts, max(parts, default=0))
-    unknown = any(step.alive is None for step in program.steps)
-    return {"graph": program, "ours": curve, "eager": None, "backward": True, "unknown": unknown}
+        backward = any(p.name.endswith("_backward") for p in own)
+        eager = graph.eager if backward else graph.eager_forward
+        if most := max([*parts, *eager], default=0):
+            unknown = any(step.alive is None for p in own for step in p.steps)
+            ours, beside = charts.memory_curve(parts, most), charts.memory_curve(eager, most)
+            rows.append((most, {"graph": graph, "ours": ours, "eager": beside, "backward": backward, "unknown": unknown}))
+    return [row for _, row in sorted(rows, key=lambda one: -one[0])]
 
 
 def _traffic(programs: Sequence[Program]) -> list[tuple[Program, Any]]:
@@ -204,24 +192,17 @@ def _traffic(programs: Sequence[Program]) -> list[tuple[Program, Any]]:
 
 def _costs(recording: Recording, programs: Sequence[Program]) -> list[dict[str, Any]]:
     """Formulas of each program, and what the symbols in them are."""
-    sources: dict[str, dict[str, str]] = {}
+    sources: dict[object, dict[str, str]] = {}
     for event in recording.of("dynamic"):
-        sources.setdefault(str(event.fields["name"]), {})[str(event.fields["symbol"])] = (
-            f"{event.fields['source']}, {event.fields['why']}"
-        )
+        text = f"{event.fields['source']}, {event.fields['why']}"
+        sources.setdefault(event.fields["of"], {})[str(event.fields["symbol"])] = text
     rows = []
     for program in (one for one in programs if one.steps):
-        known = _of_function(sources, program)
+        known = sources.get(program.captured.number, {}) if program.captured is not None else {}
         symbols = sorted({str(s) for e in program.formulas.values() for s in e.free})
         formulas = {name: _short(f"{e.as_int():,}" if e.as_int() is not None else str(e)) for name, e in program.formulas.items()}
         rows.append({"program": program, "formulas": formulas, "symbols": [(s, known.get(s, "a size")) for s in symbols]})
     return rows
-
-
-def _of_function(sources: Mapping[str, dict[str, str]], program: Program) -> dict[str, str]:
-    """The symbols of the function that a program is of."""
-    names: Iterable[str] = (name for name in sources if program.name == name or program.name.startswith(f"{name}_"))
-    return sources.get(max(names, key=len, default=""), {})
 
 
 def _short(text: str) -> str:

@@ -60,12 +60,12 @@ class Line:
 
 @dataclass(slots=True)
 class File:
-    """One file."""
+    """One file. is_strange: a library's, or of code that is in no file."""
 
     id: str
     path: str
     name: str
-    is_library: bool
+    is_strange: bool
     lines: list[Line]
     is_read: bool
     cut: int  # marked lines that did not fit
@@ -94,16 +94,16 @@ class Sources:
 
     def files(self) -> list[File]:
         """The program's own files first, those with the most marks first among them."""
-        found = [(SourceLocation(path, 1, "").is_library, -len(marks), path) for path, marks in self._marks.items()]
+        found = [(_is_strange(path), -len(marks), path) for path, marks in self._marks.items()]
         left = MOST_LINES
         files = []
-        for is_library, _, path in sorted(found):
-            file = self._file(path, is_library, left)
+        for is_strange, _, path in sorted(found):
+            file = self._file(path, is_strange, left)
             left -= sum(1 for line in file.lines if line.number)
             files.append(file)
         return files
 
-    def _file(self, path: str, is_library: bool, left: int) -> File:
+    def _file(self, path: str, is_strange: bool, left: int) -> File:
         text = linecache.getlines(path)
         marks = self._marks[path]
         shown = _shown(sorted(marks), len(text), left)
@@ -111,7 +111,7 @@ class Sources:
         lines = [self._line(path, number, text, marks.get(number, ())) for number in sorted(shown)]
         self._shown |= {line.id for line in lines}
         return File(
-            self._ids[path], path, os.path.basename(path) or path, is_library, list(_with_gaps(lines, len(text))), bool(text), cut
+            self._ids[path], path, os.path.basename(path) or path, is_strange, list(_with_gaps(lines, len(text))), bool(text), cut
         )
 
     def _line(self, path: str, number: int, text: Sequence[str], marks: Sequence[Mark]) -> Line:
@@ -126,6 +126,10 @@ class Sources:
     def is_shown(self, id: str) -> bool:
         """Whether the page has the line. Ask when `files` is made."""
         return id in self._shown
+
+
+def _is_strange(path: str) -> bool:
+    return SourceLocation(path, 1, "").is_library or not linecache.getlines(path)
 
 
 def _shown(marked: Sequence[int], length: int, left: int) -> set[int]:

@@ -99,7 +99,9 @@ def _lowered(graph: AtenGraph) -> LoopProgram:
         from pliant.graph.told import node_rows
 
         rows = node_rows(graph.graph)
-        events.record("nodes", name=graph.name, level="aten", count=len(rows), rows=rows, flops=flops_by_node(graph))
+        events.record(
+            "nodes", name=graph.name, level="aten", of=graph.shape_env.number, count=len(rows), rows=rows, flops=flops_by_node(graph)
+        )
     with events.stage("lower", graph=graph.name):
         program = in_blocks_of_rows(lower(graph))
     if config.get().general.verify_passes:

@@ -10,6 +10,7 @@ Reads on: `symbols.py` (how symbols are made), `facts.py` (reasoning), `sym_node
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -47,12 +48,16 @@ class Specialization:
     origin: SourceLocation | None
 
 
+_numbers = itertools.count(1)
+
+
 class ShapeEnv(Symbols, RuntimeAsserts):
     """Symbols, hints, facts and guards of one compilation."""
 
     def __init__(self, *, duck_shape: bool = True, specialize_zero_one: bool = True) -> None:
         Symbols.__init__(self, duck_shape=duck_shape, specialize_zero_one=specialize_zero_one)
         RuntimeAsserts.__init__(self)
+        self.number = next(_numbers)  # by which the record tells what is of one compilation
         self.guards: list[ShapeGuard] = []
         self.failed: Collection[str] = ()  # what earlier calls assumed of unbacked symbols, and did not hold
         self.specializations: list[Specialization] = []
