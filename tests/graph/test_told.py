@@ -34,6 +34,11 @@ def test_derivatives_name_the_call_that_they_are_of():
     assert derived and set(derived) == {"tanh", "exp"} and derived.index("exp") < derived.index("tanh")
 
 
+def test_views_are_told():
+    *_, aten = (e.fields["rows"] for e in _events(lambda x: (x + 1).view(3, 2).t() * 2, torch.ones(6)) if e.kind == "nodes")
+    assert [(row.name, row.is_view) for row in aten if row.kind == "call"] == [("add", False), ("view", True), ("t", True), ("mul", False)]
+
+
 def test_eager_holds_each_result_until_its_last_use():
     def f(x):  # 400 bytes each
         a = x + 1

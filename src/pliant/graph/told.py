@@ -6,6 +6,7 @@ Out:    `NodeRow`s in order, which hold no tensor; bytes that eager has allocate
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ _KINDS = {"placeholder": "input", "get_attr": "constant", "output": "output"}  #
 
 class NodeRow(NamedTuple):
     """One node. kind: input, constant, call or output. reads: names of nodes. of: the call of the captured graph that an
-    ATen node comes from, or that it is a derivative of (`is_derivative`). where: that call's line."""
+    ATen node comes from, or that it is a derivative of (`is_derivative`). is_view: it lies in the memory of what it reads. where: that call's line."""
 
     name: str
     kind: str
@@ -33,6 +34,7 @@ class NodeRow(NamedTuple):
     reads: tuple[str, ...]
     of: str
     is_derivative: bool
+    is_view: bool
     where: SourceLocation | None
 
 
@@ -52,6 +54,7 @@ def _row(node: fx.Node) -> NodeRow:
         reads=tuple(read.name for read in node.all_input_nodes),
         of=origin.name if isinstance(origin, fx.Node) else "",
         is_derivative=derived is not None,
+        is_view=_is_view(node),
         where=where if isinstance(where, SourceLocation) else None,
     )
 
@@ -84,7 +87,7 @@ def _is_view(node: fx.Node) -> bool:
     if not node.all_input_nodes or node.op != "call_function":
         return False
     if not isinstance(node.target, OpOverload):
-        return True
+        return node.target is operator.getitem
     return any(r.alias_info is not None for r in node.target._schema.returns)
 
 

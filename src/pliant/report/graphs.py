@@ -65,7 +65,8 @@ class Step:
     @property
     def label(self) -> str:
         """What it computes, in a few words."""
-        names = [_operator(node) for node in self.nodes] or [self.row.text.partition("->")[0].split()[1]]
+        named = [node for node in self.nodes if not node.is_view] or self.nodes
+        names = [_operator(node) for node in named] or [self.row.text.partition("->")[0].split()[1]]
         return " + ".join(names[:6]) + (f" + {len(names) - 6} more" if len(names) > 6 else "")
 
 

@@ -29,10 +29,10 @@ class Entry(Protocol):
 class StepRow(NamedTuple):
     """One step. `is_kernel`, else it is an operator's call.
 
-    nodes: of the ATen graph, after which its loops are named; others may be computed within these. text, loops: what it computes, over buffers. run: the number of its native call, `entry`.
-    functions: its own, or those of the whole call where several kernels share one. read, written: bytes. operations: of
-    scalars. alive: bytes that the program has allocated then. waiting: bytes of inputs that nobody else keeps and that this
-    step or a later one reads.
+    nodes: of the ATen graph, after which its loops are named; others may be computed within these. text, loops: what it
+    computes, over buffers. run: the number of its native call, `entry`. functions: its own, or those of the whole call where
+    several kernels share one. read, written: bytes. operations: of scalars. alive: bytes that the program has allocated then.
+    waiting: bytes of inputs that nobody else keeps and that this step or a later one reads.
     """
 
     is_kernel: bool
