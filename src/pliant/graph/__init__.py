@@ -1,7 +1,7 @@
 """Fake tensors and the types passed between stages.
 
-Contracts:            contracts, late_module, proxies, tensor_spec, printer, interpret (the meaning that compiled graphs must have), unsupported,
-                      remade (callables that know how they were made).
+Contracts:            contracts, late_module, proxies, tensor_spec, printer, told (graphs as rows), interpret (the meaning that compiled graphs must have),
+                      unsupported, remade (callables that know how they were made).
 Fakes:                fake_tensor, fake_mode (which computes on them), shape_rules/ (what operators return), layouts, call_plan, devices, fallback,
                       special_calls, collectives, effects (what operators do beside their schema), failing (which may raise), concrete_sizes,
                       compositions, einsum_order, given_warnings, kernel_warnings, lent_numbers, overlaps, strided, writes, unbacked, checks (what

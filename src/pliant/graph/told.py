@@ -14,6 +14,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from pliant.graph.call_plan import plan_of
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.printer import line_of
 from pliant.source import SourceLocation
@@ -88,7 +89,7 @@ def _is_view(node: fx.Node) -> bool:
         return False
     if not isinstance(node.target, OpOverload):
         return node.target is operator.getitem
-    return any(r.alias_info is not None for r in node.target._schema.returns)
+    return plan_of(node.target).views
 
 
 def _bytes(env: ShapeEnv, node: fx.Node) -> Expr:
