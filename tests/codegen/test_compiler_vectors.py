@@ -10,7 +10,8 @@ import torch
 
 from pliant import config
 from pliant.codegen.prelude import text_for
-from pliant.runtime.build import MEANING_FLAGS, build, find_compiler
+from pliant.runtime.build import MEANING_FLAGS, build
+from pliant.runtime.compilers import find_compiler
 
 HALVES = """\
 void widen(float* out, const uint16_t* in, int64_t n) {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import architecture
 from pliant import errors
-from pliant.runtime.build import CompilerNotFound
+from pliant.runtime.compilers import CompilerNotFound
 
 DOCS = Path(__file__).resolve().parents[2]
 

@@ -14,8 +14,9 @@ import pliant
 from loop_programs import softmax
 from pliant import config
 from pliant.errors import CompileError, FallbackWarning, NoKernels
-from pliant.runtime import build as building
-from pliant.runtime.build import CompilerNotFound, build
+from pliant.runtime import compilers
+from pliant.runtime.build import build
+from pliant.runtime.compilers import CompilerNotFound
 from pliant.runtime.compile_program import compile_program
 
 TEXT = "int pliant_test_{0}(void) {{ return {0}; }}\n"
@@ -77,11 +78,11 @@ def test_addresses_instead_of_tensors():
 
 
 def test_compiler_is_looked_up_by_name():
-    assert building.find_compiler("cc").command[0].endswith("cc")
+    assert compilers.find_compiler("cc").command[0].endswith("cc")
 
 
 def test_compilers_are_named_with_flags_and_wrappers(tmp_path):
-    found = building.find_compiler("env FLAG=1 cc -fno-common")
+    found = compilers.find_compiler("env FLAG=1 cc -fno-common")
     assert found.command[0].endswith("env") and found.command[1:] == ("FLAG=1", "cc", "-fno-common")
     assert os.path.realpath(shutil.which("cc")) in found.identity  # which is replaced with the compiler
     blank = tmp_path / "my compilers"

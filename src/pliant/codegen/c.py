@@ -206,14 +206,14 @@ class Writer(ReducingWriter):
         for _ in self.plan.parallel:
             self.end()
         if points > self.target.split_columns:
-            self._lines([f"free(part{k});" for k in range(len(parts))])
+            self._lines([f"__builtin_free(part{k});" for k in range(len(parts))])
         return [*self._head(), *self.lines]
 
     def _declare_part(self, ctype: str, name: str, points: int) -> None:
         """The partial results of all threads: on the stack where they are few."""
         count = self.target.parts * points
         if points > self.target.split_columns:
-            self.line(f"{ctype}* const {name} = malloc(sizeof({ctype}) * {count});")
+            self.line(f"{ctype}* const {name} = __builtin_malloc(sizeof({ctype}) * {count});")
         else:
             self.line(f"{ctype} {name}[{count}];")
 

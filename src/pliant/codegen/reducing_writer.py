@@ -44,7 +44,7 @@ class ReducingWriter(VectorPasses):
                 self.far, self.loads_ahead = False, frozenset()  # the row is in the cache from now on
         self.end()
         for name in self.allocated:
-            self.line(f"free({name});")
+            self.line(f"__builtin_free({name});")
 
     def _is_narrow(self) -> bool:
         """Whether accumulators of all columns stay in the cache."""
@@ -69,7 +69,7 @@ class ReducingWriter(VectorPasses):
             if size is not None and size * width <= SCRATCH:
                 self.line(f"{ctype} {name}[{size * width}];")
             elif not self.columns:
-                self.line(f"{ctype}* const {name} = malloc(sizeof({ctype}) * ({self.names.text(points)}));")
+                self.line(f"{ctype}* const {name} = __builtin_malloc(sizeof({ctype}) * ({self.names.text(points)}));")
                 self.allocated.append(name)
             else:
                 continue

@@ -154,7 +154,7 @@ P_INLINE p_vh p_to16(p_vi x) { p_vh r; P_EACH r[k] = (uint16_t)x[k]; return r; }
 typedef short p_y16 __attribute__((vector_size(16)));
 P_INLINE p_vf p_from_f16v(p_vh x) { return __builtin_ia32_vcvtph2ps256((p_y16)x); }
 P_INLINE p_vh p_to_f16v(p_vf x) { return (p_vh)__builtin_ia32_vcvtps2ph256(x, 0); }
-#elif defined(__FLT16_MAX__)
+#elif defined(__FLT16_MAX__) && (defined(__F16C__) || !defined(__x86_64__))
 P_INLINE p_vf p_from_f16v(p_vh x) {
   p_vf r;
   P_EACH { _Float16 h; const uint16_t b = x[k]; __builtin_memcpy(&h, &b, 2); r[k] = (float)h; }
@@ -164,6 +164,22 @@ P_INLINE p_vh p_to_f16v(p_vf x) {
   p_vh r;
   P_EACH { const _Float16 h = (_Float16)x[k]; uint16_t b; __builtin_memcpy(&b, &h, 2); r[k] = b; }
   return r;
+}
+#else
+// as integers, which `p_f16` explains: the processor has no such instruction
+P_INLINE p_vf p_from_f16v(p_vh x) {
+  const p_vu h = (p_vu)p_from16(x), b = (h & 0x7fffu) << 13, e = b & 0x0f800000u;
+  const p_vi small = (p_vi)((p_vf)(b + 0x38800000u) - 6.103515625e-05f);
+  const p_vi usual = (p_vi)(b + (p_vu)p_choosei(e == 0x0f800000u, P_BI(0x70000000), P_BI(0x38000000)));
+  return (p_vf)(p_choosei(e != 0u, usual, small) | (p_vi)((h & 0x8000u) << 16));
+}
+P_INLINE p_vh p_to_f16v(p_vf x) {
+  const p_vu sign = (p_vu)x & 0x80000000u, b = (p_vu)x ^ sign;
+  const p_vi small = (p_vi)((p_vu)((p_vf)b + 0.5f) - 0x3f000000u);
+  const p_vi usual = (p_vi)((b - 0x37fff001u + ((b >> 13) & 1u)) >> 13);
+  const p_vi large = p_choosei(b > 0x7f800000u, P_BI(0x7e00), P_BI(0x7c00));
+  const p_vi found = p_choosei(b < 0x38800000u, small, p_choosei(b < 0x47800000u, usual, large));
+  return p_to16((found | (p_vi)(sign >> 16)) & 0xffff);
 }
 #endif
 P_INLINE p_vi p_intv(p_vf a) { return __builtin_convertvector(a, p_vi); }

@@ -21,7 +21,7 @@ from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root
 from pliant.entries.content import Content, NotKept, content, digest_of, module_of
 from pliant.entries.own_sources import source_digest
 from pliant.guards.settings import KERNEL_SETTINGS, Settings
-from pliant.runtime.build import CompilerNotFound, find_compiler
+from pliant.runtime.compilers import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import VERSION, mkldnn_enabled, python_kernels_of_aten
 from pliant.wrappers.vector_math import vector_math

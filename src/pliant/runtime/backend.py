@@ -15,7 +15,7 @@ from typing import Protocol
 from pliant import config
 from pliant.codegen.native import Entry, NativeCode, write_native
 from pliant.ir.loops import Buffer
-from pliant.runtime.build import CompilerNotFound, find_compiler
+from pliant.runtime.compilers import CompilerNotFound, find_compiler
 from pliant.runtime.load import NativeEntry, load
 from pliant.runtime.objects import build_native
 from pliant.runtime.program import KeptCode, Library

@@ -10,16 +10,14 @@ Units:  `build` of one small text takes the compiler's start-up, about 50 ms; te
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +26,7 @@ from pliant.cache.key import Key, machine, make_key
 from pliant.cache.store import open_store
 from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
-from pliant.records import dataclass
+from pliant.runtime.compilers import CompilerNotFound, find_compiler
 from pliant.runtime.kept import keep, no_space
 
 # Flags that the meaning of the text depends on; `opt_flags` of the configuration only decide speed.
@@ -42,62 +40,9 @@ LINK_FLAGS = ("-shared", "-fPIC", "-pipe", "-w", "-nostdlib", "-fno-stack-protec
 _COMMENTS = re.compile(r"^//.*\n", re.M)
 
 
-class CompilerNotFound(NoKernels):
-    """No C compiler on this machine; the caller runs the graph without kernels."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compiler:
-    """A C compiler: `command` starts it, `identity` changes when it, or what it is started through, is replaced."""
-
-    command: tuple[str, ...]
-    identity: str
-
-
-@functools.cache
-def find_compiler(wanted: str) -> Compiler:
-    """The compiler that the configuration names (`ccache gcc -m64`, as make takes it), or cc, gcc or clang;
-    CompilerNotFound if there is none."""
-    for command in _spellings(wanted) if wanted else (["cc"], ["gcc"], ["clang"]):
-        path = shutil.which(command[0]) if command else None
-        if path is not None:
-            return Compiler((path, *command[1:]), " ".join(map(_identity, command)))
-    raise CompilerNotFound(
-        f"no C compiler: `{wanted}` was not found" if wanted else "no C compiler: neither cc, gcc nor clang was found",
-        kind="no-compiler",
-        why="kernels for CPU are C text that the system's compiler builds",
-        do="install gcc or clang, or set PLIANT_CC to one",
-    )
-
-
-def _spellings(wanted: str) -> Iterator[list[str]]:
-    """As one path, which may hold blanks, and as words."""
-    yield [wanted]
-    with contextlib.suppress(ValueError):  # a quotation mark without its other half
-        import shlex
-
-        yield shlex.split(wanted)
-
-
-def _identity(word: str) -> str:
-    """Of a program, which file it is; any other word says what it says."""
-    path = shutil.which(word)
-    if path is None:
-        return word
-    real = os.path.realpath(path)
-    stat = os.stat(real)
-    return f"{real}:{stat.st_size}:{stat.st_mtime_ns}"
-
-
 def flags_of(options: config.Build) -> tuple[str, ...]:
     """All flags a text is built with."""
     return (*options.opt_flags, *MEANING_FLAGS, *LINK_FLAGS)
-
-
-def _flags_for(compiler: Compiler, options: config.Build) -> list[str]:
-    """Those of them that this compiler knows."""
-    is_clang = "clang" in compiler.identity
-    return [f for f in flags_of(options) if not (is_clang and f.startswith("-fvect-cost-model"))]
 
 
 def quick(options: config.Build) -> config.Build:
@@ -106,12 +51,6 @@ def quick(options: config.Build) -> config.Build:
     """
     processor = [flag for flag in options.opt_flags if flag.startswith("-march=")]
     return replace(options, opt_flags=("-O1", "-fexpensive-optimizations", *processor))
-
-
-def _libraries(texts: Sequence[str]) -> tuple[str, ...]:
-    """What to link: the compiler's own functions, which it calls for half precision where the processor has no such
-    instruction (from half to double, comparisons)."""
-    return ("-lgcc",) if any("_Float16" in text for text in texts) else ()
 
 
 def key_of(texts: Sequence[str], options: config.Build) -> Key:
@@ -123,7 +62,7 @@ def key_of(texts: Sequence[str], options: config.Build) -> Key:
         maker: str | None = find_compiler(options.compiler).identity
     except CompilerNotFound:
         maker = None
-    flags = " ".join((*flags_of(options), *_libraries(texts)))
+    flags = " ".join(flags_of(options))
     return make_key(maker=maker, text=_COMMENTS.sub("", "\0".join(texts)), flags=flags, processor=machine())
 
 
@@ -172,12 +111,13 @@ def built(digest: str) -> Path:
 
 def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Path) -> None:
     """Compile all texts, in parallel if there are several, and link them into `target`."""
-    if len(texts) > 1:
+    compiler = find_compiler(options.compiler)
+    if len(texts) > 1 or compiler.linker:
         link(compile_objects(texts, options, work, ()), texts, options, target, ())
         return
-    compiler, (source,) = find_compiler(options.compiler), _sources(texts, work)
-    flags = _flags_for(compiler, options)
-    _run([[*compiler.command, *flags, str(source), *_libraries(texts), "-o", str(target)]], options, texts)
+    (source,) = _sources(texts, work)
+    flags = compiler.known(flags_of(options))
+    _run([[*compiler.command, *flags, str(source), "-o", str(target)]], options, texts)
 
 
 def _sources(texts: Sequence[str], work: Path) -> list[Path]:
@@ -190,7 +130,7 @@ def _sources(texts: Sequence[str], work: Path) -> list[Path]:
 def compile_objects(texts: Sequence[str], options: config.Build, work: Path, more: Sequence[str]) -> list[Path]:
     """The objects of these texts, compiled in parallel; `more`: further flags."""
     compiler, sources = find_compiler(options.compiler), _sources(texts, work)
-    flags = [*(f for f in _flags_for(compiler, options) if f not in ("-shared", "-nostdlib")), *more]
+    flags = [*(f for f in compiler.known(flags_of(options)) if f not in ("-shared", "-nostdlib")), *more]
     objects = [source.with_suffix(".o") for source in sources]
     _run([[*compiler.command, *flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)], options, texts)
     return objects
@@ -201,8 +141,7 @@ def link(
 ) -> None:
     """Link objects, made of these texts, into the shared object `target`; `more`: further flags."""
     compiler = find_compiler(options.compiler)
-    linked = [*map(str, objects), *_libraries(texts)]
-    _run([[*compiler.command, "-shared", "-nostdlib", *more, *linked, "-o", str(target)]], options, texts)
+    _run([compiler.linking(more, list(map(str, objects)), str(target))], options, texts)
 
 
 def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str]) -> None:

@@ -23,7 +23,8 @@ from pliant.codegen.units import Piece, Unit, units_of
 from pliant.debug import events
 from pliant.errors import CompileError
 from pliant.records import dataclass
-from pliant.runtime.build import compile_objects, find_compiler, flags_of, link, stored
+from pliant.runtime.build import compile_objects, flags_of, link, stored
+from pliant.runtime.compilers import find_compiler
 
 MAX_BYTES = 32 << 20  # of objects that are held; the oldest go first
 # A graph that is linked with others' objects takes the kernels that it calls and leaves the rest, entries among it. Of what

@@ -4,7 +4,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   const int64_t n0 = n[0];
   const int64_t n1 = n[1];
   const int64_t n2 = n[2];
-  float* const w0 = malloc(sizeof(float) * (n0));
+  float* const w0 = __builtin_malloc(sizeof(float) * (n0));
   for (int64_t t = begin; t < end; t++) {
     const int64_t i0 = t;
     float acc0 = (-INFINITY);
@@ -88,7 +88,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
       }
     }
   }
-  free(w0);
+  __builtin_free(w0);
 }
 static void @(void** p, const int64_t* n, int32_t* p_error) {
   const int64_t n0 = n[0];

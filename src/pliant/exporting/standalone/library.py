@@ -24,7 +24,8 @@ from pliant.exporting.standalone.writer import ProgramText
 from pliant.exporting.writing import weights_of
 from pliant.exporting.written_back import writing_graph
 from pliant.lowering.lower import lower
-from pliant.runtime.build import MEANING_FLAGS, find_compiler
+from pliant.runtime.build import MEANING_FLAGS
+from pliant.runtime.compilers import find_compiler
 from pliant.schedule.dependencies import forget_accesses
 
 HERE = Path(__file__).parent

@@ -1,0 +1,105 @@
+"""C compilers: which one this machine has, and what it is told.
+
+In:     the command that the configuration names, or none.
+Out:    `find_compiler(wanted)`: a `Compiler`, or `CompilerNotFound`.
+Holds:  a compiler is the one that is named, else cc, gcc or clang, else the clang of an installed package (`PACKAGE`), which
+        serves where the system has none. Nothing is started to find it. All build the same texts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pliant.errors import NoKernels
+from pliant.records import dataclass
+
+# Zig's distribution, of which clang and LLVM's linker are used, as they are. `zig cc` would do more than that: it traps what C
+# leaves undefined, and keeps a cache of its own.
+PACKAGE, PROGRAM = "ziglang", "zig"
+
+
+class CompilerNotFound(NoKernels):
+    """No C compiler on this machine; the caller runs the graph without kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """`command` compiles, and links as well unless `linker` does; `identity` changes when a program of it, or what it is
+    started through, is replaced."""
+
+    command: tuple[str, ...]
+    identity: str
+    linker: tuple[str, ...] = ()
+
+    def known(self, flags: Sequence[str]) -> list[str]:
+        """Those of the flags that it knows."""
+        is_clang = "clang" in self.identity
+        return [flag for flag in flags if not (is_clang and flag.startswith("-fvect-cost-model"))]
+
+    def linking(self, flags: Sequence[str], objects: Sequence[str], target: str) -> list[str]:
+        """The command that links a shared object; `flags` as compilers take them."""
+        if not self.linker:
+            return [*self.command, "-shared", "-nostdlib", *flags, *objects, "-o", target]
+        own = [word for flag in flags for word in flag.removeprefix("-Wl,").split(",")]
+        return [*self.linker, "-shared", *own, *objects, "-o", target]
+
+
+@functools.cache
+def find_compiler(wanted: str) -> Compiler:
+    """The compiler that the configuration names (`ccache gcc -m64`, as make takes it; `ziglang`), or the system's, or the
+    package's; CompilerNotFound if there is none."""
+    for command in _spellings(wanted) if wanted else (["cc"], ["gcc"], ["clang"], [PACKAGE]):
+        path = _program(command[0]) if command else None
+        if path is not None:
+            return _compiler(path, command)
+    raise CompilerNotFound(
+        f"no C compiler: `{wanted}` was not found" if wanted else "no C compiler: neither cc, gcc nor clang was found",
+        kind="no-compiler",
+        why="kernels for CPU are C text that a compiler of this machine builds",
+        do="install gcc or clang, or the clang that pip has (pip install pliant[compiler]), or set PLIANT_CC to one",
+    )
+
+
+def _spellings(wanted: str) -> Iterator[list[str]]:
+    """As one path, which may hold blanks, and as words."""
+    yield [wanted]
+    with contextlib.suppress(ValueError):  # a quotation mark without its other half
+        import shlex
+
+        yield shlex.split(wanted)
+
+
+def _program(name: str) -> str | None:
+    """The path of a program, or of the package's."""
+    return _packaged() if name == PACKAGE else shutil.which(name)
+
+
+def _packaged() -> str | None:
+    spec = importlib.util.find_spec(PACKAGE)  # the package is not imported
+    folders = spec.submodule_search_locations if spec is not None else None
+    found = (shutil.which(PROGRAM, path=folder) for folder in folders or ())
+    return next((path for path in found if path is not None), None)
+
+
+def _compiler(path: str, command: Sequence[str]) -> Compiler:
+    words = list(command[1:])
+    if Path(path).stem != PROGRAM:
+        return Compiler((path, *words), " ".join(map(_identity, command)))
+    more = words[1:] if words[:1] == ["cc"] else words
+    return Compiler((path, "clang", *more), " ".join(map(_identity, [path, "clang", *more])), (path, "ld.lld"))
+
+
+def _identity(word: str) -> str:
+    """Of a program, which file it is; any other word says what it says."""
+    path = shutil.which(word)
+    if path is None:
+        return word
+    real = os.path.realpath(path)
+    stat = os.stat(real)
+    return f"{real}:{stat.st_size}:{stat.st_mtime_ns}"
