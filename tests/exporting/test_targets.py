@@ -15,6 +15,7 @@ from pliant.debug import events
 from pliant.errors import ConfigError, FallbackWarning, FileError
 from pliant.exporting import processors, unpacked
 from pliant.exporting.form import PACKAGE
+from pliant.runtime.compilers import is_installed
 from pliant.runtime.cuda import nvrtc
 from pliant.runtime.cuda.kernels import stored
 
@@ -104,7 +105,7 @@ def test_each_has_instructions_of_its_own(path, tmp_path):
     assert "%zmm" in texts[0] and "%zmm" not in texts[1] and "%ymm" in texts[1]
 
 
-@pytest.mark.skipif(shutil.which("aarch64-linux-gnu-gcc") is None, reason="no cross compiler")
+@pytest.mark.skipif(not (shutil.which("aarch64-linux-gnu-gcc") or is_installed()), reason="no cross compiler")
 def test_kernels_for_another_architecture(tmp_path):
     program = pliant.export(Model().eval(), (torch.ones(5, 8),))
     pliant.aot_compile(program, tmp_path / "file", targets=["native", "neon"])
@@ -125,6 +126,7 @@ def test_names_of_targets(path, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="a library has no `targets`"):
         pliant.aot_compile(program, tmp_path / "file", targets=["avx2"], interface="standalone")
     monkeypatch.setattr(processors.shutil, "which", lambda command: None)
+    monkeypatch.setattr(processors.compilers, "is_installed", lambda: False)
     other = "neon" if platform.machine() == "x86_64" else "avx2"
     with pytest.raises(ConfigError, match="install it"):
         pliant.aot_compile(program, tmp_path / "file", targets=[other])

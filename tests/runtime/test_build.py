@@ -16,8 +16,8 @@ from pliant import config
 from pliant.errors import CompileError, FallbackWarning, NoKernels
 from pliant.runtime import compilers
 from pliant.runtime.build import build
-from pliant.runtime.compilers import CompilerNotFound
 from pliant.runtime.compile_program import compile_program
+from pliant.runtime.compilers import CompilerNotFound
 
 TEXT = "int pliant_test_{0}(void) {{ return {0}; }}\n"
 

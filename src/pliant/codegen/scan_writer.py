@@ -82,7 +82,7 @@ class ScanWriter(KernelWriter):
             s.write("v", f"({row} - h) * {COLUMNS} + {point} - b", s.cast(lanes, value.dtype, torch.float32), torch.float32)
 
         lines, self.lines, depth = self.lines, [], self.depth
-        self.begin(f"if (P_L == {SCANNED_ROWS} && !P_PLAIN && {row}e - {row}b == {SCANNED_ROWS})")
+        self.begin(f"if (P_L == {SCANNED_ROWS} && P_MIXES && {row}e - {row}b == {SCANNED_ROWS})")
         self.line(f"const int64_t h = {row}b;")
         self._lines(_accumulators(scan))
         extent = self.names.text(along.extent)

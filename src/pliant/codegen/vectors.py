@@ -235,8 +235,21 @@ P_INLINE p_vh p_to_bf16v(p_vf x) {
   const p_vu b = (p_vu)x;
   return p_to16(p_choosei(x != x, P_BI(0x7fc0), (p_vi)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16)));
 }
-#if P_PLAIN
+// whether the lanes of two vectors mix in few instructions: clang makes them of lanes whose places are constants
+#if P_PLAIN && defined(__clang__)
+#define P_MIXES 1
+#define P_BOTH(a, b, m) ({ \
+  const __typeof__(a) p_a = a, p_b = b; const __typeof__(m) p_m = m; __typeof__(a) p_r; \
+  P_EACH p_r[k] = p_m[k] < P_L ? p_a[p_m[k] % P_L] : p_b[p_m[k] % P_L]; \
+  p_r; \
+})
+#elif P_PLAIN
+#define P_MIXES 0
 #define P_BOTH(a, b, m) (a)
+#else
+#define P_MIXES 1
+#endif
+#if P_PLAIN
 #define P_BACK(x, i) ({ __typeof__(x) p_x = x, p_r; P_EACH p_r[k] = p_x[P_L - 1 - k]; p_r; })
 #else
 #define P_BOTH(a, b, m) __builtin_shuffle(a, b, m)
@@ -305,7 +318,7 @@ P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
 _TRANSPOSE = """\
 P_INLINE void p_transpose@B(@E* to, int64_t to_step, const @E* from, int64_t from_step, int64_t rows, int64_t columns) {
   int64_t r = 0;
-  for (; !P_PLAIN && r + P_L <= rows; r += P_L) {
+  for (; P_MIXES && r + P_L <= rows; r += P_L) {
     int64_t c = 0;
     for (; c + P_L <= columns; c += P_L) {
       @V x[P_L], y[P_L];

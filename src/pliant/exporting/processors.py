@@ -25,6 +25,7 @@ from pliant.cache.key import machine
 from pliant.errors import ConfigError
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
+from pliant.runtime import compilers
 from pliant.torch_adapter import VERSION
 from pliant.wrappers.vector_math import vector_math
 
@@ -98,13 +99,15 @@ def _processor(name: object) -> Processor:
 
 def _cross_compiler(wanted: Processor) -> str:
     command = f"{wanted.architecture}-linux-gnu-gcc"
-    if shutil.which(command) is None:
-        raise ConfigError(
-            f"no kernels can be built for {wanted.march} here", kind="no-compiler",
-            why=f"that takes the cross compiler {command}, which is not installed",
-            do=f"install it (Debian: gcc-{wanted.architecture.replace('_', '-')}-linux-gnu), or leave the target out",
-        )  # fmt: skip
-    return command
+    if shutil.which(command) is not None:
+        return command
+    if compilers.is_installed():  # clang writes code for all
+        return f"{compilers.PACKAGE} --target={wanted.architecture}-linux-gnu"
+    raise ConfigError(
+        f"no kernels can be built for {wanted.march} here", kind="no-compiler",
+        why=f"that takes the cross compiler {command}, which is not installed",
+        do=f"install it (Debian: gcc-{wanted.architecture.replace('_', '-')}-linux-gnu), or {compilers.INSTALL}, or leave the target out",
+    )  # fmt: skip
 
 
 # ---- where a package is loaded

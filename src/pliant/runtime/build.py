@@ -116,7 +116,7 @@ def _compile(texts: Sequence[str], options: config.Build, work: Path, target: Pa
         link(compile_objects(texts, options, work, ()), texts, options, target, ())
         return
     (source,) = _sources(texts, work)
-    flags = compiler.known(flags_of(options))
+    flags = compiler.flags(flags_of(options))
     _run([[*compiler.command, *flags, str(source), "-o", str(target)]], options, texts)
 
 
@@ -130,7 +130,7 @@ def _sources(texts: Sequence[str], work: Path) -> list[Path]:
 def compile_objects(texts: Sequence[str], options: config.Build, work: Path, more: Sequence[str]) -> list[Path]:
     """The objects of these texts, compiled in parallel; `more`: further flags."""
     compiler, sources = find_compiler(options.compiler), _sources(texts, work)
-    flags = [*(f for f in compiler.known(flags_of(options)) if f not in ("-shared", "-nostdlib")), *more]
+    flags = [*(f for f in compiler.flags(flags_of(options)) if f not in ("-shared", "-nostdlib")), *more]
     objects = [source.with_suffix(".o") for source in sources]
     _run([[*compiler.command, *flags, "-c", str(s), "-o", str(o)] for s, o in zip(sources, objects)], options, texts)
     return objects

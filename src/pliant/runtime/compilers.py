@@ -18,10 +18,12 @@ from pathlib import Path
 
 from pliant.errors import NoKernels
 from pliant.records import dataclass
+from pliant.wrappers.vector_math import vector_math
 
 # Zig's distribution, of which clang and LLVM's linker are used, as they are. `zig cc` would do more than that: it traps what C
 # leaves undefined, and keeps a cache of its own.
 PACKAGE, PROGRAM = "ziglang", "zig"
+INSTALL = "the clang that pip brings (pip install pliant[compiler])"
 
 
 class CompilerNotFound(NoKernels):
@@ -37,10 +39,17 @@ class Compiler:
     identity: str
     linker: tuple[str, ...] = ()
 
-    def known(self, flags: Sequence[str]) -> list[str]:
-        """Those of the flags that it knows."""
-        is_clang = "clang" in self.identity
-        return [flag for flag in flags if not (is_clang and flag.startswith("-fvect-cost-model"))]
+    @property
+    def is_cross(self) -> bool:
+        """Whether it was told another machine."""
+        return any(word.startswith(("--target", "-target")) for word in self.command)
+
+    def flags(self, flags: Sequence[str]) -> list[str]:
+        """What it is told for these flags, which are gcc's. Of gcc the text itself says which functions have vector variants."""
+        if "clang" not in self.identity:
+            return list(flags)
+        own = ["-fveclib=libmvec"] if vector_math() and not self.is_cross else []
+        return [*(flag for flag in flags if not flag.startswith("-fvect-cost-model")), *own]
 
     def linking(self, flags: Sequence[str], objects: Sequence[str], target: str) -> list[str]:
         """The command that links a shared object; `flags` as compilers take them."""
@@ -62,7 +71,7 @@ def find_compiler(wanted: str) -> Compiler:
         f"no C compiler: `{wanted}` was not found" if wanted else "no C compiler: neither cc, gcc nor clang was found",
         kind="no-compiler",
         why="kernels for CPU are C text that a compiler of this machine builds",
-        do="install gcc or clang, or the clang that pip has (pip install pliant[compiler]), or set PLIANT_CC to one",
+        do=f"install gcc or clang, or {INSTALL}, or set PLIANT_CC to one",
     )
 
 
@@ -80,7 +89,13 @@ def _program(name: str) -> str | None:
     return _packaged() if name == PACKAGE else shutil.which(name)
 
 
+def is_installed() -> bool:
+    """Whether the package is there."""
+    return _packaged() is not None
+
+
 def _packaged() -> str | None:
+    """The path of the package's program."""
     spec = importlib.util.find_spec(PACKAGE)  # the package is not imported
     folders = spec.submodule_search_locations if spec is not None else None
     found = (shutil.which(PROGRAM, path=folder) for folder in folders or ())

@@ -76,7 +76,10 @@ def texts_of(program: Exported) -> tuple[str, str, bytes]:
 
 
 def _build(folder: Path, options: config.Build) -> None:
-    compiler = find_compiler(options.compiler).command
+    found = find_compiler(options.compiler)
+    if found.linker:
+        raise _unbuilt("clang is alone here: the library is linked with the C library, whose headers it needs")
+    compiler = found.command
     name, own, linking = MODULE if _run([*compiler, "-dumpmachine"]).startswith("wasm") else SHARED
     common = [*options.opt_flags, *MEANING_FLAGS, *own, "-fvisibility=hidden", "-pipe", "-w", f"-I{HERE}"]
     units = {folder / KERNELS: [], folder / TEXT: ["-O1"], HERE / "runtime.c": [], HERE / "products.c": ["-O3", "-ffp-contract=fast"]}
@@ -92,5 +95,10 @@ def _build(folder: Path, options: config.Build) -> None:
 def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ExportError("the library cannot be built", kind="no-compiler", why=done.stderr[-2000:], do="name another compiler in PLIANT_CC")
+        raise _unbuilt(done.stderr[-2000:])
     return done.stdout
+
+
+def _unbuilt(why: str) -> ExportError:
+    do = "install gcc or clang with the C library's headers, or name another compiler in PLIANT_CC"
+    return ExportError("the library cannot be built", kind="no-compiler", why=why, do=do)
