@@ -48,6 +48,8 @@ $(VENV)/.installed: $(VENV)/.torch-$(TORCH) constraints.txt pyproject.toml
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	@$(BIN)/python -c 'import nvidia' 2>/dev/null || $(PIP) install -c constraints.txt -e ".[cuda]" 2>/dev/null \
 	  || echo "NVRTC cannot be installed: tests that build kernels of GPUs are skipped"
+	@$(PIP) install -c constraints.txt -e ".[compiler]" 2>/dev/null \
+	  || echo "ziglang cannot be installed: tests that build with its clang are skipped"
 	$(BIN)/python -m compileall -q src
 	@touch $@
 

@@ -1,5 +1,6 @@
 """Programs whose kernels a compiler of C got wrong: the texts say less to it since."""
 
+import pytest
 import torch
 
 import pliant
@@ -27,3 +28,13 @@ def test_selects_by_flags_that_are_related():
             for results in (compiled(x), program(x))
         )
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [3, 70])
+def test_extremes_of_what_is_infinite(columns, dtype):
+    """A maximum that OpenMP folds begins at the least finite number for clang."""
+    pliant.reset()
+    x = torch.full((4, columns), -torch.inf, dtype=dtype)
+    found = pliant.compile(lambda x: (x.amax(-1), (-x).amin(-1), torch._safe_softmax(x, -1)))(x)
+    assert found[0].tolist() == [-torch.inf] * 4 and found[1].tolist() == [torch.inf] * 4 and not found[2].any()

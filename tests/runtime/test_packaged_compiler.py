@@ -72,7 +72,7 @@ def test_flags_are_said_to_each_in_its_own_words():
     more = ["-Wl,--gc-sections", "-Wl,-z,muldefs"]
     assert gcc.linking(more, ["a.o"], "a.so") == ["gcc", "-shared", "-nostdlib", *more, "a.o", "-o", "a.so"]
     assert clang.linking(more, ["a.o"], "a.so") == ["zig", "ld.lld", "-shared", "--gc-sections", "-z", "muldefs", "a.o", "-o", "a.so"]
-    flags = ["-O2", "-fvect-cost-model=dynamic"]
+    flags = ["-O2", "-fvect-cost-model=dynamic", "-fopenmp-simd"]
     assert gcc.flags(flags) == flags and set(clang.flags(flags)) <= {"-O2", "-fveclib=libmvec"}
     other = Compiler(("zig", "clang", "--target=aarch64-linux-gnu"), "zig clang")
     assert other.flags(flags) == ["-O2"]  # its C library is not this one's

@@ -24,6 +24,9 @@ from pliant.wrappers.vector_math import vector_math
 # leaves undefined, and keeps a cache of its own.
 PACKAGE, PROGRAM = "ziglang", "zig"
 INSTALL = "the clang that pip brings (pip install pliant[compiler])"
+# The first is gcc's alone. With the second, a maximum among lanes begins at the least finite number for clang, and at -inf for
+# gcc: of rows of -inf it would be -3.4e38. Without it clang makes vectors of what it knows to be independent.
+_NOT_CLANGS = ("-fvect-cost-model", "-fopenmp-simd")
 
 
 class CompilerNotFound(NoKernels):
@@ -49,7 +52,7 @@ class Compiler:
         if "clang" not in self.identity:
             return list(flags)
         own = ["-fveclib=libmvec"] if vector_math() and not self.is_cross else []
-        return [*(flag for flag in flags if not flag.startswith("-fvect-cost-model")), *own]
+        return [*(flag for flag in flags if not flag.startswith(_NOT_CLANGS)), *own]
 
     def linking(self, flags: Sequence[str], objects: Sequence[str], target: str) -> list[str]:
         """The command that links a shared object; `flags` as compilers take them."""
