@@ -49,6 +49,12 @@ class General:
         "off", "compare each compiled graph with eager the first time it runs", env=("PLIANT_VERIFY_RESULT",)
     )
     verify_passes: bool = option(False, "verify the loop program of each graph", env=("PLIANT_VERIFY",), code=False)
+    numerics: Literal["default", "eager-bitwise", "fast"] = option(
+        "default",
+        "how results may differ from eager's: by rounding, in no bit (what loops cannot have the bits of is eager's own "
+        "call), or by rounding and fused products where that is faster",
+        env=("PLIANT_NUMERICS",),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +198,11 @@ class Config:
     def __post_init__(self) -> None:
         text = ";".join(f"{name}={value}" for name, value in self.key_parts())
         object.__setattr__(self, "code_key", sys.intern(text))
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether results must have each bit of eager's."""
+        return self.general.numerics == "eager-bitwise"
 
     def key_parts(self) -> tuple[tuple[str, str], ...]:
         """(option, value) of everything that generated code depends on, in order."""

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant import config
 from pliant.autograd.aliases import COMPUTED, Alias, Base, alias_of, is_identity
 from pliant.autograd.call_kinds import handler_of
 from pliant.autograd.copies_in_doubt import CopiesInDoubt
@@ -50,6 +51,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
     def __init__(self, shape_env: Any, graph: fx.Graph) -> None:
         super().__init__(shape_env, allow_unbacked=True)
         self.graph = graph
+        self.bitwise = config.get().bitwise
         self.stage = "forward"
         self.origin: Any = None
         self.differentiated: Callable[[], Any] | None = None
@@ -242,9 +244,15 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         base.node = self._restrided(base, value)
         base.version += 1
         base.counted = base.version if counted else base.counted
-        if whole or _order(own.meta["val"]) == _order(target):
+        if whole or self._lies_as(own, target):
             alias.node, alias.version = (base.node if whole else own), base.version
         # else it is seen anew: random numbers come in the order of memory
+
+    def _lies_as(self, value: fx.Node, target: FakeTensor) -> bool:
+        """Whether operators do the same to the value as to the target. Eager's may compute the end of a row otherwise than what
+        fills vectors, so for its bits rows begin as far apart."""
+        found: FakeTensor = value.meta["val"]
+        return _order(found) == _order(target) and (not self.bitwise or same_known(found.stride_, target.stride_))
 
     def _fitted(self, target: FakeTensor, value: fx.Node) -> fx.Node:
         """The value in the target's dtype; a different shape is the error that eager raises."""

@@ -12,11 +12,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant import config
-from pliant.autograd.partition.split import clean
+from pliant.autograd.partition.split import choose_layouts, clean
 from pliant.exporting.program import USER, Program
 from pliant.graph.contracts import AtenGraph
-from pliant.graph.passes.channels_last import channels_last
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.passes.separate import separate
 from pliant.torch_adapter import append_node
@@ -52,7 +50,7 @@ def writing_graph(
         clean(graph)
         separate(graph, range(count))
         still = frozenset(i for i in range(first) if not program.inputs[i].mutated)
-        channels_last(graph, still if config.get().build.packed_bytes else ())
+        choose_layouts(graph, still)
     everything = frozenset(range(len(program.inputs)))
     return AtenGraph(graph, program.shape_env, program.name, everything, frozenset(range(first)))
 

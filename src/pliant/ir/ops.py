@@ -115,7 +115,7 @@ _ROWS: tuple[ScalarOp, ...] = (
     _same("mul", "{0} * {1}", torch.mul),
     _same("div", "{0} / {1}", torch.true_divide, kinds="fd", cost=4),
     # a * b + c, rounded once where the processor can: for sums of products whose order is ours
-    ScalarOp("fma", 3, "same", _fused, "fmaf({0}, {1}, {2})"),
+    ScalarOp("fma", 3, "same", _fused, "fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})"),
     _kinds("floordiv", _floored, "p_floordivf({0}, {1})", "p_floordiv({0}, {1})", _INT_FLOORDIV, cost=10),
     _kinds("truncdiv", _truncated, "truncf({0} / {1})", "trunc({0} / {1})", "{0} / {1}", cost=8),
     _kinds("remainder", torch.remainder, "p_remainderf({0}, {1})", "p_remainder({0}, {1})", _INT_REMAINDER, cost=15),

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant import config
 from pliant.debug import events
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
@@ -23,7 +24,7 @@ from pliant.graph.unbacked import CHECKS, unlearnt, written
 from pliant.ir.failing import value_may_fail
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Origin, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
-from pliant.lowering import fallback, matmul
+from pliant.lowering import bits, fallback, matmul
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.factors import factors_of, row_bytes
 from pliant.lowering.joining import CHOOSING
@@ -52,12 +53,13 @@ def lower(aten: AtenGraph, kernels_on: Callable[[torch.device], bool] = has_targ
 class _GraphLowering:
     def __init__(self, aten: AtenGraph, kernels_on: Callable[[torch.device], bool]) -> None:
         self.aten, self.kernels_on = aten, kernels_on
+        self.bitwise = config.get().bitwise
         self.low = Lowering(aten.shape_env)
         self.env: dict[fx.Node, Any] = {}
         self.uses = count_uses(aten.graph)
         self.chosen_by = chosen_by(aten.graph)
         self.moved: set[fx.Node] = set()  # not in memory, and nothing is computed for their elements
-        self.factors = factors_of(aten.graph)
+        self.factors = {} if self.bitwise else factors_of(aten.graph)  # by how rows lie the library chooses how it adds
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
         # How many values before it are not in memory, one computed from the other; how many in memory end with it.
@@ -185,7 +187,11 @@ class _GraphLowering:
         if node.target is _AS_STRIDED and isinstance(args[0], Tensor) and args[0].fake is None:
             args[0].fake = node.args[0].meta["val"]  # type: ignore[union-attr]  # its rule asks for the layout
         rule = RULES.get(node.target) if node.users else None  # a call that nothing reads is there for what it does
-        if node.target is _ADDMM and _read_by_loops(node):
+        why = "no loops are written for it"
+        if self.bitwise and rule is not None:
+            rule = bits.rule_for(node.target, rule, value, args, kwargs)
+            why = why if rule is not None else bits.WHY
+        elif node.target is _ADDMM and _read_by_loops(node):
             rule = product_read_by_loops
         if (
             rule is not None
@@ -194,10 +200,11 @@ class _GraphLowering:
             and all(map(self._computable_argument, (*args, *kwargs.values())))
         ):
             try:
-                return rule(self.low, value, *map(self._here, args), **{k: self._here(v) for k, v in kwargs.items()})
+                made = rule(self.low, value, *map(self._here, args), **{k: self._here(v) for k, v in kwargs.items()})
+                return bits.rounded(made) if self.bitwise else made
             except (Unsupported, NotImplementedError):
                 pass
-        events.record("extern", name=str(node.target), why="no loops are written for it")
+        events.record("extern", name=str(node.target), why=why)
         read = value if self.low.binds else _read_results(node, value)
         lays = self._as_eager_lays_it if fallback.asks_strides(node.target) else self._with_strides_beside_one
         args = tuple([lays(given, arg) for given, arg in zip(node.args, args)])

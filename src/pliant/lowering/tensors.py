@@ -115,6 +115,12 @@ class Tensor:
         assert self._at is not None
         return cast(self._at(index), self.dtype)
 
+    def round_elements(self) -> None:
+        """Have each scalar be one of `dtype`, converted: what reads it sees what would be in memory."""
+        computed = self._at
+        if computed is not None:
+            self._at = lambda index: cast(cast(computed(index), self.dtype), opmath(self.dtype))
+
     def math_at(self, index: Index) -> Scalar:
         """The scalar at `index` in the dtype in which eager computes."""
         return cast(self.at(index), opmath(self.dtype))

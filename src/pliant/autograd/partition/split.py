@@ -12,6 +12,7 @@ Reads on: `policy.py` (what is saved), `runtime.py` (who passes it on).
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from dataclasses import field
 from typing import Any
 
@@ -67,12 +68,15 @@ class Partition:
 
 def clean(graph: fx.Graph) -> None:
     """The passes that run before anything else."""
+    bitwise = config.get().bitwise
     simplify(graph)
-    read_what_was_written(graph)
+    if not bitwise:  # eager's operators, whose results may depend on how rows lie, read a part of what was written
+        read_what_was_written(graph)
     cse(graph)
     dce(graph)
-    add_up_products(graph)
-    join_table_gradients(graph)
+    if not bitwise:  # both add in an order of their own
+        add_up_products(graph)
+        join_table_gradients(graph)
 
 
 def partition(joint: JointGraph) -> Partition:
@@ -80,15 +84,24 @@ def partition(joint: JointGraph) -> Partition:
     own = [i for i, value in enumerate(joint.results) if _is_own_copy(value)]
     places_of_gradients = places_in_eager(joint)
     clean(joint.graph)
-    take_biases_out(joint.graph)
+    bitwise = config.get().bitwise
+    if not bitwise:
+        take_biases_out(joint.graph)
     if any(one is not None for one in joint.gradients):
-        write_formulas(joint.graph)
+        write_formulas(joint.graph, exact=bitwise)
         cse(joint.graph)
-        channels_last(joint.graph, ())
+        choose_layouts(joint.graph, ())
     separate(joint.graph, range(len(joint.plan.results)))
     parts = _Split(joint, own, places_of_gradients).run()
     parts.own = own
     return parts
+
+
+def choose_layouts(graph: fx.Graph, still: Collection[int]) -> None:
+    """Those of images, by which the library chooses how it adds. `still`: placeholders that stay the same from call to call."""
+    options = config.get()
+    if not options.bitwise:
+        channels_last(graph, still if options.build.packed_bytes else ())
 
 
 def _is_own_copy(value: Any) -> bool:
@@ -126,7 +139,7 @@ class _Split:
         ):  # a formula may also say that no gradient reaches its input
             forward = self.forward_graph([], [])
             written = {write.input for write in self.joint.plan.writes}
-            channels_last(forward.graph, self.static - written if config.get().build.packed_bytes else ())
+            choose_layouts(forward.graph, self.static - written)
             return Partition(forward, None, len(self.results))
         in_forward = self.closure([*_nodes(self.results), *self.epilogue, *self.binders("forward")])
         in_backward = self.backward_nodes(in_forward)

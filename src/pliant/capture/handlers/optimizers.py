@@ -37,6 +37,7 @@ from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
 from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_avg_fn
 
+from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.nodes import nodes_behind
@@ -152,8 +153,11 @@ def _without_branches(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> A
 
 
 def _number_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """A count of steps, or what is computed from it, as a number in eager: it stays on the device, as precise as that."""
+    """A count of steps, or what is computed from it, as a number in eager: it stays on the device, as precise as that. With
+    eager's bits it is the number, on which Python computes: as a tensor its powers and quotients would be others."""
     (value,) = (t.internalize(one) for one in (*args, *kwargs.values()))
+    if config.get().bitwise and is_tensor(value):
+        return call_torch(t, Tensor.item, (value,), {})
     return (
         call_torch(t, Tensor.double, (value,), {}) if is_tensor(value) and value.is_floating_point() else value
     )

@@ -26,10 +26,10 @@ _aten = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
 
 
-def write_formulas(graph: fx.Graph) -> int:
-    """Rewrite the graph; how many calls."""
+def write_formulas(graph: fx.Graph, exact: bool = False) -> int:
+    """Rewrite the graph; how many calls. `exact`: only where formulas have each bit of the call's results."""
     found = 0
-    for target, rewrite in _REWRITES.items():
+    for target, rewrite in (_EXACT if exact else _REWRITES).items():
         for node in graph.find_nodes(op="call_function", target=target):
             found += rewrite(Writer(graph, node), node)
     return found
@@ -200,12 +200,13 @@ _PARAMETERS: dict[Any, int] = {  # which argument is the weight; the bias follow
     _FUNCTIONAL: 1,
     _aten.native_group_norm.default: 1,
 }
+_EXACT: dict[Any, Callable[[Writer, fx.Node], bool]] = {_aten.bernoulli.p: _mask}
 _REWRITES: dict[Any, Callable[[Writer, fx.Node], bool]] = {
+    **_EXACT,
     _aten.native_layer_norm.default: _layer_norm,
     _FUNCTIONAL: _batch_norm,
     _aten.native_group_norm.default: _group_norm,
     _aten._native_batch_norm_legit.no_stats: _batch_norm,
     _aten._log_softmax.default: _softmax,
     _aten._softmax.default: _softmax,
-    _aten.bernoulli.p: _mask,
 }
