@@ -324,7 +324,8 @@ def explain(fn: Any, **arguments: Any) -> Callable[..., Explanation]:
     it."""
     from pliant.debug.explain import explain as explaining
 
-    return explaining(functools.partial(compile, **arguments), original_of(fn))
+    overrides = config.overrides_of(arguments.get("mode"), arguments.get("options"))
+    return explaining(functools.partial(compile, **arguments), original_of(fn), overrides)
 
 
 def cost(fn: Any, *args: Any, **kwargs: Any) -> Cost:

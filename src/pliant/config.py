@@ -49,12 +49,6 @@ class General:
         "off", "compare each compiled graph with eager the first time it runs", env=("PLIANT_VERIFY_RESULT",)
     )
     verify_passes: bool = option(False, "verify the loop program of each graph", env=("PLIANT_VERIFY",), code=False)
-    numerics: Literal["default", "eager-bitwise", "fast"] = option(
-        "default",
-        "how results may differ from eager's: by rounding, in no bit (what loops cannot have the bits of is eager's own "
-        "call), or by rounding and fused products where that is faster",
-        env=("PLIANT_NUMERICS",),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +120,12 @@ class Schedule:
 class Build:
     """codegen, build, runtime."""
 
+    numerics: Literal["default", "eager-bitwise"] = option(
+        "default",
+        "how results may differ from eager's: by rounding, or on CPUs in no bit; operators whose bits loops cannot have are "
+        "then eager's own calls",
+        env=("PLIANT_NUMERICS",),
+    )
     compiler: str = option("", "C compiler; empty: cc, gcc or clang, whichever is found", env=("PLIANT_CC", "CC"))
     opt_flags: tuple[str, ...] = option(
         ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-fno-math-errno"),
@@ -202,7 +202,7 @@ class Config:
     @property
     def bitwise(self) -> bool:
         """Whether results must have each bit of eager's."""
-        return self.general.numerics == "eager-bitwise"
+        return self.build.numerics == "eager-bitwise"
 
     def key_parts(self) -> tuple[tuple[str, str], ...]:
         """(option, value) of everything that generated code depends on, in order."""

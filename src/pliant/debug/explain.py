@@ -5,7 +5,7 @@ Out:    `Explanation`: graphs, breaks, guards, symbols, fallbacks and seconds of
 Holds:  the function is compiled afresh and called once; its effects happen once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pliant import config
@@ -29,10 +29,11 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The events of one call, by kind, and what the call returned."""
+    """The events of one call, by kind, and what the call returned. `numerics`: the option of that name, as it was."""
 
     result: Any
     events: dict[str, list[events.Event]]
+    numerics: str = "default"
 
     @property
     def graphs(self) -> list[str]:
@@ -76,6 +77,8 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{len(self.graphs)} graphs, {self.operators} operators, {len(self.breaks)} graph breaks"]
+        if self.numerics != "default":
+            lines.append(f"numerics: {self.numerics}")
         for title, texts in (
             ("break", self.breaks),
             ("fallback", self.fallbacks),
@@ -89,12 +92,16 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(compile_: Callable[[Any], Callable[..., Any]], fn: Any) -> Callable[..., Explanation]:
-    """A function of the arguments of `fn` that compiles it, calls it once and returns what happened."""
+def explain(
+    compile_: Callable[[Any], Callable[..., Any]], fn: Any, overrides: Mapping[str, object]
+) -> Callable[..., Explanation]:
+    """A function of the arguments of `fn` that compiles it, calls it once and returns what happened. `overrides`: the options
+    that `compile_` sets."""
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         with events.collect(*_KINDS) as seen, config.patch(keep_entries=False):
             result = compile_(fn)(*args, **kwargs)
-        return Explanation(result, {kind: [e for e in seen if e.kind == kind] for kind in _KINDS})
+            numerics = config.get().with_options(overrides).build.numerics
+        return Explanation(result, {kind: [e for e in seen if e.kind == kind] for kind in _KINDS}, numerics)
 
     return explained

@@ -121,6 +121,7 @@ def _backends() -> Parts:
     """Settings of PyTorch that operators' formulas and our rules may read."""
     return {
         "mkldnn": mkldnn_enabled(),
+        "vectors": torch.backends.cpu.get_cpu_capability(),
         "precision": torch.get_float32_matmul_precision(),
         "gpus": _gpus(),
         "digits": sys.get_int_max_str_digits(),

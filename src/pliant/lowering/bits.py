@@ -7,7 +7,8 @@ Holds:  `ROWS` is the whole list: an operator without a row is called. It speaks
         eager rounds them.
 Source: `tests/ops/test_eager_bits.py` runs each row over special and random values and compares bits. What has no row differs
         there, in its last bits (`exp`; eager's `sqrt` of float32 is a vector library's, and not the nearest), in the order of
-        additions (sums), or in the sign of a zero that eager chooses by where an element lies (`maximum`).
+        additions (sums), or where eager's result depends on where an element lies (the sign of zeros of `maximum`, halves of
+        `sigmoid_backward`).
 """
 
 from __future__ import annotations
@@ -257,8 +258,8 @@ ROWS: dict[Any, Row] = {
     **_rows("clamp clip clamp_min hardtanh", _plain_bounds, _clamped),
     **_rows("clamp_max", _plain_bounds, _clamped_max),
     **_rows("leaky_relu hardsigmoid hardswish threshold hardshrink nan_to_num deg2rad rad2deg _prelu_kernel"),
-    **_rows("threshold_backward sigmoid_backward leaky_relu_backward hardtanh_backward"),
-    **_rows("hardswish_backward hardsigmoid_backward native_dropout_backward _prelu_kernel_backward"),
+    **_rows("threshold_backward leaky_relu_backward native_dropout_backward _prelu_kernel_backward"),
+    **_rows("sigmoid_backward", _no_halves),
     **_rows("mse_loss smooth_l1_loss", _of_elements(2)),
     **_rows("mse_loss_backward", _of_elements(3)),
     **_rows("cumsum cumprod"),
