@@ -4,5 +4,6 @@ context (what rules emit with), tensors (values), registry (all rules), fallback
 creation, views, reduction, normalization, losses, indexing, searching, scans, scattering, joining, padding, pooling,
 adaptive_pooling, resampling, interpolation, depthwise, depthwise_images and matmul (rules), factors (how what products read had best lie), readers
 (how often values are read), seams (loops by parts),
-single_terms (sums of one term), bits (which loops have each bit of eager's results), moves (choices of halves), formulas, promotion, indexing_rules (helpers of rules).
+single_terms (sums of one term), bits (which loops have each bit of eager's results), moves (choices of halves), formulas,
+promotion, indexing_rules (helpers of rules).
 """
