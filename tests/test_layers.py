@@ -21,6 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("graph",),
     ("guards",),
     ("autograd",),
+    ("patterns",),
     ("bytecode",),
     ("dispatch.dim_marks",),
     ("dispatch.entry", "dispatch.roots", "dispatch.markers", "dispatch.dynamic_policy", "dispatch.own_frames"),

@@ -28,7 +28,7 @@ _ELSEWHERE = {
     "keeps_saved_values": "saved_hooks",
 }  # fmt: skip
 _FROM_ERRORS = ("PliantError", "PliantWarning")
-_MODULES = ("cache", "config", "debug", "errors", "report")
+_MODULES = ("cache", "config", "debug", "errors", "patterns", "report")
 
 __all__ = [*_FROM_API, *_ELSEWHERE, *_FROM_ERRORS, *_MODULES]
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pliant.debug.cost import Cost
     from pliant.debug.explain import Explanation
     from pliant.exporting.exported import Exported
+    from pliant.patterns.pattern import Pattern
 
 set_stance = stance.set_stance
 
@@ -58,6 +59,7 @@ def compile(
     dynamic: bool | None = ...,
     mode: str | None = ...,
     options: Mapping[str, object] | None = ...,
+    patterns: Sequence[Pattern] = ...,
 ) -> Callable[[Any], Any]: ...
 
 
@@ -70,6 +72,7 @@ def compile(
     dynamic: bool | None = ...,
     mode: str | None = ...,
     options: Mapping[str, object] | None = ...,
+    patterns: Sequence[Pattern] = ...,
 ) -> Any: ...
 
 
@@ -81,11 +84,12 @@ def compile(
     dynamic: bool | None = None,
     mode: str | None = None,
     options: Mapping[str, object] | None = None,
+    patterns: Sequence[Pattern] = (),
 ) -> Any:
     """`fn`, compiled at its first calls: a function, method, module or any callable. Without `fn`, a decorator.
 
     fullgraph: an error instead of a graph break. dynamic: sizes are symbols always (True), never (False), once they
-    vary (None).
+    vary (None). patterns: calls that others take the place of, see `pliant.patterns`.
     """
     arguments: dict[str, Any] = {
         "backend": backend,
@@ -93,6 +97,7 @@ def compile(
         "dynamic": dynamic,
         "mode": mode,
         "options": options,
+        "patterns": patterns,
     }
     recipe = functools.partial(compile, **arguments)
     if fn is None:
@@ -140,6 +145,7 @@ def _compilation(
     dynamic: bool | None = None,
     mode: str | None = None,
     options: Mapping[str, object] | None = None,
+    patterns: Sequence[Pattern] = (),
 ) -> Compilation:
     _check_flag("fullgraph", fullgraph, (bool,), "True or False")
     _check_flag("dynamic", dynamic, (bool, type(None)), "True, False or None")
@@ -153,7 +159,9 @@ def _compilation(
     guard_filter = known.pop("guard_filter_fn", None)
     if guard_filter is not None:
         _check_callable(guard_filter, "filter guards with")
-    compile_graph = graph_compiler(backend)
+    if patterns:
+        keeper = _check_patterns(patterns, keeper)
+    compile_graph = graph_compiler(backend, patterns)
     if keeper is None or not keeper.may_find():
         load_stages()
     return Compilation(
@@ -167,6 +175,19 @@ def _compilation(
         keeper=keeper,
         recipe=recipe,
     )
+
+
+def _check_patterns(patterns: Sequence[Pattern], keeper: Keeper | None) -> Keeper | None:
+    """The keeper of entries that depend on these patterns."""
+    from pliant.patterns.pattern import Pattern
+
+    for one in patterns:
+        if not isinstance(one, Pattern) or one.replacement is None:
+            raise ConfigError(
+                f"patterns cannot have {one!r}", kind="wrong-type", why="it says not what is to be found and what takes its place",
+                do="pass pliant.patterns.Pattern(search, replacement, example=...)",
+            )  # fmt: skip
+    return None
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from pliant.errors import BackendError, ConfigError, WantsNumbers
 
 if TYPE_CHECKING:
     from pliant.graph.contracts import CapturedGraph
+    from pliant.patterns.pattern import Pattern
 
 # What a user may pass as backend: gets the graph and its inputs, returns what runs it.
 UserBackend = Callable[[fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -101,8 +102,8 @@ def _returned_no_callable(name: str, found: object) -> BackendError:
     )
 
 
-def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:
-    """The compiler of graphs that `compile(backend=...)` asks for, timed and counted."""
+def graph_compiler(backend: str | UserBackend | None, patterns: Sequence[Pattern] = ()) -> GraphCompiler:
+    """The compiler of graphs that `compile(backend=..., patterns=...)` asks for, timed and counted."""
     if backend is None or isinstance(backend, str):
         chosen = _named(backend or "pliant")
     elif callable(backend):
@@ -114,7 +115,19 @@ def graph_compiler(backend: str | UserBackend | None) -> GraphCompiler:
             why="it must be a name or a callable (graph module, inputs) -> callable",
             do="pass one of " + ", ".join(BACKENDS),
         )
-    return _recorded(chosen)
+    return _recorded(_replacing(chosen, patterns) if patterns else chosen)
+
+
+def _replacing(compile_graph: GraphCompiler, patterns: Sequence[Pattern]) -> GraphCompiler:
+    """The compiler for graphs in which patterns are replaced first."""
+
+    def compile_replaced(captured: CapturedGraph) -> GraphCallable:
+        from pliant.patterns.rewriting import rewritten
+        from pliant.patterns.substitution import finder_of
+
+        return compile_graph(rewritten(captured, [finder_of(one) for one in patterns]))
+
+    return compile_replaced
 
 
 def known_as(name: str) -> str:

@@ -133,6 +133,14 @@ class BackendError(UserError):
     """The callable that was given as `backend=` raised; the cause is its own exception."""
 
 
+class PatternError(UserError):
+    """A pattern that cannot be traced, or a replacement that makes something else than what it replaces."""
+
+    default_do = "correct the functions of the pattern"
+    page = "docs/patterns.md"
+    anchor = "errors"
+
+
 class ConfigError(UserError):
     """An unknown option, a value of the wrong type, an unknown mode or backend."""
 

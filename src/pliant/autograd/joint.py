@@ -108,7 +108,7 @@ class JointGraph:
         return list(values)
 
 
-class _Tracer:
+class JointTracer:
     """One joint trace."""
 
     def __init__(self, captured: CapturedGraph, refusal: str, refused: dict[int, str]) -> None:
@@ -333,7 +333,7 @@ class _Tracer:
             env.origin_callback = outer
             if not isinstance(found, JointGraph):
                 env.take_again(taken)
-                _release(self.graph, self.mode)
+                release(self.graph, self.mode)
 
     def _line(self) -> SourceLocation | None:
         """The line of the program whose operator, or whose derivative, is being traced."""
@@ -412,7 +412,7 @@ class _Tracer:
         last |= {write.input: results[write.position] for write in plan.writes if not write.in_graph}
         affine = bool(self.mode.hooks)
         copies_show = self.mode.in_doubt is not None and self.mode.in_doubt.show
-        _release(graph, self.mode)
+        release(graph, self.mode)
         return JointGraph(
             graph, self.captured, plan, holders[:primals], constants, holders[primals:],
             self.reached_by, self.sharing, self.roots, refusal=self.refusal, refused=self.refused, freed=self.freed,
@@ -474,7 +474,7 @@ def _same_layout(one: FakeTensor, other: FakeTensor) -> bool:
     return one is other or same_known(one.stride_, other.stride_)
 
 
-def _release(graph: fx.Graph, mode: FunctionalMode) -> None:
+def release(graph: fx.Graph, mode: FunctionalMode) -> None:
     """Cut what the descriptions hold of the trace: autograd's graph and the aliases; and what leads back from them."""
     mode.close()
     for node in graph.nodes:
@@ -496,8 +496,8 @@ def trace_joint(captured: CapturedGraph, *, refusal: str = "") -> JointGraph | C
     """The joint graph of a captured program, or where to cut it first. With a `refusal` no backward is traced."""
     with views_refused():
         try:
-            return _Tracer(captured, refusal, {}).run()
+            return JointTracer(captured, refusal, {}).run()
         except NoDerivative as error:
             if not error.refused:
                 raise
-            return _Tracer(captured, refusal, error.refused).run()
+            return JointTracer(captured, refusal, error.refused).run()

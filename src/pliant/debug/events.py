@@ -78,6 +78,8 @@ KINDS: dict[str, Kind] = {
     "cuda_graph_refused": Kind("cuda_graphs", "{name} is not recorded: {why}"),
     "cuda_graph_skipped": Kind("cuda_graphs", "a call of {name} runs as it is: {why}"),
     "entry": Kind("cache", "{name} is {what}: {why}"),
+    "pattern": Kind("patterns", "{name} is replaced at {where}"),
+    "pattern_left": Kind("patterns", "{name} is left as it is at {where}: {why}"),
     "stage": Kind("stages", "{path} {seconds} s"),
 }
 
@@ -119,6 +121,8 @@ class _Totals:
     fallback_reasons: Counter[str] = field(default_factory=Counter)
     assumption_reasons: Counter[str] = field(default_factory=Counter)
     recompile_reasons: Counter[str] = field(default_factory=Counter)
+    patterns: Counter[str] = field(default_factory=Counter)
+    patterns_left: Counter[str] = field(default_factory=Counter)
     cache: Counter[str] = field(default_factory=Counter)
     entries: Counter[str] = field(default_factory=Counter)
     entry_reasons: Counter[str] = field(default_factory=Counter)
@@ -147,6 +151,8 @@ _REASONS = {
     "assumption": (("assumption_reasons", "why"),),
     "recompile": (("recompile_reasons", "why"),),
     "cache": (("cache", "what"),),
+    "pattern": (("patterns", "name"),),
+    "pattern_left": (("patterns_left", "why"),),
     "entry": (("entries", "what"), ("entry_reasons", "reason")),
 }
 

@@ -23,6 +23,8 @@ _KINDS = (
     "extern",
     "skip",
     "is_compiling",
+    "pattern",
+    "pattern_left",
     "stage",
 )
 
@@ -66,6 +68,11 @@ class Explanation:
         return list(dict.fromkeys(e.line for e in self.events["is_compiling"]))
 
     @property
+    def patterns(self) -> list[str]:
+        """Each pattern that is replaced, and each that nearly is, with the reason."""
+        return [e.line for kind in ("pattern", "pattern_left") for e in self.events[kind]]
+
+    @property
     def seconds(self) -> dict[str, float]:
         """Seconds by stage, inclusive."""
         found: dict[str, float] = {}
@@ -83,6 +90,7 @@ class Explanation:
             ("break", self.breaks),
             ("fallback", self.fallbacks),
             ("asked", self.questions),
+            ("pattern", self.patterns),
             ("symbol", [e.line for kind in ("dynamic", "specialize") for e in self.events[kind]]),
             ("guard", self.guards),
             ("graph", self.graphs),
