@@ -67,6 +67,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
     if (missing := _own_kernels() or _missing_target(captured)) is not None:
         tell_operators(captured.name, missing)
         return eager(captured)
+    captured = _with_attention(captured)
     compile_bodies(captured.module, _compiled_body)
     taken = captured.shape_env.asserts_taken()
     run = beside(
@@ -74,6 +75,19 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         undo=lambda: captured.shape_env.take_again(taken),
     )
     return telling_by_lines(run) if captured.written_inputs() else run
+
+
+def _with_attention(captured: CapturedGraph) -> CapturedGraph:
+    """The graph with attention as one operator, where the program writes it out."""
+    from pliant.graph.contracts import known_name
+
+    names = {known_name(node).strip("_") for node in captured.module.graph.nodes}
+    if not config.get().autograd.rewrite_attention or names.isdisjoint(("softmax", "_softmax")):
+        return captured
+    from pliant.patterns.attention import find_attention
+    from pliant.patterns.rewriting import rewritten
+
+    return rewritten(captured, [find_attention])
 
 
 def _own_kernels() -> NoKernels | None:

@@ -97,6 +97,9 @@ class Shapes:
 class Autograd:
     """joint, partition."""
 
+    rewrite_attention: bool = option(
+        True, "attention that a program writes out becomes one operator, where that is faster", env=("PLIANT_REWRITE_ATTENTION",)
+    )
     memory_budget: float = option(
         1.0,
         "which part may be saved for backward of what running everything again would save: 1 repeats cheap work only, "

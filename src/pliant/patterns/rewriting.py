@@ -21,7 +21,7 @@ from torch import fx
 from pliant.debug import events
 from pliant.errors import PatternError
 from pliant.graph.contracts import CapturedGraph, known_name
-from pliant.graph.passes.purity import has_effect, is_random, may_raise
+from pliant.graph.passes.purity import has_effect, is_random
 from pliant.graph.unbacked import CHECKS
 from pliant.guards.settings import SETTERS
 from pliant.interruptions import pass_on
@@ -188,10 +188,6 @@ class _Rewriting:
         """What is replaced, and what was computed for that alone."""
         dead: set[fx.Node] = set()
         for node in reversed(list(self.recorded.graph.nodes)):
-            if node.op == "call_function" and (node in self.replaced or self._is_unneeded(node) and dead.issuperset(node.users)):
+            if node in self.replaced or self.recorded.is_unneeded(node) and dead.issuperset(node.users):
                 dead.add(node)
         return dead
-
-    def _is_unneeded(self, node: fx.Node) -> bool:
-        stays = node in self.recorded.kept or "binds" in node.meta or may_raise(node)
-        return not (stays or has_effect(node.target) or is_random(node.target))

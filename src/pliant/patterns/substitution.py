@@ -34,6 +34,8 @@ def finder_of(pattern: Pattern) -> Finder:
     def found(recorded: Recorded) -> Iterator[Found]:
         for match in find(recorded.graph, pattern, recorded.kept, recorded.followed):
             try:
+                if any(node.meta.get("origin") in recorded.cast for node in match.nodes):
+                    raise LookupError("it is in a block of autocast, in which the replacement may compute in other types")
                 orders = replacing(pattern, match, recorded.followed)[1]
             except LookupError as unfit:
                 where = match.nodes[-1].meta["origin"].meta.get("origin")
