@@ -2,8 +2,7 @@
 
 In:     query, key, value and masks as the program has them, and how they are arranged.
 Out:    the program's result, in its shape; laid out by whoever calls.
-Holds:  rows whose keys are all masked by -inf are NaN, as a softmax of them is. A mask's rows are read for that only where a
-        mask may hold -inf.
+Holds:  rows whose keys are all masked by -inf are NaN, as a softmax of them is.
 """
 
 from __future__ import annotations
@@ -19,21 +18,25 @@ Arrangement: TypeAlias = tuple[int, ...]
 # ("add" or "fill", what places are filled with, whether the places that a mask names are those that are kept).
 Use: TypeAlias = tuple[str, float, bool]
 
+# Filling with this or less is the same as adding it: no score is left of the sum, in any type.
+HIDES = -1e30
+
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def attend(
-    *tensors: torch.Tensor, arranged: tuple[Arrangement, ...], heads: int, scale: float, uses: tuple[Use, ...], watches_rows: bool,
+    *tensors: torch.Tensor, arranged: tuple[Arrangement, ...], heads: int, scale: float, uses: tuple[Use, ...], hidden_rows: str,
     result: Arrangement, flat: bool,
 ) -> torch.Tensor:  # fmt: skip
     """`tensors`: query, key, value and masks. `result`: for each dimension of the result its axis, or -1. `flat`: batch and heads are
-    one in it."""
+    one in it. `hidden_rows`: what becomes of rows whose keys are all masked: NaN ("nan"); the mean of the values, or NaN, with gradients
+    of the values alone, as filled scores have none ("values", "nan-values"); or what the operator makes."""
     query, key, value, *masks = (over_axes(x, one, heads) for x, one in zip(tensors, arranged, strict=True))
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     mask = _mask(masks, uses, query)
     found: torch.Tensor = _flash(query, key, value, 0.0, False, attn_mask=mask, scale=scale)[0]
-    if watches_rows and mask is not None:
-        found = found * _nan_rows(mask).to(found.dtype)
+    if hidden_rows and mask is not None:
+        found = _with_hidden_rows(found, mask, value, hidden_rows)
     return _permuted(found.flatten(0, 1) if flat else found, result)
 
 
@@ -72,7 +75,10 @@ def _mask(masks: list[torch.Tensor], uses: tuple[Use, ...], query: torch.Tensor)
     return total if total is None or total.dtype == torch.float32 else total.to(query.dtype)
 
 
-def _nan_rows(mask: torch.Tensor) -> torch.Tensor:
-    """NaN where a row masks all, else 1."""
-    hidden = mask.amax(-1, keepdim=True) == -math.inf
-    return torch.where(hidden, torch.full((), math.nan, dtype=mask.dtype, device=mask.device), 1.0)
+def _with_hidden_rows(found: torch.Tensor, mask: torch.Tensor, value: torch.Tensor, kind: str) -> torch.Tensor:
+    most = mask.amax(-1, keepdim=True)
+    factor = torch.where(most == -math.inf, math.nan, 1.0).to(found.dtype)
+    if kind == "nan":  # of its gradients too
+        return found * factor
+    mean = value.mean(-2, keepdim=True)
+    return torch.where(most <= HIDES, mean * factor if kind == "nan-values" else mean, found)

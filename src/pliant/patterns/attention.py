@@ -20,13 +20,13 @@ from pliant import torch_adapter
 from pliant.autograd.partition.cost import hinted
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.tensor_spec import dense_order, key_of
-from pliant.patterns.attend import attend
+from pliant.graph.tensor_spec import key_of
+from pliant.patterns.attend import Use, attend
 from pliant.patterns.axes import UNIT, WHOLE, Labels, after, before, is_view
 from pliant.patterns.recorded import Recorded
 from pliant.patterns.rewriting import Found, Left
 from pliant.patterns.scores import Step, steps_to
-from pliant.patterns.substitution import laid_out
+from pliant.patterns.substitution import laid_out, order_in_memory
 from pliant.records import dataclass
 
 _aten = torch.ops.aten
@@ -65,12 +65,13 @@ def _weights(softmax: fx.Node) -> list[fx.Node] | None:
     chain: list[fx.Node] = []
     node = softmax
     while True:
-        if any(user.target in (_aten.native_dropout.default, _aten.bernoulli.p) for user in node.users):
-            raise Left("its weights go through dropout, which draws")
         users = [user for user in node.users if is_view(user) or user.target in (_aten.bmm.default, _aten._to_copy.default)]
         product = next((user for user in users if user.target is _aten.bmm.default and user.args[0] is node), None)
         following = product or next((user for user in users if user.target is not _aten.bmm.default), None)
         if following is None:
+            between = [user for user in node.users if user.target in (_aten.mul.Tensor, _aten.native_dropout.default)]
+            if between:
+                raise Left(f"its weights go through `{between[0].target}`, as those of dropout do")
             return None
         chain.append(following)
         if product is not None:
@@ -105,6 +106,7 @@ class _Attention:
         self.query = self._operand(first[0], (WHOLE, "l", "d"))
         self.key = self._operand(first[1], (WHOLE, "d", "s"))
         self.value = self._operand(self.last.args[1], (WHOLE, "s", "d"))
+        self.masked: list[Seen] = []  # the scores, where they are masked
         self.nodes = [step.node for step in steps] + [softmax, *chain]
 
     # ---- what it is
@@ -115,15 +117,15 @@ class _Attention:
         self._check_closed(set(inside) - {result.node}, inside)
         masks, uses, scale = self._masks()
         operands = [self.query, self.key, self.value]
-        heads = _heads([*operands, result, *masks])
-        order = dense_order(result.node.meta["val"].spec)
+        heads = _heads([*operands, result, *self.masked])
+        order = order_in_memory(result.node.meta["val"])
         if order is None:
-            raise Left("its result has gaps in memory")
+            raise Left("its result is laid out in another way than it can be given")
         self._check_cost()
         options = {
             "arranged": tuple([*map(_arrangement, operands, ("lsd",) * 3), *[_arrangement(one, "ls") for one in masks]]),
             "heads": heads, "scale": scale, "uses": tuple(uses),
-            "watches_rows": any(kind == "add" or value == -math.inf for kind, value, _ in uses),
+            "hidden_rows": self._hidden_rows(uses),
             "result": _axes_of(result), "flat": WHOLE in result.labels, "order": order,
         }  # fmt: skip
         return Found("attention", [one.node for one in (*operands, *masks)], [result.node], inside, attention, options)
@@ -139,7 +141,7 @@ class _Attention:
             seen = Seen(source, known)
             if source in self.recorded.given:
                 found = seen
-        return found
+        return found if found.node in self.recorded.given else seen
 
     def _result(self) -> Seen:
         """The first tensor of the program that the last product is seen as."""
@@ -194,9 +196,20 @@ class _Attention:
                 scale *= step.value
             elif step.mask is not None:
                 masks.append(self._mask(step.mask, seen))
+                self.masked.append(seen)
                 uses.append((step.kind, step.value, step.keeps))
         self._check_weights(seen.labels)
         return masks, uses, scale
+
+    def _hidden_rows(self, uses: list[Use]) -> str:
+        """What rows are made of whose keys are all masked: see `attend`."""
+        kinds = {(kind, value) for kind, value, _ in uses}
+        filled = [value for kind, value in kinds if kind == "fill"]
+        if filled and self.last in self.recorded.followed:
+            if len(kinds) > 1:
+                raise Left("it is masked in several ways, and gradients are asked for")
+            return "nan-values" if filled[0] == -math.inf else "values"
+        return "nan" if any(kind == "add" or value == -math.inf for kind, value in kinds) else ""
 
     def _check_weights(self, labels: Labels | None) -> None:
         """Whether the softmax is over the keys, and its result a factor as it is."""

@@ -35,7 +35,8 @@ _ASKING = ("hook", "gradients", "backward", "requires_grad", "retain_grad")
 # Calls that make a value from one other, which may be made again where they are needed.
 _REMADE = frozenset(
     (_aten.view.default, _aten._unsafe_view.default, _aten.expand.default, _aten.transpose.int, _aten.permute.default, _aten.t.default,
-     _aten._to_copy.default, _aten.unsqueeze.default, _aten.squeeze.dim, _aten.select.int, _aten.slice.Tensor)
+     _aten._to_copy.default, _aten.unsqueeze.default, _aten.squeeze.dim, _aten.select.int, _aten.slice.Tensor,
+     _aten.clone.default)
 )  # fmt: skip
 
 

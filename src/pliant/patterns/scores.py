@@ -15,15 +15,13 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.patterns.attend import HIDES
 from pliant.patterns.axes import is_view
 from pliant.patterns.rewriting import Left
 from pliant.records import dataclass
 from pliant.torch_adapter import OpOverload
 
 _aten = torch.ops.aten
-# Above this no score is left of a sum, in any type that is computed in: filling is the same as adding.
-HIDES = -1e30
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
@@ -76,7 +74,7 @@ def _sum_with_product(node: fx.Node) -> Steps | None:
 
 def _cast(node: fx.Node) -> Steps | None:
     dtype = node.kwargs.get("dtype")
-    if node.kwargs.keys() - {"dtype"} or dtype not in (torch.float32, torch.float64):
+    if node.kwargs.keys() - {"dtype", "layout", "device"} or dtype not in (torch.float32, torch.float64):
         return None
     return _behind(node.args[0], Step("cast", node))
 
@@ -129,13 +127,30 @@ def constant(value: Any) -> float | None:
         return None
     if not isinstance(value, fx.Node):
         return float(value)
-    if value.target is _aten.full.default and value.args[0] == [] and isinstance(value.args[1], int | float):
-        return float(value.args[1])
-    if value.target is _aten._to_copy.default and value.kwargs.get("dtype") in (torch.float32, torch.float64):
-        return constant(value.args[0])
-    return None
+    rule = _NUMBERS.get(value.target)
+    return None if rule is None else rule(value)
 
 
+def _number_of_full(node: fx.Node) -> float | None:
+    return constant(node.args[1]) if node.args[0] == [] else None
+
+
+def _root(node: fx.Node) -> float | None:
+    number = constant(node.args[0])
+    return None if number is None or number < 0 else math.sqrt(number)
+
+
+def _same_number(node: fx.Node) -> float | None:
+    return constant(node.args[0]) if node.kwargs.get("dtype") in (torch.float32, torch.float64) else None
+
+
+_NUMBERS: dict[Any, Callable[[fx.Node], float | None]] = {
+    _aten.full.default: _number_of_full,
+    _aten.scalar_tensor.default: lambda node: constant(node.args[0]),
+    _aten.sqrt.default: _root,
+    _aten._to_copy.default: _same_number,
+    _aten.clone.default: lambda node: constant(node.args[0]),
+}
 _RULES: dict[Any, Callable[[fx.Node], Steps | None]] = {
     _aten.bmm.default: _product,
     _aten.baddbmm.default: _sum_with_product,

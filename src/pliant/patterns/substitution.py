@@ -18,7 +18,7 @@ from torch import fx
 from pliant.debug import events
 from pliant.errors import PatternError
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.tensor_spec import dense_order, same_known
+from pliant.graph.tensor_spec import dense_order, same_known, strides_in_order
 from pliant.patterns.pattern import Match, Pattern, find
 from pliant.patterns.recorded import Recorded
 from pliant.patterns.rewriting import Finder, Found
@@ -83,9 +83,18 @@ def _differs(pattern: Pattern, what: str, found: object, wanted: object) -> Patt
 def _order(one: FakeTensor, like: FakeTensor, fresh: bool) -> Order:
     if fresh and same_known(one.stride_, like.stride_):
         return None
-    if (order := dense_order(like.spec)) is None:
+    if (order := order_in_memory(like)) is None:
         raise LookupError("its result has gaps in memory, which no replacement's has")
     return order
+
+
+def order_in_memory(like: FakeTensor) -> Order:
+    """Its dimensions from the innermost outwards, if `laid_out` makes its layout of these."""
+    rows = tuple(reversed(range(len(like.size_))))
+    for order in (rows, dense_order(like.spec)):
+        if order is not None and same_known(strides_in_order(like.size_, order), like.stride_):
+            return order
+    return None
 
 
 def call_of(pattern: Pattern) -> Callable[..., Any]:

@@ -118,6 +118,40 @@ def _transposed(node: fx.Node) -> fx.Node | None:
     return _of_same(_aten.transpose.int)(node)
 
 
+def _cloned(node: fx.Node) -> fx.Node | None:
+    """A copy of a copy, between which only dimensions change places, copies the source."""
+    same = _unchanged(node)
+    if same is not None:
+        return same
+    turned: Any = node.args[0]
+    inner = turned.args[0] if turned.target in _TURNS and len(turned.users) == 1 else None
+    if not isinstance(inner, fx.Node) or inner.target is not _aten.clone.default or len(inner.users) != 1:
+        return None
+    source: Any = inner.args[0]
+    fake, own = turned.meta["val"], source.meta["val"]
+    if node.kwargs.get("memory_format") is not torch.contiguous_format or fake.dtype_ != own.dtype_:
+        return None
+    order = _places(turned)
+    turned.args = (source, *turned.args[1:])
+    strides = [own.stride_[d] for d in order]
+    turned.meta["val"] = fake.fake_mode.new(fake.size_, strides, fake.dtype_, fake.device_, fake.requires_grad, own.offset_)
+    return _unchanged(node)
+
+
+_TURNS = frozenset({_aten.permute.default, _aten.transpose.int})
+
+
+def _places(turned: fx.Node) -> list[int]:
+    """Which of its argument's dimensions each of a turned tensor's is."""
+    rank = len(turned.meta["val"].size_)
+    if turned.target is _aten.permute.default:
+        return _dims(turned, rank)
+    order = list(range(rank))
+    one, other = (int(d) % rank for d in turned.args[1:3])  # type: ignore[call-overload]
+    order[one], order[other] = order[other], order[one]
+    return order
+
+
 def _viewed(node: fx.Node) -> fx.Node | None:
     """A view of a view looks at the source; a view back to the source's shape is the source."""
     same = _unchanged(node)
@@ -159,7 +193,7 @@ _RULES: dict[Any, Rule] = {
     _aten._unsafe_view.default: _viewed,
     _aten.expand.default: _unchanged,
     _aten._to_copy.default: _unchanged,
-    _aten.clone.default: _unchanged,
+    _aten.clone.default: _cloned,
     _aten.slice.Tensor: _unchanged,
     _aten.alias.default: _unchanged,
     _aten.detach.default: _unchanged,
