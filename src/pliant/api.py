@@ -160,7 +160,7 @@ def _compilation(
     if guard_filter is not None:
         _check_callable(guard_filter, "filter guards with")
     if patterns:
-        keeper = _check_patterns(patterns, keeper)
+        _check_patterns(patterns)
     compile_graph = graph_compiler(backend, patterns)
     if keeper is None or not keeper.may_find():
         load_stages()
@@ -173,12 +173,12 @@ def _compilation(
         overrides=config.overrides_of(mode, known),
         guard_filter=guard_filter,
         keeper=keeper,
+        patterns=tuple(patterns),
         recipe=recipe,
     )
 
 
-def _check_patterns(patterns: Sequence[Pattern], keeper: Keeper | None) -> Keeper | None:
-    """The keeper of entries that depend on these patterns."""
+def _check_patterns(patterns: Sequence[Pattern]) -> None:
     from pliant.patterns.pattern import Pattern
 
     for one in patterns:
@@ -187,7 +187,6 @@ def _check_patterns(patterns: Sequence[Pattern], keeper: Keeper | None) -> Keepe
                 f"patterns cannot have {one!r}", kind="wrong-type", why="it says not what is to be found and what takes its place",
                 do="pass pliant.patterns.Pattern(search, replacement, example=...)",
             )  # fmt: skip
-    return None
 
 
 @functools.cache

@@ -81,6 +81,7 @@ class Compilation:
     overrides: Mapping[str, object] = field(default_factory=dict)
     guard_filter: GuardFilter | None = None
     keeper: Keeper | None = None  # of entries on disk
+    patterns: Sequence[Any] = ()  # that are replaced in its graphs
     recipe: Callable[[Any], Any] | None = None  # compiles another object in the same way (copies, unpickled modules)
     # Held by the entries that break there.
     resumes: weakref.WeakValueDictionary[Any, Callable[..., Any]] = field(default_factory=weakref.WeakValueDictionary)

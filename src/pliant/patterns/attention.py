@@ -28,6 +28,7 @@ from pliant.patterns.rewriting import Found, Left
 from pliant.patterns.scores import Step, steps_to
 from pliant.patterns.substitution import laid_out, order_in_memory
 from pliant.records import dataclass
+from pliant.targets.registry import target_of
 
 _aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -168,7 +169,7 @@ class _Attention:
     def _check_types(self) -> None:
         fakes: list[FakeTensor] = [one.node.meta["val"] for one in (self.query, self.key, self.value)]
         if any(fake.device_.type != "cpu" for fake in fakes):
-            raise Left("it is not on the CPU")
+            raise Left("only the CPU's operator is known")
         if fakes[0].dtype_ not in _FLOATS or any(fake.dtype_ is not fakes[0].dtype_ for fake in (*fakes, self.last.meta["val"])):
             raise Left("its tensors are of different types")
         if key_of(_size(self.query, "d")) != key_of(_size(self.value, "d")):
@@ -235,16 +236,16 @@ class _Attention:
         return Seen(mask, tuple([UNIT if one else label for one, label in zip(spread, labels)]))
 
     def _check_cost(self) -> None:
-        trained = self.last in self.recorded.followed
-        whole = hinted(self.last.meta["val"].size_[0])
-        length, keys, width = (hinted(_size(one, label)) for one, label in ((self.query, "l"), (self.key, "s"), (self.query, "d")))
-        if not pays(whole, length, keys, width, trained):
+        whole, rows, columns = (hinted(size) for size in self.product.meta["val"].size_)
+        if not pays(self.product.meta["val"].device_, whole * rows * columns, self.last in self.recorded.followed):
             raise Left("it is faster as it is written out, at these sizes")
 
 
-def pays(whole: int, length: int, keys: int, width: int, trained: bool) -> bool:
-    """Whether the operator is faster than compiled products around a softmax. `whole`: batch times heads."""
-    return True
+def pays(device: torch.device, scores: int, trained: bool) -> bool:
+    """Whether the operator is faster than compiled products around a softmax."""
+    target = target_of(device)
+    least = target.attention_scores_trained if trained else target.attention_scores
+    return 0 < least <= scores
 
 
 def attention(*tensors: torch.Tensor, order: tuple[int, ...] | None, **how: Any) -> torch.Tensor:

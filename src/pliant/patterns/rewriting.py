@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -133,7 +134,7 @@ class _Rewriting:
         given = [self._value(node, first) for node in found.inputs]
         before = self.copies[first]
         with self.graph.inserting_before(before):
-            new = append_node(self.graph, "call_function", found.call, tuple(given), dict(found.options), "replaced")
+            new = append_node(self.graph, "call_function", found.call, tuple(given), dict(found.options), _name(found.name))
         new.meta.update(first.meta)
         several = len(results) > 1
         if several:
@@ -192,3 +193,8 @@ class _Rewriting:
             if node in self.replaced or self.recorded.is_unneeded(node) and dead.issuperset(node.users):
                 dead.add(node)
         return dead
+
+
+def _name(text: str) -> str:
+    name = re.sub(r"\W+", "_", text).strip("_")
+    return name if name.isidentifier() else "replaced"

@@ -45,6 +45,7 @@ def trace(
     """The graph of `function(*tensors, **numbers)`. `follows`: which tensors autograd follows."""
     graph = fx.Graph()
     mode = FunctionalMode(shape_env, graph)
+    mode.allow_unbacked = False
     inputs, nodes = [], []
     for place, (like, follow) in enumerate(zip(tensors, follows, strict=True)):
         node = mode.last_primal = append_placeholder(graph, f"x{place}")

@@ -27,4 +27,6 @@ def target() -> Target:
         looks_up_words=True,
         layer_bytes=1 << 24,
         called_bytes=1 << 16,
+        attention_scores=3 << 17,
+        attention_scores_trained=1 << 23,
     )

@@ -56,6 +56,8 @@ class Target:
     scan_row: running sums along rows are loops, of chunks where there are few rows of many times so many elements; 0: the
         library's are kept.
     looks_up_words: lanes look up words, not halves: what is searched again and again is converted before.
+    attention_scores: attention that a program writes out becomes the library's operator, which is faster from so many scores on;
+        attention_scores_trained: where gradients are asked for; 0: never.
     dense_masks: fused attention takes only masks whose last dimension is dense.
     narrow_index: indices are computed in 32 bits where ranges allow it.
     function_share, library_share: time of a function like exp that is written out for vectors, and of one that a library
@@ -114,3 +116,5 @@ class Target:
     held_share: float = 0.0
     layer_bytes: int = 0
     called_bytes: int = 0
+    attention_scores: int = 0
+    attention_scores_trained: int = 0
