@@ -183,10 +183,9 @@ def _check_patterns(patterns: Sequence[Pattern]) -> None:
 
     for one in patterns:
         if not isinstance(one, Pattern) or one.replacement is None:
-            raise ConfigError(
-                f"patterns cannot have {one!r}", kind="wrong-type", why="it says not what is to be found and what takes its place",
-                do="pass pliant.patterns.Pattern(search, replacement, example=...)",
-            )  # fmt: skip
+            why = "it does not say what is to be found and what takes its place"
+            do = "pass pliant.patterns.Pattern(search, replacement, example=...)"
+            raise ConfigError(f"patterns cannot have {one!r}", kind="wrong-type", why=why, do=do)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ Holds:  rows whose keys are all masked by -inf are NaN, as a softmax of them is.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 
@@ -45,7 +45,10 @@ def over_axes(x: torch.Tensor, arrangement: Arrangement, heads: int) -> torch.Te
     x = _permuted(x, arrangement)
     if len(arrangement) == 4:
         return x
-    return x.unsqueeze(0) if arrangement[0] < 0 else x.unflatten(0, (-1, heads))
+    if arrangement[0] < 0:
+        return x.unsqueeze(0)
+    apart: torch.Tensor = x.unflatten(0, (-1, heads))  # type: ignore[no-untyped-call]
+    return apart
 
 
 def _permuted(x: torch.Tensor, arrangement: Arrangement) -> torch.Tensor:

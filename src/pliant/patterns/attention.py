@@ -124,7 +124,7 @@ class _Attention:
             raise Left("its result is laid out in another way than it can be given")
         self._check_cost()
         options = {
-            "arranged": tuple([*map(_arrangement, operands, ("lsd",) * 3), *[_arrangement(one, "ls") for one in masks]]),
+            "arranged": (*map(_arrangement, operands, ("lsd",) * 3), *[_arrangement(one, "ls") for one in masks]),
             "heads": heads, "scale": scale, "uses": tuple(uses),
             "hidden_rows": self._hidden_rows(uses),
             "result": _axes_of(result), "flat": WHOLE in result.labels, "order": order,

@@ -120,6 +120,6 @@ def _order(node: fx.Node) -> list[int]:
         dims: Any = node.args[1]
         return [d % rank for d in dims]
     if rank > 1:
-        one, other = (int(d) % rank for d in node.args[1:3]) if node.target is _aten.transpose.int else (0, 1)  # type: ignore[call-overload]
+        one, other = (int(d) % rank for d in node.args[1:3]) if node.target is _aten.transpose.int else (0, 1)  # type: ignore[arg-type]
         order[one], order[other] = order[other], order[one]
     return order

@@ -64,7 +64,7 @@ class _Watching(JointTracer):
 
     def __init__(self, captured: CapturedGraph) -> None:
         super().__init__(captured, "", {})
-        self.made: list[tuple[fx.Node, FakeTensor, Alias, fx.Node, int]] = []
+        self.made: list[tuple[fx.Node, Alias, fx.Node, int]] = []
         self.last: fx.Node | None = None
         self.cast: set[fx.Node] = set()
         self.outer = _autocast()
@@ -73,7 +73,7 @@ class _Watching(JointTracer):
         if self.last is not None:
             value = self.values.get(self.last)
             if type(value) is FakeTensor and type(value.node) is Alias:
-                self.made.append((self.last, value, value.node, self.mode.read(value.node), value.node.base.version))
+                self.made.append((self.last, value.node, self.mode.read(value.node), value.node.base.version))
             if _autocast() != self.outer:
                 self.cast.add(self.last)
         self.last = node
@@ -82,7 +82,7 @@ class _Watching(JointTracer):
     def recorded(self) -> Recorded:
         outputs = self.forward()
         found = Recorded(self.graph, {}, set(), set(), set(), self.cast)
-        for captured, value, alias, node, version in self.made:
+        for captured, alias, node, version in self.made:
             if alias.base.version != version or node in found.given:
                 continue
             found.given[node] = captured

@@ -147,7 +147,7 @@ def _places(turned: fx.Node) -> list[int]:
     if turned.target is _aten.permute.default:
         return _dims(turned, rank)
     order = list(range(rank))
-    one, other = (int(d) % rank for d in turned.args[1:3])  # type: ignore[call-overload]
+    one, other = (int(d) % rank for d in turned.args[1:3])  # type: ignore[arg-type]
     order[one], order[other] = order[other], order[one]
     return order
 
