@@ -1,6 +1,7 @@
 """Patterns: calls of a graph that are found by a plain Python function, and replaced by those of another.
 
-- `pattern.py`: `Pattern`, and `find`, which hands matches back as nodes
+- `pattern.py`: `Pattern`
+- `finding.py`: `find`, which hands matches back as nodes
 - `traced.py`: functions as ATen graphs
 - `matcher.py`: where a graph has the calls of another
 - `recorded.py`: a captured program as the graph in which patterns are looked for
@@ -13,9 +14,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pliant.patterns.pattern import Match as Match
+    from pliant.patterns.finding import Match as Match
+    from pliant.patterns.finding import find as find
     from pliant.patterns.pattern import Pattern as Pattern
-    from pliant.patterns.pattern import find as find
 
 __all__ = ["Match", "Pattern", "find"]
 
@@ -23,6 +24,6 @@ __all__ = ["Match", "Pattern", "find"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'pliant.patterns' has no attribute {name!r}")
-    from pliant.patterns import pattern
+    from pliant.patterns import finding, pattern
 
-    return getattr(pattern, name)
+    return getattr(pattern if name == "Pattern" else finding, name)

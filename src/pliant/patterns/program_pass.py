@@ -8,16 +8,19 @@ Holds:  whoever runs the pass checks the program behind it (`exporting/transform
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
 from pliant.debug import events
 from pliant.errors import PatternError
-from pliant.patterns.pattern import Match, Pattern, find
+from pliant.patterns.finding import Match, find
 from pliant.patterns.substitution import call_of, replacing
 from pliant.patterns.traced import Traced, trace
 from pliant.torch_adapter import append_node
+
+if TYPE_CHECKING:
+    from pliant.patterns.pattern import Pattern
 
 
 def replace_in(program: Any, pattern: Pattern) -> None:

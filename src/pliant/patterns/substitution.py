@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -19,10 +19,13 @@ from pliant.debug import events
 from pliant.errors import PatternError
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import dense_order, same_known, strides_in_order
-from pliant.patterns.pattern import Match, Pattern, find
+from pliant.patterns.finding import Match, find
 from pliant.patterns.recorded import Recorded
 from pliant.patterns.rewriting import Finder, Found
 from pliant.patterns.traced import Traced, trace
+
+if TYPE_CHECKING:
+    from pliant.patterns.pattern import Pattern
 
 # How a result is laid out anew: its dimensions from the innermost outwards; None: it is as it is to be.
 Order = tuple[int, ...] | None
