@@ -20,7 +20,7 @@ _FROM_API = (
     "allow_in_graph", "aot_compile", "assume_constant_result", "compile", "compile_", "cost",
     "disable", "disallow_in_graph", "explain", "export", "graph_break", "is_compiling",
     "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset", "set_stance",
-    "stats", "substitute_in_graph",
+    "stats", "substitute_in_graph", "wait",
 )  # fmt: skip
 # What needs no compiler comes from where it is.
 _ELSEWHERE = {

@@ -19,7 +19,7 @@ from torch import fx
 
 from pliant import config
 from pliant.backends import BACKENDS, UserBackend, graph_compiler, known_as, registered, registered_names
-from pliant.compiler import load_stages, new_entry, resume_function
+from pliant.compiler import eager, load_stages, new_entry, resume_function
 from pliant.debug import events
 from pliant.dispatch import markers, stance
 from pliant.dispatch.compiled_function import (
@@ -168,6 +168,7 @@ def _compilation(
         compile_graph=compile_graph,
         make_resume=resume_function,
         new_entry=new_entry,
+        as_captured=eager,
         fullgraph=fullgraph,
         dynamic=dynamic,
         overrides=config.overrides_of(mode, known),
@@ -334,8 +335,17 @@ def reset() -> None:
 
 
 def stats() -> dict[str, object]:
-    """Counts and seconds since the start or the last `reset()`."""
-    return events.stats()
+    """Counts and seconds since the start or the last `reset()`; what is compiled behind calls now is `pending`."""
+    found = events.stats()
+    behind = sys.modules.get("pliant.dispatch.behind")
+    return {**found, "pending": behind.pending() if behind is not None else 0}
+
+
+def wait(seconds: float | None = None) -> bool:
+    """Wait until all that is compiled behind calls (the option `background`) is ready or given up, `seconds` at most. Whether
+    it is."""
+    behind = sys.modules.get("pliant.dispatch.behind")
+    return behind is None or behind.wait(seconds)
 
 
 def explain(fn: Any, **arguments: Any) -> Callable[..., Explanation]:
@@ -470,7 +480,7 @@ def compile_fx(
 # What a compiled function asks of the compiler is done between two graphs: capture does not follow the compiler itself.
 for _request in (
     aot_compile, compile, compile_, cost, explain, export, graph_break, mark_dynamic, mark_static, mark_unbacked,
-    maybe_mark_dynamic, reset, stats,
+    maybe_mark_dynamic, reset, stats, wait,
 ):  # fmt: skip
     markers.mark(_request, markers.Mark.BREAK)
 
@@ -498,4 +508,5 @@ __all__ = [
     "set_stance",
     "stats",
     "substitute_in_graph",
+    "wait",
 ]

@@ -2,6 +2,7 @@
 
 In:     functions to run in a thread; commands.
 Out:    `start(work, name)`; `begin(work, name)`; `wait(event, seconds)`; `for_each(work, items)`; `run_all(commands)`; `lock()`, `reentrant_lock()`.
+        `in_turns(...)`: a block of work that stands back for the program, where it says `give_way()`.
 Holds:  no thread of ours runs when the interpreter ends: native code that asks for the interpreter then aborts the
         process. Python joins these threads behind the program's last line; the compilers that they wait for are ended,
         so that this takes no time. A forked child has none of these threads, and finds locks that they held free.
@@ -15,9 +16,12 @@ import os
 import signal
 import subprocess
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from math import inf
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -209,6 +213,53 @@ def heard() -> Iterator[None]:
         _here.heard = before
 
 
+# ---- turns
+
+
+class GivenUp(BaseException):
+    """Work in turns is of no use any more: its time is up, nobody wants its result, or the program has ended. No handler of
+    the work's own errors is to meet it."""
+
+
+class _Turns:
+    """The turns of one piece of work. Threads that hold the interpreter's lock give it up when they are asked to, 5 ms later;
+    a program that calls operators asks at each of them. So the work gives it up by itself, and long enough to be overtaken."""
+
+    __slots__ = ("_began", "deadline", "wanted")
+
+    def __init__(self, deadline: float, wanted: Callable[[], bool]) -> None:
+        self.deadline, self.wanted, self._began = deadline, wanted, time.monotonic()
+
+    def give_way(self, at_once: bool) -> None:
+        now = time.monotonic()
+        if now - self._began < _TURN and not at_once:
+            return
+        if _ended or now > self.deadline or not self.wanted():
+            raise GivenUp
+        time.sleep(_REST)
+        self._began = time.monotonic()
+
+
+_TURN, _REST = 0.0005, 0.0002  # seconds
+_turns: ContextVar[_Turns | None] = ContextVar("pliant_turns", default=None)
+
+
+@contextlib.contextmanager
+def in_turns(seconds: float, wanted: Callable[[], bool]) -> Iterator[None]:
+    """A block that gives way, and is given up by `GivenUp` after so many seconds, or once it is not `wanted`."""
+    before = _turns.set(_Turns(time.monotonic() + seconds, wanted))
+    try:
+        yield
+    finally:
+        _turns.reset(before)
+
+
+def give_way(at_once: bool = False) -> None:
+    """Called by the compiler's stages for each small part of their work: in a block of turns others go first now."""
+    if (turns := _turns.get()) is not None:
+        turns.give_way(at_once)
+
+
 def _end() -> None:
     """The program's last line is done; Python is about to join the threads."""
     global _ended
@@ -245,12 +296,24 @@ def run_all(commands: Sequence[Sequence[str]], *, at_once: int, timeout: float) 
         while waiting or running:
             while waiting and len(running) < at_once:
                 running.append(_started(waiting.popleft()))
-            output, _ = running[0].communicate(timeout=timeout)
+            output = _output_of(running[0], timeout)
             process = running.popleft()
             _children.discard(process)
             if process.returncode != 0:
                 _raise_if_ended()
                 raise Failed(process.args, output)  # type: ignore[arg-type]
+
+
+def _output_of(process: subprocess.Popen[str], timeout: float) -> str:
+    """What it writes until it ends: while its work has time."""
+    turns = _turns.get()
+    left = inf if turns is None else max(0.0, turns.deadline - time.monotonic())
+    try:
+        return process.communicate(timeout=min(timeout, left))[0]
+    except subprocess.TimeoutExpired:
+        if left <= timeout:
+            raise GivenUp from None
+        raise
 
 
 @contextlib.contextmanager
@@ -274,9 +337,15 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
         )  # fmt: skip
         if _here.beside:
             _children.add(process)
+        if _turns.get() is not None:
+            with contextlib.suppress(OSError):  # the program's own threads go first on the processors, too
+                os.setpriority(os.PRIO_PGRP, process.pid, _LATER)
         if _here.begun is not None:
             _here.begun.set()
     return process
+
+
+_LATER = 10  # of 19
 
 
 def _raise_if_ended() -> None:

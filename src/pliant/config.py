@@ -48,6 +48,16 @@ class General:
     verify: Literal["off", "first"] = option(
         "off", "compare each compiled graph with eager the first time it runs", env=("PLIANT_VERIFY_RESULT",)
     )
+    background: bool = option(
+        False,
+        "graphs are compiled behind the program's calls, which run them operator by operator meanwhile; what is faster stays",
+        env=("PLIANT_BACKGROUND",),
+        code=False,
+    )
+    background_budget: float = option(
+        inf, "seconds after which a graph that is not compiled behind the calls by then is given up", code=False, least=0,
+        env=("PLIANT_BACKGROUND_BUDGET",),
+    )  # fmt: skip
     verify_passes: bool = option(False, "verify the loop program of each graph", env=("PLIANT_VERIFY",), code=False)
 
 

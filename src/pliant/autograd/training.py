@@ -138,7 +138,7 @@ def training(
     compile_aten, build = config.kept(compile_aten), config.kept(build)  # they may be called at the first gradient
     reached = [joint.reached_by[i] for i in parts.wanted]
     backwards = Backwards(parts.backward, len(parts.tangents), reached, compile_aten)
-    if parts.symbols or _is_built_in_threads(parts.backward):
+    if parts.symbols or _is_built_in_threads(parts.backward) or config.get().general.background:
         backwards.get()
     read_results = [i for i in parts.tangents if joint.saved_results[i]]
     facts = HalvesFacts.of(joint, parts, _reads(joint, parts, backwards.reads), read_results)

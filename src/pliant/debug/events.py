@@ -80,6 +80,7 @@ KINDS: dict[str, Kind] = {
     "entry": Kind("cache", "{name} is {what}: {why}"),
     "pattern": Kind("patterns", "{name} is replaced at {where}"),
     "pattern_left": Kind("patterns", "{name} is left as it is at {where}: {why}"),
+    "background": Kind("background", "{name}, compiled behind its calls, {what}: {why}"),
     "stage": Kind("stages", "{path} {seconds} s"),
 }
 
@@ -126,6 +127,7 @@ class _Totals:
     cache: Counter[str] = field(default_factory=Counter)
     entries: Counter[str] = field(default_factory=Counter)
     entry_reasons: Counter[str] = field(default_factory=Counter)
+    background: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
 
@@ -154,6 +156,7 @@ _REASONS = {
     "pattern": (("patterns", "name"),),
     "pattern_left": (("patterns_left", "why"),),
     "entry": (("entries", "what"), ("entry_reasons", "reason")),
+    "background": (("background", "what"),),
 }
 
 
@@ -314,6 +317,7 @@ def stats() -> dict[str, object]:
             "cache": dict(t.cache),
             "entries": dict(t.entries),
             "entry_reasons": dict(t.entry_reasons),
+            "background": dict(t.background),
             "seconds": {name: round(s, 6) for name, s in t.seconds.items()},
             "calls": dict(t.calls),
         }

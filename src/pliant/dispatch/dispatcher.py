@@ -76,6 +76,7 @@ class Compilation:
     compile_graph: GraphCompiler
     make_resume: ResumeFactory
     new_entry: Callable[[Dispatcher, Sequence[Any], dict[str, Any]], Entry | None]
+    as_captured: GraphCompiler | None = None  # what runs a graph while it is compiled behind the calls
     fullgraph: bool = False
     dynamic: bool | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
@@ -145,6 +146,7 @@ class Dispatcher:
         self.raising = ""
         self._lock = background.reentrant_lock()
         self.seen: dict[str, Any] = {}  # by digest: the entries on disk that the keeper looked at, or wrote
+        self.compiles_in_calls = False  # whatever the option `background` says: its graphs could not be compiled behind them
         self.claim: Any = None  # the keeper's: other processes wait for what this one compiles
         self._limit_told = ""  # why the first call was not compiled for which there was no room
         stance.register(self)
@@ -241,13 +243,48 @@ class Dispatcher:
             self.entries = tuple(e for e in self.entries if e is not entry)
         self.refresh()
 
+    def compile_in_calls(self, entry: Entry) -> None:
+        """Have the next call that the entry would serve compile its graph, and all others."""
+        self.compiles_in_calls = True
+        self.drop(entry)
+
     def refresh(self) -> None:
         """Take the fast path to the first entry, or none while eager is forced."""
         first = self.entries[:1]
         if not first or stance.own() == "force_eager":
             self.hot = _always_miss
+        elif first[0].unkept:
+            self.hot = self._keeping_call(first[0])
         else:
             self.hot = self._second_call(first[0]) if second_calls.left() else first[0].fast
+
+    def keep_later(self, entry: Entry) -> None:
+        """Have the entry kept on disk by a call that it serves."""
+        if self.compilation.keeper is None:
+            entry.form = None
+            return
+        entry.unkept = True
+        self.refresh()
+
+    def _keeping_call(self, entry: Entry) -> EntryFunction:
+        dispatcher = weakref.ref(self)  # which holds the function
+
+        def keeping_call(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            found, wanted, entry.unkept = dispatcher(), entry.unkept, False
+            keeper = found.compilation.keeper if found is not None else None
+            if found is None or keeper is None or not wanted:
+                return entry.fast(args, kwargs)
+            found.refresh()
+            keep = shielded(keeper.prepare)(found, entry, args, kwargs)
+            if keep is None:
+                entry.form = None
+                return entry.fast(args, kwargs)
+            result = entry.first_run(keep, args, kwargs)
+            if result is MISS:
+                found.keep_later(entry)
+            return result
+
+        return keeping_call
 
     def _second_call(self, entry: Entry) -> EntryFunction:
         """In place of the entry's function until second calls have prepared what later ones are faster with."""
@@ -268,6 +305,7 @@ class Dispatcher:
             self.given_up = ""
             self._failures = 0
             self._limit_told = ""
+            self.compiles_in_calls = False
             self.policy = DynamicPolicy(self.compilation.dynamic, may_break=not self.compilation.fullgraph)
             self.refresh()
 
@@ -386,20 +424,27 @@ class Dispatcher:
                     return self._uncaptured(self.raising, args, kwargs)
                 self.entries = (found, *self.entries)
                 self.refresh()
-            keeper = self.compilation.keeper
-            keep = shielded(keeper.prepare)(self, found, args, kwargs) if keeper is not None else None
-            if keep is None:
-                found.form = None
+            keep = self._keep(found, args, kwargs)
             result = found.run(args, kwargs) if keep is None else found.first_run(keep, args, kwargs)
             if result is not MISS:
                 return result
-            found.form = None
             if last:
                 self._fresh_entry_missed(found, args, kwargs)
             with self._lock:
                 self.entries = tuple(e for e in self.entries if e is not found or last)
                 self.refresh()
         return self._eagerly(args, kwargs)
+
+    def _keep(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], None] | None:
+        """What writes a new entry to disk. One whose graph is compiled behind its calls waits for that."""
+        if entry.behind is not None:
+            entry.behind.begin(entry)
+            return None
+        keeper = self.compilation.keeper
+        keep = shielded(keeper.prepare)(self, entry, args, kwargs) if keeper is not None else None
+        if keep is None:
+            entry.form = None
+        return keep
 
     def _uncaptured(self, raising: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call that no entry was made for. `raising`: what the program was expected to raise."""

@@ -24,6 +24,7 @@ from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
     from pliant.bytecode.resume import ResumePoint
+    from pliant.dispatch.behind import Behind
     from pliant.graph.contracts import CapturedGraph
     from pliant.guards.held_section import HeldSection
 
@@ -112,6 +113,8 @@ class Entry:
     operators: int | None = None  # how many its graph has, of an entry that another process made
     told: Mapping[str, Any] | None = None  # of the break it ends in, of such an entry
     assumed: Sequence[str] = ()  # of numbers that data gives, by the code of such an entry
+    behind: Behind | None = None  # what compiles its graph behind its calls
+    unkept: bool = False  # whether it is to be kept on disk by a call that it serves
     probes: tuple[Probe, ...] = ()
     _misses: int = 0
     _next: int = 2  # at which miss the failing guard is looked for: ever more rarely, since that costs a whole check
@@ -143,6 +146,13 @@ class Entry:
             return pending
 
         return run(args, kwargs, prepared)
+
+    def use(self, run: GraphCallable) -> None:
+        """Have calls from now on run the graph so: what runs it now means the same."""
+        assert self.form is not None
+        function: Any = getattr(self.run, "__wrapped__", self.run)
+        values: Any = self.form.values
+        function.__globals__[self.form.graph] = values[self.form.graph] = run
 
     @property
     def assumptions(self) -> Sequence[str]:

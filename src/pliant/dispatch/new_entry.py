@@ -21,6 +21,7 @@ from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet, told_of
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.debug import events
 from pliant.dispatch import stance
+from pliant.dispatch.behind import Behind
 from pliant.dispatch.dispatcher import Dispatcher, capturing, eager_after
 from pliant.dispatch.entry import CallShape, Entry, Symbolic
 from pliant.dispatch.resume_function import note_symbolic
@@ -166,17 +167,27 @@ class _Capture:
             from pliant.guards.filtering import filtered
 
             traced.guards = filtered(traced.guards, self.compilation.guard_filter, args, kwargs)
+        behind = self._behind()
         with events.stage("entry"):
             entry = make_entry(
-                traced, self.compilation.compile_graph, self._resume, shape=shape, name=self.dispatcher.name, extra_guards=extra,
+                traced, behind or self.compilation.compile_graph, self._resume, shape=shape, name=self.dispatcher.name, extra_guards=extra,
                 eager=eager_after(self.dispatcher), is_behind=isinstance(self.dispatcher.root, ResumeRoot),
             )  # fmt: skip
+        if behind is not None and behind.is_put_off:
+            entry.behind = behind
         if entry.later and isinstance(self.dispatcher.root, CallableRoot):
             self._runs_later(entry.later)
         self.dispatcher.note_guards(entry.guards)
         if entry.graph is not None:
             _note_symbols(self.dispatcher.name, entry.graph.shape_env)
         return entry
+
+    def _behind(self) -> Behind | None:
+        """What compiles the graph behind the calls, where that is asked for."""
+        as_captured, dispatcher = self.compilation.as_captured, self.dispatcher
+        if as_captured is None or dispatcher.compiles_in_calls or not config.get().general.background:
+            return None
+        return Behind(dispatcher, self.compilation.compile_graph, as_captured)
 
     def _runs_later(self, names: list[str]) -> None:
         reason = BreakReason("runs-later", f"{', '.join(names)} is returned before it has run", self.dispatcher.location)

@@ -86,6 +86,8 @@ class Keeper:
             return
         _forget_elsewhere(dispatcher.seen)
         yield from self._known(dispatcher, args, kwargs)
+        if config.get().general.background:
+            return  # calls wait for nobody
         from pliant.entries.claims import claimed, is_here  # by who may have to compile
 
         claim, call = None, (open_store(_STORE), dispatcher.root, args, kwargs)

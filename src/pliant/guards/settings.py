@@ -61,11 +61,15 @@ def _for_an_absent_device() -> tuple[Setting, ...]:
     return () if there else tuple(one for one in KERNEL_SETTINGS if one.key in ((), ("cuda", "all")))
 
 
-SETTINGS = (
+# Each thread has its own.
+OF_THREAD = (
     Setting(torch.is_grad_enabled, set_grad_enabled),
     *(Setting(torch.is_autocast_enabled, torch.set_autocast_enabled, (d,)) for d in ("cpu", "cuda")),
     *(Setting(torch.get_autocast_dtype, torch.set_autocast_dtype, (d,)) for d in ("cpu", "cuda")),
     Setting(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+)
+SETTINGS = (
+    *OF_THREAD,
     Setting(nesting, set_nesting),
     *(Setting(getter, setter) for getter, setter in ATTENTION_SETTINGS),
     *_for_an_absent_device(),
