@@ -338,7 +338,8 @@ def stats() -> dict[str, object]:
     """Counts and seconds since the start or the last `reset()`; what is compiled behind calls now is `pending`."""
     found = events.stats()
     behind = sys.modules.get("pliant.dispatch.behind")
-    return {**found, "pending": behind.pending() if behind is not None else 0}
+    found["pending"] = behind.pending() if behind is not None else 0
+    return found
 
 
 def wait(seconds: float | None = None) -> bool:

@@ -217,8 +217,12 @@ def heard() -> Iterator[None]:
 
 
 class GivenUp(BaseException):
-    """Work in turns is of no use any more: its time is up, nobody wants its result, or the program has ended. No handler of
-    the work's own errors is to meet it."""
+    """Work in turns is of no use any more: its time is up (`late`), nobody wants its result, or the program has ended. No
+    handler of the work's own errors is to meet it."""
+
+    def __init__(self, late: bool) -> None:
+        super().__init__()
+        self.late = late
 
 
 class _Turns:
@@ -234,8 +238,10 @@ class _Turns:
         now = time.monotonic()
         if now - self._began < _TURN and not at_once:
             return
-        if _ended or now > self.deadline or not self.wanted():
-            raise GivenUp
+        if _ended or not self.wanted():
+            raise GivenUp(late=False)
+        if now > self.deadline:
+            raise GivenUp(late=True)
         time.sleep(_REST)
         self._began = time.monotonic()
 
@@ -312,7 +318,7 @@ def _output_of(process: subprocess.Popen[str], timeout: float) -> str:
         return process.communicate(timeout=min(timeout, left))[0]
     except subprocess.TimeoutExpired:
         if left <= timeout:
-            raise GivenUp from None
+            raise GivenUp(late=True) from None
         raise
 
 
@@ -345,7 +351,7 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
     return process
 
 
-_LATER = 10  # of 19
+_LATER = 5  # of 19
 
 
 def _raise_if_ended() -> None:

@@ -28,6 +28,7 @@ from pliant.autograd.functional_ops import check_unseen
 from pliant.autograd.history import Hook, functions_between, gradient_of, saves
 from pliant.autograd.scatter import placed, write_through
 from pliant.autograd.views import ViewStep
+from pliant.background import give_way
 from pliant.graph.call_plan import CallPlan
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, tensor_of_number
@@ -94,6 +95,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        give_way()
         func, args, kwargs = tensor_of_number(func, args, kwargs or {})
         env = self.shape_env
         if env is not None and env.lent is not None:

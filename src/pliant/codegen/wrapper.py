@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from pliant.background import give_way
 from pliant.codegen.native import Entry
 from pliant.codegen.plain_forms import given_as, is_row_major, product, quicker, swapped
 from pliant.graph.layouts import preserved_strides
@@ -228,6 +229,7 @@ class _Writer:
 
     def _steps(self, start: int, stop: int) -> None:
         """One extern call, or one native call for a run of kernels."""
+        give_way()
         step = self.schedule.steps[start]
         for k in range(start, stop):
             for b in self.schedule.allocate[k]:

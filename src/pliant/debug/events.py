@@ -267,6 +267,7 @@ class stage:
         self.start = 0.0
 
     def __enter__(self) -> Self:
+        background.give_way()
         _stack.names.append(self.name)
         self.start = time.perf_counter()
         return self

@@ -77,14 +77,13 @@ class Behind:
         except NotDescribed as stop:
             return str(stop)
         self._captured = replace(captured, inputs=inputs)
-        self._surroundings = _Surroundings()
+        self._surroundings, self._options = _Surroundings(), config.get()
         self._facts = {guard.expr for guard in captured.shape_env.final_guards()}
         return None
 
     def begin(self, entry: Entry) -> None:
         """Compile the graph of this entry from now on."""
         self._entry, self._begun = weakref.ref(entry), time.monotonic()
-        self._budget = config.get().general.background_budget
         self._context = contextvars.copy_context()
         self._tell("has begun", "calls run the captured graph meanwhile")
         with _state:
@@ -109,13 +108,21 @@ class Behind:
         self._context.run(self._compile)
 
     def _compile(self) -> None:
-        left = self._begun + self._budget - time.monotonic()
+        with config.use(self._options), background.heard():
+            try:
+                self._compiled()
+            except Warning as error:  # which the program wants as an error
+                self._in_a_call(error)
+        self._captured = self._context = None  # type: ignore[assignment]  # what they hold is the program's
+
+    def _compiled(self) -> None:
+        left = self._begun + self._options.general.background_budget - time.monotonic()
         try:
-            with background.in_turns(left, self._is_wanted), background.heard(), self._surroundings.entered():
+            with background.in_turns(left, self._is_wanted), self._surroundings.entered():
                 made = self._made()
                 background.give_way(at_once=True)
-        except background.GivenUp:
-            self._given_up()
+        except background.GivenUp as stop:
+            self._given_up(stop.late)
         except (Unsupported, UserError, Warning) as error:
             self._in_a_call(error)
         except Exception as error:
@@ -140,11 +147,12 @@ class Behind:
         dispatcher, entry = self._dispatcher(), self._entry()
         return dispatcher is not None and entry is not None and entry in dispatcher.entries
 
-    def _given_up(self) -> None:
-        if not self._is_wanted():
-            self._tell("is dropped", "its entry is gone")
+    def _given_up(self, late: bool) -> None:
+        if not late:
+            self._tell("is dropped", "nobody waits for it any more")
             return
-        why = f"it is not compiled within {self._budget:g} s (option background_budget)"
+        seconds = self._options.general.background_budget
+        why = f"it is not compiled within {seconds:g} s (option background_budget)"
         self._tell("is given up", why)
         self._fall_back(why, "background-budget")
 
@@ -156,7 +164,7 @@ class Behind:
             dispatcher.compile_in_calls(entry)
 
     def _crashed(self, error: Exception) -> None:
-        if config.get().general.strict:
+        if self._options.general.strict:
             self._in_a_call(error)
             return
         why = str(error) if isinstance(error, PliantError) else f"{type(error).__name__}: {error}"
@@ -175,7 +183,7 @@ class Behind:
         entry = self._entry()
         assert self._captured is not None
         if entry is None or not self._is_wanted():
-            self._tell("is dropped", "its entry is gone")
+            self._given_up(late=False)
             return
         more = [guard for guard in self._captured.shape_env.final_guards() if guard.expr not in self._facts]
         if more:
@@ -213,7 +221,8 @@ class _Surroundings:
         self._inference = torch.is_inference_mode_enabled()
         modes = [torch_adapter.function_mode_at(i) for i in range(torch_adapter.count_function_modes())]
         self._device = next((one.device for one in reversed(modes) if isinstance(one, DeviceContext)), None)
-        self._gpu = torch_adapter.current_gpu() if torch.cuda.is_initialized() else None
+        gpus = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        self._gpu = torch_adapter.current_gpu() if gpus else None
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:

@@ -57,14 +57,14 @@ def _alike(tensor: torch.Tensor) -> torch.Tensor:
 
 def _view_like(tensor: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
     memory = _in_memory_of(base).requires_grad_(base.requires_grad)
-    with torch.set_grad_enabled(tensor.requires_grad):
+    with torch.enable_grad():
         return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _in_memory_of(tensor: torch.Tensor) -> torch.Tensor:
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     with torch.no_grad():
-        made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())  # type: ignore[call-overload]
+        made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
     return made
 
 

@@ -229,7 +229,7 @@ class _Capture:
         self._cannot_capture(reason)
 
     def _crashed(self, error: Exception) -> None:
-        if config.get().general.strict:
+        if self.compilation.options().general.strict:
             raise error
         why = str(error) if isinstance(error, PliantError) else f"{type(error).__name__}: {error}"
         self.dispatcher.fall_back(why, "crash")

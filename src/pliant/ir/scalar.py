@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from pliant.background import give_way
 from pliant.ir.ops import OPS
 from pliant.records import dataclass
 from pliant.symbolic.expr import ZERO, Expr, Symbol
@@ -331,6 +332,7 @@ def children(x: Scalar) -> tuple[Scalar, ...]:
 
 def walk(x: Scalar) -> Iterator[Scalar]:
     """Each distinct node once, children first. Remembered where x is an operator: each stage asks a dozen times."""
+    give_way()
     if type(x) is not Apply:
         return _walked(x)
     if x.below is None:

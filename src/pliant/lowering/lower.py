@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from pliant import config
+from pliant.background import give_way
 from pliant.debug import events
 from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
@@ -70,6 +71,7 @@ class _GraphLowering:
     def run(self) -> LoopProgram:
         outputs: Sequence[Any] = ()
         for node in self.aten.graph.nodes:
+            give_way()
             match node.op:
                 case "placeholder":
                     self.env[node] = self._placeholder(node)

@@ -20,6 +20,7 @@ from torch import fx
 
 from pliant.autograd.partition.cost import FORBIDDEN, Prices, size_in_bytes
 from pliant.autograd.partition.flow import UNLIMITED, min_cut
+from pliant.background import give_way
 
 _SOURCE, _SINK = "source", "sink"
 _WEIGHTS = [0.0, *[2.0**power for power in range(-24, 9)]]  # of work against bytes
@@ -90,6 +91,7 @@ class _Network:
 
     def _connect(self, node: fx.Node) -> list[fx.Node]:
         """Edges of one node; returns the arguments to look at next."""
+        give_way()
         save = self.prices.save(node)
         if not self.prices.may_run_again(node):
             self.edges.append((_SOURCE, (node, "out"), save))

@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 from torch import fx
 
+from pliant.background import give_way
 from pliant.graph.passes.purity import binds_symbols, has_effect
 
 
@@ -24,6 +25,7 @@ def cse(graph: fx.Graph) -> int:
     seen: dict[Hashable, fx.Node] = {}
     removed = 0
     for node in graph.nodes:
+        give_way()
         if node.op != "call_function" or has_effect(node.target) or binds_symbols(node):
             continue
         try:

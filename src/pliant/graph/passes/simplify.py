@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from pliant.background import give_way
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.purity import BY_POSITION
 from pliant.graph.tensor_spec import key_of, same_known
@@ -27,6 +28,7 @@ def simplify(graph: fx.Graph) -> int:
     returns thousands of views, and each change of a node's arguments goes through all of them."""
     removed, returned = 0, dict[fx.Node, fx.Node]()
     for node in graph.nodes:
+        give_way()
         rule = _RULES.get(node.target) if node.op == "call_function" else None
         found = rule(node) if rule is not None else None
         if found is not None and not _is_read_in_place(node, found):
