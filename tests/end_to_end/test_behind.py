@@ -494,6 +494,34 @@ def test_backends_of_the_program():
     assert torch.equal(run(torch.ones(2)), torch.full((2,), 2.0)) and threads == ["pliant-background"]
 
 
+def _scaled(x):
+    return x * 2
+
+
+pliant.allow_in_graph(_scaled)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: torch.func.jacfwd(torch.sin)(x), lambda x: torch.func.vmap(torch.sin)(x), _scaled,
+        lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),
+    ],
+    ids=["forward derivatives", "vmap", "in graph", "cond"],
+)  # fmt: skip
+def test_what_cannot_be_put_off_is_compiled_in_the_call(gate, program):
+    gate.opened.set()
+    run, x = compiled(lambda x: program(x) + 1), torch.ones(3)
+    assert torch.allclose(run(x), program(x) + 1)
+    assert set(told()) <= {"is compiled in the call"} and pliant.stats()["pending"] == 0
+
+
+def test_an_explanation_waits_for_the_compiler():
+    pliant.reset()
+    seen = pliant.explain(lambda x: torch.sin(x) + 1, options=BEHIND)(torch.ones(3))
+    assert seen.operators == 2
+
+
 def test_a_break_under_fullgraph_is_an_error_of_the_call(gate):
     def program(x):
         pliant.graph_break()

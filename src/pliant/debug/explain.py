@@ -10,6 +10,7 @@ from typing import Any
 
 from pliant import config
 from pliant.debug import events
+from pliant.dispatch import behind
 from pliant.records import dataclass
 
 _KINDS = (
@@ -109,6 +110,7 @@ def explain(
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         with events.collect(*_KINDS) as seen, config.patch(keep_entries=False):
             result = compile_(fn)(*args, **kwargs)
+            behind.wait()
             numerics = config.get().with_options(overrides).build.numerics
         return Explanation(result, {kind: [e for e in seen if e.kind == kind] for kind in _KINDS}, numerics)
 

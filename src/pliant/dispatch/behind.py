@@ -27,6 +27,7 @@ import torch
 
 from pliant import background, config, torch_adapter
 from pliant.debug import events
+from pliant.dispatch import markers
 from pliant.dispatch.descriptions import NotDescribed, described_inputs
 from pliant.dispatch.trial import Trial
 from pliant.errors import FallbackWarning, PliantError, Unsupported, UserError
@@ -70,6 +71,10 @@ class Behind:
         """Note what the compiler is to find as it is in this call; why that is not possible."""
         if torch_adapter.is_distributed():
             return "processes that work together are to run the same code"
+        if next(captured.module.children(), None) is not None:  # levels of derivatives are the process's, and bodies compile alone
+            return "it has functions of its own: a body of control flow, a transform, a custom function"
+        if any(markers.mark_of(node.target) is markers.Mark.IN_GRAPH for node in captured.module.graph.nodes):
+            return "it calls functions of the program unread"
         if not torch_adapter.asks_overrides():
             return "it is called in a block of DisableTorchFunctionSubclass"
         try:
