@@ -109,7 +109,8 @@ def explain(
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         with events.collect(*_KINDS) as seen, config.patch(keep_entries=False):
-            result = compile_(fn)(*args, **kwargs)
+            compiled = compile_(fn)
+            result = compiled(*args, **kwargs)
             behind.wait()
             numerics = config.get().with_options(overrides).build.numerics
         return Explanation(result, {kind: [e for e in seen if e.kind == kind] for kind in _KINDS}, numerics)

@@ -24,6 +24,7 @@ from pliant.debug import events
 from pliant.dispatch import second_calls, stance
 from pliant.dispatch.dynamic_policy import DynamicPolicy, Served, served
 from pliant.dispatch.entry import Entry, GraphCompiler
+from pliant.dispatch.kept_later import keeping_call
 from pliant.dispatch.roots import CallableRoot, Root, argument_sources, resume_sources
 from pliant.errors import PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
@@ -254,7 +255,7 @@ class Dispatcher:
         if not first or stance.own() == "force_eager":
             self.hot = _always_miss
         elif first[0].unkept:
-            self.hot = self._keeping_call(first[0])
+            self.hot = keeping_call(weakref.ref(self), first[0])
         else:
             self.hot = self._second_call(first[0]) if second_calls.left() else first[0].fast
 
@@ -265,26 +266,6 @@ class Dispatcher:
             return
         entry.unkept = True
         self.refresh()
-
-    def _keeping_call(self, entry: Entry) -> EntryFunction:
-        dispatcher = weakref.ref(self)  # which holds the function
-
-        def keeping_call(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-            found, wanted, entry.unkept = dispatcher(), entry.unkept, False
-            keeper = found.compilation.keeper if found is not None else None
-            if found is None or keeper is None or not wanted:
-                return entry.fast(args, kwargs)
-            found.refresh()
-            keep = shielded(keeper.prepare)(found, entry, args, kwargs)
-            if keep is None:
-                entry.form = None
-                return entry.fast(args, kwargs)
-            result = entry.first_run(keep, args, kwargs)
-            if result is MISS:
-                found.keep_later(entry)
-            return result
-
-        return keeping_call
 
     def _second_call(self, entry: Entry) -> EntryFunction:
         """In place of the entry's function until second calls have prepared what later ones are faster with."""

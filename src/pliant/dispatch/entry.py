@@ -24,7 +24,6 @@ from pliant.wrappers.wrapper import WROTE
 
 if TYPE_CHECKING:
     from pliant.bytecode.resume import ResumePoint
-    from pliant.dispatch.behind import Behind
     from pliant.graph.contracts import CapturedGraph
     from pliant.guards.held_section import HeldSection
 
@@ -113,7 +112,7 @@ class Entry:
     operators: int | None = None  # how many its graph has, of an entry that another process made
     told: Mapping[str, Any] | None = None  # of the break it ends in, of such an entry
     assumed: Sequence[str] = ()  # of numbers that data gives, by the code of such an entry
-    behind: Behind | None = None  # what compiles its graph behind its calls
+    behind: Any = None  # a `behind.Behind`: what compiles its graph behind its calls
     unkept: bool = False  # whether it is to be kept on disk by a call that it serves
     probes: tuple[Probe, ...] = ()
     _misses: int = 0
