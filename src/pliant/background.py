@@ -344,7 +344,7 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
         if _here.beside:
             _children.add(process)
         if _turns.get() is not None:
-            with contextlib.suppress(OSError):  # the program's own threads go first on the processors, too
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # the program's own threads go first on the processors, too
                 os.setpriority(os.PRIO_PGRP, process.pid, _LATER)
         if _here.begun is not None:
             _here.begun.set()

@@ -33,6 +33,7 @@ from pliant.dispatch.trial import Trial
 from pliant.errors import FallbackWarning, PliantError, Unsupported, UserError
 from pliant.gc_pause import GcPause
 from pliant.guards.settings import OF_THREAD
+from pliant.interruptions import pass_on
 from pliant.torch_adapter import DeviceContext, without_saved_tensor_hooks
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Behind:
         except (Unsupported, UserError, Warning) as error:
             self._in_a_call(error)
         except Exception as error:
+            pass_on(error)
             self._crashed(error)
         else:
             self._publish(made)

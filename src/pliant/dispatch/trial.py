@@ -10,13 +10,14 @@ Holds:  both mean the same, so a trial changes no result. A call that autograd r
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
+
+from pliant import background
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 _ASIDE, _EACH = 3, 7  # calls of each: that first prepare what later ones need, and that are timed
@@ -69,7 +70,7 @@ class Trial:
         self._spans: tuple[list[tuple[_Moment, _Moment]], ...] = ([], [])
         self._open: tuple[int, int, _Moment] | None = None  # thread, which, since when
         self._chosen: GraphCallable | None = None
-        self._lock = threading.Lock()
+        self._lock = background.lock()
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
         if self._chosen is not None or not self._lock.acquire(blocking=False):
@@ -115,7 +116,7 @@ class Trial:
         if min(map(len, self._spans)) < _EACH or not all(end.is_known() for spans in self._spans for _, end in spans):
             return None
         taken = [[begun.seconds_to(end) for begun, end in spans] for spans in self._spans]
-        usual, least = list(map(statistics.median, taken)), list(map(min, taken))
+        usual, least = [sorted(seconds)[len(seconds) // 2] for seconds in taken], list(map(min, taken))
         is_slower = usual[1] < _CLEARLY * usual[0] and least[1] < _CLEARLY * least[0]
         self._chosen = self._runs[is_slower]
         self._decide(self._chosen, *usual)
