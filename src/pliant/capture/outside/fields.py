@@ -32,6 +32,7 @@ class Fields(Origins):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
+        self._stored_for_a_while: dict[int, Any] = {}  # by id: objects with an attribute that was stored, and is as before
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
         self._compared: dict[int, Any] = {}  # by id: containers whose keys were checked
         self.class_sources: dict[type, Source] = {}  # of classes that are known by what they hold
@@ -88,7 +89,8 @@ class Fields(Origins):
     def slot_set(self, obj: Any, name: str, value: Any, via: str) -> None:
         """Store, or DELETED; MISSING forgets what was stored."""
         if value is MISSING:
-            self._slot_changes.pop((id(obj), name), None)
+            if self._slot_changes.pop((id(obj), name), None) is not None:
+                self._stored_for_a_while[id(obj)] = obj
             return
         self.inputs.one_if_shared(obj)
         self._slot_changes[id(obj), name] = SetAttribute(obj, name, value, via)

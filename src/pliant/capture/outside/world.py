@@ -428,6 +428,7 @@ class World(ToldByValue):
     def written(self) -> list[Any]:
         written = [*self.inputs.told, *(changed.real for changed in self._stored_into())]
         written += [slot.obj for slot in self._slot_changes.values()]
+        written += self._stored_for_a_while.values()
         written += [changed.real for changed in self._changed.values() if changed.added is not None]
         written += [changed.real for changed in self._copies()]
         return written + [self._owner_of_dict[id(obj)][0] for obj in written if id(obj) in self._owner_of_dict]
