@@ -82,7 +82,8 @@ def _with_attention(captured: CapturedGraph) -> CapturedGraph:
     from pliant.graph.contracts import known_name
 
     names = {known_name(node).strip("_") for node in captured.module.graph.nodes}
-    if not config.get().autograd.rewrite_attention or names.isdisjoint(("softmax", "_softmax")):
+    options = config.get()
+    if not options.autograd.rewrite_attention or options.bitwise or names.isdisjoint(("softmax", "_softmax")):
         return captured
     from pliant.patterns.attention import find_attention
     from pliant.patterns.rewriting import rewritten

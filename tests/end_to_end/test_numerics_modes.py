@@ -193,3 +193,12 @@ def test_explain_lists_the_calls_that_the_mode_asks_for():
     assert "aten.exp.default" in line and "numerics" in line
     assert "numerics: eager-bitwise" in str(told)
     assert told.numerics == "eager-bitwise"
+
+
+def test_attention_that_is_written_out_stays_so():
+    def attend(q, k, v):
+        return torch.softmax(q @ k.transpose(-1, -2) * 0.25, -1) @ v
+
+    q, k, v = torch.randn(3, 12, 200, 16, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(pliant.compile(attend, options=BITWISE)(q, k, v), attend(q, k, v))
