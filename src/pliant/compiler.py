@@ -79,11 +79,10 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
 
 def _with_attention(captured: CapturedGraph) -> CapturedGraph:
     """The graph with attention as one operator, where the program writes it out."""
-    from pliant.graph.contracts import known_name
+    from pliant.patterns.attention_cost import may_pay
 
-    names = {known_name(node).strip("_") for node in captured.module.graph.nodes}
     options = config.get()
-    if not options.autograd.rewrite_attention or options.bitwise or names.isdisjoint(("softmax", "_softmax")):
+    if options.autograd.rewrite_attention == "off" or options.bitwise or not may_pay(captured):
         return captured
     from pliant.patterns.attention import find_attention
     from pliant.patterns.rewriting import rewritten

@@ -107,8 +107,11 @@ class Shapes:
 class Autograd:
     """joint, partition."""
 
-    rewrite_attention: bool = option(
-        True, "attention that a program writes out becomes one operator, where that is faster", env=("PLIANT_REWRITE_ATTENTION",)
+    rewrite_attention: Literal["off", "same", "finite"] = option(
+        "same",
+        "attention that a program writes out becomes one operator, where that is faster: where it is the same whatever the scores "
+        "are, or also where a mask fills scores in, if all of them are finite",
+        env=("PLIANT_REWRITE_ATTENTION",),
     )
     memory_budget: float = option(
         1.0,

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import pliant
 from pliant.debug import events
-from pliant.patterns import attention
+from pliant.patterns import attention_cost
 
 B, H, L, S, D = 2, 3, 5, 7, 4
 LOWEST = torch.finfo(torch.float32).min
@@ -22,7 +22,9 @@ INFINITE = MASK.masked_fill(HIDDEN, -math.inf)
 
 @pytest.fixture(autouse=True)
 def at_any_size(monkeypatch):
-    monkeypatch.setattr(attention, "pays", lambda *_: True)
+    monkeypatch.setattr(attention_cost, "pays", lambda *_: True)
+    with pliant.config.patch(rewrite_attention="finite"):
+        yield
 
 
 def compared(function, args, trained=False, **options):
@@ -217,13 +219,20 @@ def test_in_blocks_of_autocast():
 
 
 def test_the_option_switches_it_off():
-    assert compared(plain, (Q, K, V), options={"rewrite_attention": False}) == []
+    assert compared(plain, (Q, K, V), options={"rewrite_attention": "off"}) == []
 
 
-def test_small_attention_is_left(monkeypatch):
+def test_small_attention_is_not_looked_for(monkeypatch):
     monkeypatch.undo()
-    (left,) = compared(plain, (Q, K, V))
-    assert "faster as it is written out" in left
+    with events.collect("stage") as stages:
+        assert compared(plain, (Q, K, V)) == []
+    assert not any("patterns" in e.fields["path"] for e in stages)
+
+
+def test_large_attention_is_replaced(monkeypatch):
+    monkeypatch.undo()
+    q, k, v = torch.randn(3, 12, 200, 16, generator=torch.Generator().manual_seed(0))
+    assert compared(plain, (q, k, v)) == ["attention"]
 
 
 def test_no_copies_are_left_around_it():
@@ -235,3 +244,15 @@ def test_no_copies_are_left_around_it():
     with events.collect("partition") as seen, pliant.config.patch(keep_entries=False):
         pliant.compile(model)(*[x.transpose(1, 2).contiguous() for x in (Q, K, V)])
     assert "clone" not in str(seen[0].fields["text"])
+
+
+@pytest.mark.parametrize("hidden", [math.inf, math.nan])
+def test_scores_that_a_mask_fills_in_may_be_anything(hidden):
+    def attend(q, k, v):
+        return torch.softmax((q @ k.mT).masked_fill(torch.arange(S) > 3, -math.inf), -1) @ v
+
+    k = K.clone()
+    k[:, :, 5] = hidden
+    with pliant.config.patch(rewrite_attention="same"):
+        (left,) = compared(attend, (Q, k, V))
+    assert "finite" in left

@@ -7,7 +7,8 @@
 - `recorded.py`: a captured program as the graph in which patterns are looked for
 - `rewriting.py`: a captured program with matches replaced
 - `substitution.py`: replacements, checked and laid out
-- `attention.py`: attention that programs write out; `scores.py`, `axes.py`: how it computes its scores; `attend.py`: what replaces it
+- `attention.py`: attention that programs write out; `scores.py`, `axes.py`: how it computes its scores; `attend.py`: what replaces it;
+  `attention_cost.py`: where that is faster
 - `program_pass.py`: patterns as passes over exported programs
 """
 

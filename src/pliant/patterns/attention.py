@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant import torch_adapter
+from pliant import config, torch_adapter
 from pliant.autograd.partition.cost import hinted
 from pliant.debug import events
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.tensor_spec import key_of
+from pliant.patterns import attention_cost
 from pliant.patterns.attend import Use, attend
 from pliant.patterns.axes import UNIT, WHOLE, Labels, after, before, is_view
 from pliant.patterns.recorded import Recorded
@@ -28,7 +29,6 @@ from pliant.patterns.rewriting import Found, Left
 from pliant.patterns.scores import Step, steps_to
 from pliant.patterns.substitution import laid_out, order_in_memory
 from pliant.records import dataclass
-from pliant.targets.registry import target_of
 
 _aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -117,6 +117,8 @@ class _Attention:
         inside = [*self.nodes, *self._between(result.node)]
         self._check_closed(set(inside) - {result.node}, inside)
         masks, uses, scale = self._masks()
+        if any(kind == "fill" for kind, *_ in uses) and config.get().autograd.rewrite_attention != "finite":
+            raise Left('its mask fills scores in, which may be infinite (option rewrite_attention="finite")')
         operands = [self.query, self.key, self.value]
         heads = _heads([*operands, result, *self.masked])
         order = order_in_memory(result.node.meta["val"])
@@ -237,15 +239,8 @@ class _Attention:
 
     def _check_cost(self) -> None:
         whole, rows, columns = (hinted(size) for size in self.product.meta["val"].size_)
-        if not pays(self.product.meta["val"].device_, whole * rows * columns, self.last in self.recorded.followed):
+        if not attention_cost.pays(self.product.meta["val"].device_, whole * rows * columns, self.last in self.recorded.followed):
             raise Left("it is faster as it is written out, at these sizes")
-
-
-def pays(device: torch.device, scores: int, trained: bool) -> bool:
-    """Whether the operator is faster than compiled products around a softmax."""
-    target = target_of(device)
-    least = target.attention_scores_trained if trained else target.attention_scores
-    return 0 < least <= scores
 
 
 def attention(*tensors: torch.Tensor, order: tuple[int, ...] | None, **how: Any) -> torch.Tensor:
