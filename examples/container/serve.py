@@ -32,9 +32,9 @@ def main(what: str, path: str) -> None:
         result = compiled(x)
         seconds = time.perf_counter() - start
         torch.testing.assert_close(result, model(x))
-    print(f"first call {seconds:.3f} s, entries {pliant.stats()['entries']}")
     if what == "build":
         print(pliant.cache.export(path, models=["Classifier"]), "entries in", path)
+    print(f"first call {seconds:.3f} s, entries {pliant.stats()['entries']}")
 
 
 if __name__ == "__main__":

@@ -95,6 +95,12 @@ def compiler_of(compilation: Compilation) -> str:
     return _compiler(compilation.options().build.compiler)
 
 
+def takes_any_compilers(compilation: Compilation) -> bool:
+    """Whether kernels of other compilers will do: where there is none, or one for want of another."""
+    wanted = compilation.options().build.compiler
+    return not _compiler(wanted) or find_compiler(wanted).stands_in
+
+
 @functools.cache
 def _compiler(wanted: str) -> str:
     try:

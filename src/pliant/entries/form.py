@@ -21,7 +21,7 @@ from pliant.dispatch.entry import Entry
 from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest_of
-from pliant.entries.environment import compiler_of
+from pliant.entries.environment import compiler_of, takes_any_compilers
 from pliant.entries.facts import FactReader
 from pliant.entries.objects import NotFound, version_of
 from pliant.entries.programs import ProgramReader, operator_named, parts_of
@@ -91,8 +91,8 @@ def made(
     """The entry for this process' objects. NotFound. Where there is no compiler, kernels of any will do."""
     if data["break"] is not None and peer.breaks_are_errors():
         raise NotFound("it has a graph break, which is an error here")
-    here = compiler_of(dispatcher.compilation)
-    if here and data["compiler"] != here:
+    compilation = dispatcher.compilation
+    if data["compiler"] != compiler_of(compilation) and not takes_any_compilers(compilation):
         raise NotFound("its kernels are another compiler's")
     for package, version in data["packages"].items():
         if version_of(package) != version:

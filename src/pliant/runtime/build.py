@@ -56,7 +56,8 @@ def quick(options: config.Build) -> config.Build:
 def key_of(texts: Sequence[str], options: config.Build) -> Key:
     """The content address of what `build` makes of these texts; comments, which name the program's nodes, do not count.
 
-    A compiler takes what it built itself. Without one, what any has built from the same text will do.
+    A compiler takes what it built itself. Without one, and without one of the system's own, what any has built from the same
+    text will do.
     """
     try:
         maker: str | None = find_compiler(options.compiler).identity
@@ -93,12 +94,18 @@ def stored(texts: Sequence[str], options: config.Build, make: Callable[[Path, Pa
     if (known := _REFUSED.get(key.digest)) is not None:
         raise known.with_traceback(None)
     try:
-        return open_store("kernels").get_or_build(key, ".so", kept)
+        anybodys = open_store("kernels").path(replace(key, maker=None), ".so") if key.maker and _stands_in(options) else None
+        return anybodys or open_store("kernels").get_or_build(key, ".so", kept)
     except RefusedText as error:
         _REFUSED[key.digest] = error
         raise
     except OSError as error:
         raise no_space(str(error.strerror or error)) from error
+
+
+def _stands_in(options: config.Build) -> bool:
+    """Whether the compiler is there for want of another."""
+    return find_compiler(options.compiler).stands_in
 
 
 def built(digest: str) -> Path:

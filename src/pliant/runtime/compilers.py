@@ -9,6 +9,7 @@ Holds:  a compiler is the one that is named, else cc, gcc or clang, else the cla
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import os
@@ -36,11 +37,12 @@ class CompilerNotFound(NoKernels):
 @dataclass(frozen=True, slots=True)
 class Compiler:
     """`command` compiles, and links as well unless `linker` does; `identity` changes when a program of it, or what it is
-    started through, is replaced."""
+    started through, is replaced. `stands_in`: nobody asked for it, and the system has none, so what any other built will do."""
 
     command: tuple[str, ...]
     identity: str
     linker: tuple[str, ...] = ()
+    stands_in: bool = False
 
     @property
     def is_cross(self) -> bool:
@@ -69,7 +71,7 @@ def find_compiler(wanted: str) -> Compiler:
     for command in _spellings(wanted) if wanted else (["cc"], ["gcc"], ["clang"], [PACKAGE]):
         path = _program(command[0]) if command else None
         if path is not None:
-            return _compiler(path, command)
+            return dataclasses.replace(_compiler(path, command), stands_in=not wanted and command == [PACKAGE])
     raise CompilerNotFound(
         f"no C compiler: `{wanted}` was not found" if wanted else "no C compiler: neither cc, gcc nor clang was found",
         kind="no-compiler",
