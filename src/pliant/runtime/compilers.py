@@ -17,6 +17,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from pliant.errors import NoKernels
 from pliant.records import dataclass
 from pliant.wrappers.vector_math import vector_math
@@ -53,7 +55,7 @@ class Compiler:
         """What it is told for these flags, which are gcc's. Of gcc the text itself says which functions have vector variants."""
         if "clang" not in self.identity:
             return list(flags)
-        own = ["-fveclib=libmvec"] if vector_math() and not self.is_cross else []
+        own = ["-fveclib=libmvec"] if vector_math() and not self.is_cross and _has_wide_vectors(flags) else []
         return [*(flag for flag in flags if not flag.startswith(_NOT_CLANGS)), *own]
 
     def linking(self, flags: Sequence[str], objects: Sequence[str], target: str) -> list[str]:
@@ -62,6 +64,12 @@ class Compiler:
             return [*self.command, "-shared", "-nostdlib", *flags, *objects, "-o", target]
         own = [word for flag in flags for word in flag.removeprefix("-Wl,").split(",")]
         return [*self.linker, "-shared", *own, *objects, "-o", target]
+
+
+def _has_wide_vectors(flags: Sequence[str]) -> bool:
+    """Whether code is for this processor, with AVX2 or more. With the vectors of two doubles that all x86-64 has, clang's
+    calls of libmvec gave wrong values."""
+    return "-march=native" in flags and torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
 @functools.cache
