@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import pliant
 from pliant.debug import events
+from pliant.graph.passes import channels_last as channels_last_pass
 from pliant.targets import registry
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="without oneDNN nothing is changed")
@@ -167,8 +168,9 @@ def test_operations_are_counted() -> None:
 
 
 @pytest.fixture
-def plain() -> Iterator[None]:
-    """Half precision and, in TF32, float32, with no second copies of weights."""
+def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Half precision and, in TF32, float32 of any size, with no second copies of weights."""
+    monkeypatch.setattr(channels_last_pass, "LEAST_WORK_IN_TF32", 0)
     there = registry.target_of(torch.device("cpu"))
     halves = frozenset((torch.float16, torch.bfloat16))
     target = dataclasses.replace(there, images_last=halves, tf32_images_last=True, packs_weights=False)
@@ -254,6 +256,22 @@ def test_callers_see_eagers_layouts(plain: None) -> None:
 def test_float32_only_in_tf32(plain: None) -> None:
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         assert graph_of(network(), torch.randn(2, 3, 32, 32)) == ["aten.convolution"] * 5
+
+
+@pytest.mark.parametrize("least, last", [(8 * 8 * 9, True), (8 * 8 * 9 + 1, False)])
+@pytest.mark.parametrize("training", [False, True])
+def test_tf32_is_for_large_convolutions(
+    plain: None, monkeypatch: pytest.MonkeyPatch, least: int, last: bool, training: bool
+) -> None:
+    """The library's kernels for small images that lie row-major are in full float32, as eager's are."""
+    monkeypatch.setattr(channels_last_pass, "LEAST_WORK_IN_TF32", least * 32 * 32 * 2)
+    model = nn.Sequential(*[nn.Conv2d(8, 8, 3, padding=1) for _ in range(9)]).train(training)
+    x = torch.randn(2, 8, 32, 32)
+    with torch.set_grad_enabled(training), events.collect("partition") as found:
+        result = pliant.compile(model)(x)
+        if training:
+            result.pow(2).sum().backward()
+    assert ("memory_format=torch.channels_last" in found[0].fields["text"]) is last
 
 
 @pytest.mark.parametrize("batch", [1, 3])
