@@ -109,7 +109,7 @@ _PARAMETERS: tuple[tuple[Any, dict[str, Callable[..., Any]]], ...] = (
     (_GETTERS, {"__call__": lambda self, x, /: 0}),
 )  # fmt: skip
 _KNOWN = {
-    vars(owner)[name]: inspect.signature(taken)
+    vars(owner)[name]: taken
     for owners, rows in _PARAMETERS for names, taken in rows.items() for owner in owners
     for name in names.split() if name in vars(owner)
 }  # fmt: skip
@@ -149,7 +149,7 @@ def _told(function: Any) -> Arity | None:
 
 @functools.lru_cache(maxsize=1024)
 def _listed(function: Any, bound: bool = False) -> Arity | None:
-    return Arity(_KNOWN[function], bound) if function in _KNOWN else None
+    return Arity(inspect.signature(_KNOWN[function]), bound) if function in _KNOWN else None
 
 
 def _of_wrapper(wrapper: Any) -> Arity | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -144,7 +143,8 @@ def _are_worth_tf32(convolutions: list[fx.Node]) -> bool:
         if groups == 1 and value.dtype_ not in target_of(value.device_).images_last:
             weights.append(math.prod(map(_hint, weight.meta["val"].size_)))
             works.append(weights[-1] * math.prod(map(_hint, (value.size_[0], *value.size_[2:]))))
-    return not works or fmean(weights) >= LEAST_WEIGHT_IN_TF32 or fmean(works) >= LEAST_WORK_IN_TF32
+    count = len(works)
+    return sum(weights) >= count * LEAST_WEIGHT_IN_TF32 or sum(works) >= count * LEAST_WORK_IN_TF32
 
 
 def _read_images(node: fx.Node) -> list[Any]:
