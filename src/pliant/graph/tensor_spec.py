@@ -265,6 +265,21 @@ def is_channels_last(spec: TensorSpec) -> bool:
     return order is not None and packed_in_order(spec, order)
 
 
+def suggests_channels_last(x: TensorSpec) -> bool:
+    """ATen's `suggest_memory_format()`: strides as of channels last, dense or not; ambiguous ones are row-major."""
+    order = DENSE_ORDERS.get(x.ndim)
+    if order is None or key_of(x.stride[1]) == 0:
+        return False
+    least: Dim = 0
+    for d in order:
+        if key_of(x.size[d]) == 0 or certain(x.stride[d] < least) or (d == 0 and key_of(least) == x.stride_key[1]):
+            return False
+        least = x.stride[d]
+        if key_of(x.size[d]) != 1:
+            least = least * x.size[d]
+    return True
+
+
 def channels_last_strides(size: Sequence[Dim]) -> Sizes:
     return strides_in_order(size, DENSE_ORDERS[len(size)])
 

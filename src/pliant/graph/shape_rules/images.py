@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pliant.graph.shape_rules.neural import suggested, suggests_channels_last
+from pliant.graph.shape_rules.neural import suggested
 from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
     Dim,
@@ -21,6 +21,7 @@ from pliant.graph.tensor_spec import (
     require,
     require_floats,
     require_same,
+    suggests_channels_last,
 )
 from pliant.graph.unsupported import UnsupportedOperator
 

@@ -11,17 +11,19 @@ from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.pointwise import common_device
 from pliant.graph.shape_rules.registry import DependsOnValues, Rules
 from pliant.graph.tensor_spec import (
+    DENSE_ORDERS,
     Dim,
     TensorSpec,
     broadcast,
+    certain,
     channels_last_strides,
-    is_channels_last,
     is_empty,
     is_row_major,
     key_of,
     require,
     require_same,
     row_major_strides,
+    suggests_channels_last,
     wrap_dim,
 )
 
@@ -152,22 +154,51 @@ def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
         total = total + one.size[d]
     size = (*first.size[:d], total, *first.size[d + 1 :])
     stride = row_major_strides(size)
-    if len(size) in (4, 5) and all(_suggests_channels_last(one) for one in tensors):
+    if all(map(suggests_channels_last, tensors)):
         stride = channels_last_strides(size)
     return TensorSpec(size, stride, dtype, common_device(real))
 
 
-def _suggests_channels_last(x: TensorSpec) -> bool:
-    return not is_row_major(x) and is_channels_last(x)
-
-
 @rule(_aten.stack.default)
 def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
+    """As ATen does it: joined along the dimension, which is then cut; behind the last one there is none."""
     first = tensors[0]
     d = wrap_dim(dim, first.ndim + 1)
     for one in tensors:
         require_same(one.size, first.size, "stack expects each tensor to be equal size")
-    return cat([one.like((*one.size[:d], 1, *one.size[d:])) for one in tensors], d)
+    if d == first.ndim:
+        return cat([one.view((*one.size, 1), (*one.stride, 1)) for one in tensors], d)
+    joined = cat(tensors, d)
+    extent, step = first.size[d], joined.stride[d]
+    size = (*first.size[:d], len(tensors), *first.size[d:])
+    return joined.view(size, (*joined.stride[:d], extent * step, *joined.stride[d:]))
+
+
+@rule(_aten.roll.default)
+def rolled(x: TensorSpec, shifts: Sequence[Any], dims: Sequence[int] = ()) -> TensorSpec:
+    """A shift for each dimension, or one for the elements in a row. CPUs join the two parts, dimension by dimension."""
+    if not shifts:
+        raise RuntimeError("`shifts` required")
+    if len(shifts) != len(dims) and (dims or len(shifts) != 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if certain(is_empty(x)):
+        return x.like()
+    at = [_existing_dim(dim, x.ndim) for dim in dims]
+    if x.device.type != "cpu" or not dims or x.ndim not in DENSE_ORDERS:
+        return x.like()
+    for d, shift in zip(at, shifts, strict=True):
+        if is_row_major(x):
+            break
+        start = -shift % x.size[d]
+        parts = [(*x.size[:d], length, *x.size[d + 1 :]) for length in (x.size[d] - start, start)]
+        x = x.like(x.size, cat([x.view(part, x.stride) for part in parts], d).stride)
+    return x.like(stride=None if is_row_major(x) else x.stride)
+
+
+def _existing_dim(dim: int, ndim: int) -> int:
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return wrap_dim(dim, ndim)
 
 
 @rule(_aten.repeat.default)
@@ -189,11 +220,7 @@ def constant_pad(x: TensorSpec, pad: Sequence[Dim], value: Any = 0) -> TensorSpe
     full = tuple(size)
     if all(type(amount) is int and amount <= 0 for amount in pad):  # only cuts: a copy of a part of the input
         return TensorSpec(full, preserved_strides(x.view(full, x.stride)), x.dtype, x.device)
-    return x.like(full, stride=channels_last_strides(full) if _pads_channels_last(x) else None)
-
-
-def _pads_channels_last(x: TensorSpec) -> bool:
-    return x.ndim in (4, 5) and _suggests_channels_last(x)
+    return x.like(full, stride=channels_last_strides(full) if suggests_channels_last(x) else None)
 
 
 @rule(_aten.slice_backward.default, _aten.select_backward.default, _aten.diagonal_backward.default,

@@ -151,24 +151,6 @@ def flipped(x: TensorSpec, dims: Sequence[int]) -> TensorSpec:
     return same_layout(x)
 
 
-def rolled(x: TensorSpec, shifts: Sequence[Any], dims: Sequence[int] = ()) -> TensorSpec:
-    """As `same_size`; a shift for each dimension, or one for the elements in a row."""
-    if not shifts:
-        raise RuntimeError("`shifts` required")
-    if len(shifts) != len(dims) and (dims or len(shifts) != 1):
-        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
-    if not certain(is_empty(x)):
-        for dim in dims:
-            _existing_dim(dim, x.ndim)
-    return x.like()
-
-
-def _existing_dim(dim: int, ndim: int) -> None:
-    if not ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    wrap_dim(dim, ndim)
-
-
 def with_noise(x: TensorSpec, noise: TensorSpec, *_: Any, **__: Any) -> tuple[TensorSpec, TensorSpec]:
     return x.like(), same_layout(noise)
 
@@ -274,7 +256,6 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
     rows_replaced: (_aten.index_copy_.default,),
     with_rows_replaced: (_aten.index_copy.default,),
     flipped: (_aten.flip.default,),
-    rolled: (_aten.roll.default,),
     like_second: (
         _aten.normal.float_Tensor, _aten.nll_loss_backward.default, _aten.nll_loss2d_backward.default,
         _aten.multi_margin_loss_backward.default, _aten.multilabel_margin_loss_backward.default,

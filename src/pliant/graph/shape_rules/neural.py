@@ -16,20 +16,18 @@ from pliant import torch_adapter
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
-    DENSE_ORDERS,
     Dim,
     Sizes,
     TensorSpec,
-    certain,
     channels_last_strides,
     holds,
-    key_of,
     keys_of,
     product,
     require,
     require_floats,
     require_same,
     row_major_strides,
+    suggests_channels_last,
     wrap_dim,
 )
 from pliant.graph.unsupported import UnsupportedOperator
@@ -40,21 +38,6 @@ rule = RULES.rule
 _aten = torch.ops.aten
 _Maybe = TensorSpec | None
 _Three = tuple[_Maybe, _Maybe, _Maybe]
-
-
-def suggests_channels_last(x: TensorSpec) -> bool:
-    """ATen's `suggest_memory_format()`: strides as of channels last, dense or not; ambiguous ones are row-major."""
-    order = DENSE_ORDERS.get(x.ndim)
-    if order is None or key_of(x.stride[1]) == 0:
-        return False
-    least: Dim = 0
-    for d in order:
-        if key_of(x.size[d]) == 0 or certain(x.stride[d] < least) or (d == 0 and key_of(least) == x.stride_key[1]):
-            return False
-        least = x.stride[d]
-        if key_of(x.size[d]) != 1:
-            least = least * x.size[d]
-    return True
 
 
 def suggested(x: TensorSpec, size: Sizes | None = None) -> TensorSpec:
