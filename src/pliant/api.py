@@ -160,7 +160,9 @@ def _compilation(
     if guard_filter is not None:
         _check_callable(guard_filter, "filter guards with")
     if patterns:
-        _check_patterns(patterns)
+        from pliant.patterns.pattern import check_replacing
+
+        check_replacing(patterns)
     compile_graph = graph_compiler(backend, patterns)
     if keeper is None or not keeper.may_find():
         load_stages()
@@ -177,16 +179,6 @@ def _compilation(
         patterns=tuple(patterns),
         recipe=recipe,
     )
-
-
-def _check_patterns(patterns: Sequence[Pattern]) -> None:
-    from pliant.patterns.pattern import Pattern
-
-    for one in patterns:
-        if not isinstance(one, Pattern) or one.replacement is None:
-            why = "it does not say what is to be found and what takes its place"
-            do = "pass pliant.patterns.Pattern(search, replacement, example=...)"
-            raise ConfigError(f"patterns cannot have {one!r}", kind="wrong-type", why=why, do=do)
 
 
 @functools.cache
@@ -393,11 +385,6 @@ def export(
         raise ConfigError(
             f"args cannot be {args!r}", kind="wrong-type", why="it is the tuple of the call's arguments", do="pass a tuple"
         )
-    if beyond not in ("check", "specialize", "refuse"):
-        raise ConfigError(
-            f"beyond cannot be {beyond!r}", kind="wrong-type", why="it is a word",
-            do='pass "check", "specialize" or "refuse"',
-        )  # fmt: skip
     return exporting(original_of(model), args, kwargs, dynamic_shapes, beyond, bool(training))
 
 

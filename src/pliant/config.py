@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
 from math import inf
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, ParamSpec, TypeVar, get_origin
 
 from pliant.errors import ConfigError
+from pliant.option_types import fits, parsed, type_text
 from pliant.records import dataclass
 
 T = TypeVar("T")
@@ -283,39 +284,17 @@ def find(name: str) -> Option:
     )
 
 
-def _type_text(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(repr(a) for a in get_args(hint))
-    return str(hint) if get_args(hint) else str(getattr(hint, "__name__", hint))
-
-
-def _fits(value: object, hint: Any) -> bool:
-    """Whether the value has the type; a bool is not an int, an int is a float."""
-    origin = get_origin(hint)
-    if origin is Literal:
-        return any(value == a and type(value) is type(a) for a in get_args(hint))
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(v, get_args(hint)[0]) for v in value)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, a) for a in get_args(hint))
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
 def _checked(known: Option, value: object) -> object:
     if isinstance(value, list) and get_origin(known.type) is tuple:
         value = tuple(value)
     if isinstance(value, os.PathLike) and known.type is str:
         value = os.fspath(value)
-    if _fits(value, known.type):
+    if fits(value, known.type):
         return _in_range(known, value)
     raise ConfigError(
         f"option `{known.name}` cannot be {value!r}",
         kind="wrong-type",
-        why=f"it must be {_type_text(known.type)}, not {type(value).__name__}",
+        why=f"it must be {type_text(known.type)}, not {type(value).__name__}",
         do=f"pass such a value; the default is {known.default!r}",
     )
 
@@ -333,23 +312,6 @@ def _in_range(known: Option, value: object) -> object:
     )
 
 
-_WORDS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
-
-
-def _parse(known: Option, text: str) -> object:
-    """The value that an environment variable's text stands for."""
-    if known.type is bool:
-        return _WORDS.get(text.lower(), text)
-    if known.type in (int, float):
-        try:
-            return known.type(text)
-        except ValueError:
-            return text
-    if get_origin(known.type) is tuple:
-        return tuple(text.replace(",", " ").split())
-    return text
-
-
 def from_environment(environ: Mapping[str, str]) -> Config:
     """The configuration that the variables ask for; ConfigError names the variable that is wrong."""
     overrides: dict[str, object] = {}
@@ -357,7 +319,7 @@ def from_environment(environ: Mapping[str, str]) -> Config:
         for variable in known.env:
             if variable in environ:
                 try:
-                    overrides[known.name] = _checked(known, _parse(known, environ[variable]))
+                    overrides[known.name] = _checked(known, parsed(environ[variable], known.type))
                 except ConfigError as error:
                     error.where = f"environment variable {variable}"
                     raise
@@ -508,7 +470,7 @@ def describe() -> str:
     lines = []
     for o in OPTIONS.values():
         env = f"  [{', '.join(o.env)}]" if o.env else ""
-        lines.append(f"{o.section}.{o.name}: {_type_text(o.type)} = {o.default!r}\n    {o.doc}{env}")
+        lines.append(f"{o.section}.{o.name}: {type_text(o.type)} = {o.default!r}\n    {o.doc}{env}")
     return "\n".join(lines)
 
 

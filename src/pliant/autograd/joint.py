@@ -38,14 +38,14 @@ from pliant.autograd.segments import (
     written_views,
 )  # fmt: skip
 from pliant.autograd.tails import find_tails
+from pliant.autograd.tangent_layouts import tangent_strides
 from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.graph.fake_tensor import FakeTensor, counting_as
-from pliant.graph.layouts import lies_in_rows, preserved_strides
 from pliant.graph.map_rules.kernels import for_derivatives_of
-from pliant.graph.tensor_spec import row_major_strides, same_known
+from pliant.graph.tensor_spec import same_known
 from pliant.graph.unbacked import CHECKS, assume, written
 from pliant.records import dataclass
 from pliant.source import SourceLocation
@@ -461,13 +461,6 @@ def new_tangent(node: fx.Node, fake: FakeTensor) -> None:
     """Make `fake` a value that no input's storage holds."""
     new_input(node, fake, -1)
     fake.node.base.input = None
-
-
-def tangent_strides(result: FakeTensor) -> Any:
-    """The result's strides if it is dense, else those of its clone: a gradient that overlaps itself cannot be made. Where
-    rows follow one another, a size of 0 or 1 tells nothing: no guard is needed."""
-    spec = result.spec
-    return row_major_strides(spec.size) if lies_in_rows(spec) else preserved_strides(spec)
 
 
 def _same_layout(one: FakeTensor, other: FakeTensor) -> bool:

@@ -26,12 +26,20 @@ _Tensor, _STRIDED, _is_transformed = torch.Tensor, torch.strided, torch_adapter.
 
 def layout_of_tangent(result: FakeTensor) -> Layout | str:
     """The layout of a result's gradient, or, where symbols occur in it, how to tell it from the result."""
-    from pliant.autograd.joint import tangent_strides
-
     strides = tangent_strides(result)
     if all(type(number) is int for number in (*result.size_, *strides)):
         return result.size_, strides, result.dtype_, result.device_
     return "as the result" if strides is result.stride_ else "as a clone"
+
+
+def tangent_strides(result: FakeTensor) -> Any:
+    """The result's strides if it is dense, else those of its clone: a gradient that overlaps itself cannot be made. Where
+    rows follow one another, a size of 0 or 1 tells nothing: no guard is needed."""
+    from pliant.graph.layouts import lies_in_rows, preserved_strides  # to call what is compiled needs neither
+    from pliant.graph.tensor_spec import row_major_strides
+
+    spec = result.spec
+    return row_major_strides(spec.size) if lies_in_rows(spec) else preserved_strides(spec)
 
 
 def _layout(tensor: torch.Tensor) -> Layout:

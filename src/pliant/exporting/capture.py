@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -21,7 +21,7 @@ from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.capture.attempt import whole
 from pliant.capture.trace import SetItem, Trace
 from pliant.debug import events
-from pliant.errors import ConstraintError, ExportError, GraphBreakError, Unsupported
+from pliant.errors import ConfigError, ConstraintError, ExportError, GraphBreakError, Unsupported
 from pliant.exporting.assemble import changes, program_of
 from pliant.exporting.constraints import Judgement, advice, advice_text, fixed_places, judge, names_of
 from pliant.exporting.dims import STATIC, TensorSizes
@@ -51,6 +51,9 @@ def export(
     training: bool,
 ) -> Exported:
     """The program of `model(*args, **kwargs)`; in training, of that and the gradients of its loss."""
+    if beyond not in get_args(Beyond):
+        do = 'pass "check", "specialize" or "refuse"'
+        raise ConfigError(f"beyond cannot be {beyond!r}", kind="wrong-type", why="it is a word", do=do)
     example = example_of(model, training_step(model) if training else model, args, kwargs or {})
     options = config.get().with_options({"duck_sizing": False, "symbols": True})
     with GcPause(), without_saved_tensor_hooks(), config.use(options), torch.no_grad():

@@ -21,7 +21,8 @@ Use: TypeAlias = tuple[str, float, bool]
 # Filling with this or less is the same as adding it: no score is left of the sum, in any type.
 HIDES = -1e30
 
-_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_aten = torch.ops.aten
+_flash = _aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def attend(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from pliant.errors import PatternError
+from pliant.errors import ConfigError, PatternError
 from pliant.patterns.traced import Traced, trace
 
 if TYPE_CHECKING:
@@ -95,3 +95,12 @@ class Pattern:
                     why=f"no operator is given {number!r} as it is", do="pass it to an operator, or make it a constant",
                 )  # fmt: skip
         return found
+
+
+def check_replacing(patterns: Sequence[object]) -> None:
+    """What `compile(patterns=)` takes."""
+    for one in patterns:
+        if not isinstance(one, Pattern) or one.replacement is None:
+            why = "it does not say what is to be found and what takes its place"
+            do = "pass pliant.patterns.Pattern(search, replacement, example=...)"
+            raise ConfigError(f"patterns cannot have {one!r}", kind="wrong-type", why=why, do=do)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import torch
 
 from pliant.debug import timing
 from pliant.debug.events import Event
@@ -27,6 +26,7 @@ from pliant.report.graphs import Captured, Program, graphs_of
 from pliant.report.recording import Recording
 from pliant.report.texts import bytes_text, code_lines, count_text, first_line, seconds_text, short_place
 from pliant.source import SourceLocation
+from pliant.torch_adapter import VERSION
 
 MOST_ROWS = 1500  # of a table
 MOST_NODES = 3000  # of all graphs that are listed
@@ -63,7 +63,7 @@ def page_of(recording: Recording) -> str:
     environment = _environment()
     environment.globals.update(link=link, css=_text("page.css"), script=_text("page.js"))
     return environment.get_template("page.html").render(
-        title=recording.title, failure=recording.failure, when=time.strftime("%Y-%m-%d %H:%M"), torch=torch.__version__,
+        title=recording.title, failure=recording.failure, when=time.strftime("%Y-%m-%d %H:%M"), torch=VERSION,
         seconds=recording.end - recording.start, dropped=recording.dropped, summary=_summary(recording, captured),
         functions=bounded(_functions(recording, captured)), stages=_stages(recording.of("stage")), files=files,
         captured=_drawn(captured), programs=programs, node_room=Room(MOST_NODES), code_room=Room(MOST_CODE),

@@ -76,13 +76,9 @@ BINARY = {  # symbol -> (name of the method, the operation, the same in place)
         strict=True,
     )
 }
-COMPARE = {
-    "<": ("lt", "gt", operator.lt),
-    "<=": ("le", "ge", operator.le),
-    ">": ("gt", "lt", operator.gt),
-    ">=": ("ge", "le", operator.ge),
-    "==": ("eq", "eq", operator.eq),
-    "!=": ("ne", "ne", operator.ne),
+COMPARE = {  # symbol -> (name of the method, that of the other operand, the operation)
+    symbol: (name, reflected, getattr(operator, name))
+    for symbol, name, reflected in zip("< <= > >= == !=".split(), "lt le gt ge eq ne".split(), "gt ge lt le eq ne".split(), strict=True)
 }
 UNARY = {
     "UNARY_NEGATIVE": ("__neg__", operator.neg),

@@ -97,7 +97,7 @@ def for_derivatives_of(graph: fx.Graph) -> AbstractContextManager[Any]:
 
 # Operators with derivatives in C++ that call compositions of `derivatives`.
 _ASKING = (torch.ops.aten.convolution_backward.default,)
-_PRODUCTS_ASK = torch.__version__ < "2.13"  # for plain sizes: `matmul` in C++, which formulas of derivatives call
+_PRODUCTS_ASK = torch_adapter.VERSION < "2.13"  # for plain sizes: `matmul` in C++, which formulas of derivatives call
 
 
 def _taken() -> AbstractContextManager[Any]:
