@@ -232,6 +232,7 @@ def deriving(*classes: type) -> Callable[[Any], bool]:
     return lambda value: issubclass(type(value), classes)
 
 
+is_set, is_any_dict = deriving(set, frozenset), deriving(dict)
 _is_class, _is_exception = deriving(type), deriving(BaseException)
 _is_tensor, _is_module = deriving(torch.Tensor), deriving(torch.nn.Module)
 
@@ -292,6 +293,7 @@ is_slice = exactly(slice)
 is_plain_dict = exactly(dict)
 is_dict = exactly(*DICT_TYPES)
 is_mutable_container = exactly(*MUTABLE_CONTAINERS)
+is_bound = exactly(types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)  # to an object, or a module's in C
 is_cell = exactly(types.CellType)
 is_plain_tensor = exactly(torch.Tensor)
 

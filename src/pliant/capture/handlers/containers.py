@@ -21,7 +21,7 @@ from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.protocols.iteration import hashables, hashables_of_table
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list
+from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list, is_set
 from pliant.guards.kinds import MISSING
 
 
@@ -107,7 +107,6 @@ _VIEWS = ("keys", "values", "items")
 _ASKED = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__iter__", "__missing__")  # by OrderedDict's methods
 
 
-_is_set = ByKind(False, families=dict.fromkeys((set, frozenset), True))
 _PAIRS = functools.partial(pairs_or_mapping, by_keys=False)
 _PAIRS_BY_KEYS = functools.partial(pairs_or_mapping, by_keys=True)
 
@@ -122,7 +121,7 @@ def _of_dicts(pairs: Convert) -> dict[str, Arguments]:
 
 # What C code gets for the arguments of a method.
 _OF_SETS = Arguments(rest=hashables_of_table)
-_OF_OPERATORS_OF_SETS = Arguments(rest=lambda t, value: hashables_of_table(t, value) if _is_set.of(value) else value)
+_OF_OPERATORS_OF_SETS = Arguments(rest=lambda t, value: hashables_of_table(t, value) if is_set(value) else value)
 _AS_THEY_ARE = Arguments()
 _OF_KEYS = {
     **dict.fromkeys(("add", "discard", "remove", "__contains__"), Arguments(made_key)),
@@ -148,7 +147,7 @@ _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
 def _arguments(receiver: Any, name: str) -> Arguments:
     """What a method gets; of a set it is the same for all but a few."""
     found = _ARGUMENTS.of(receiver).get(name)
-    if found is not None or not _is_set.of(receiver):
+    if found is not None or not is_set(receiver):
         return found or _AS_THEY_ARE
     if name in ("pop", "clear", "copy"):
         return _AS_THEY_ARE

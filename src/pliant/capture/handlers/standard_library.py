@@ -51,6 +51,7 @@ from pliant.capture.value_kinds import (
     concrete,
     is_numpy_scalar,
     is_plain_dict,
+    is_set,
     is_text_or_bytes,
     module_of,
 )
@@ -260,9 +261,8 @@ def _pickled(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     parts = [*leaves(values)] + [key for one in values if is_plain_dict(one) for key in one]
     texts = [one for one in parts if is_text_or_bytes(one)]
     # In nested containers one may stand twice, or two that are equal; sets have no order of their own.
-    is_set = isinstance(values[0], (set, frozenset))
     inside = [*parts_of(values[0])] if is_container(values[0]) else []
-    plain = not is_set and len(args) == 1 and LITERALS.issuperset(map(type, parts)) and _CONTAINERS.isdisjoint(map(type, inside))
+    plain = not is_set(values[0]) and len(args) == 1 and LITERALS.issuperset(map(type, parts)) and _CONTAINERS.isdisjoint(map(type, inside))
     if not plain or len({*texts}) < len(texts):
         raise GraphBreak("unknown-call", "pickle.dumps of more than a few plain values")
     return t.native(pickle.dumps, values[0], **dict(zip(kwargs, values[1:])))

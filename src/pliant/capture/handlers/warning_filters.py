@@ -24,7 +24,7 @@ from pliant.capture.program_stack import RunningPlace, held_as, held_place
 from pliant.capture.signatures import Args, Kwargs, Statements, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.capture.tracebacks import line_at
-from pliant.capture.value_kinds import concrete, is_str
+from pliant.capture.value_kinds import concrete, exactly, is_str
 from pliant.capture.varying_values import Text, join
 from pliant.graph.given_warnings import GivenWarning, paused
 from pliant.guards.kinds import Kind
@@ -190,13 +190,14 @@ def _construct_block(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return Block()
 
 
+_is_block = exactly(Block)
 CLASSES[warnings.catch_warnings] = _construct_block
 
 
 @handles(Block.__enter__)
 def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     block, blocks = args[0], t.warning_blocks
-    if type(block) is not Block or block.filters is not None:
+    if not _is_block(block) or block.filters is not None:
         raise GraphBreak("side-effect-call", "a block of warnings that was entered before")
     block.outer = blocks[-1] if blocks else None
     block.filters = list(warnings.filters if block.outer is None else block.outer.filters)
@@ -205,7 +206,7 @@ def _enter(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 @handles(Block.__exit__)
 def _exit(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    if type(args[0]) is not Block:
+    if not _is_block(args[0]):
         raise GraphBreak("side-effect-call", "a block of warnings that a break was in")
     t.warning_blocks.pop().filters = None
 

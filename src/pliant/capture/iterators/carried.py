@@ -301,37 +301,28 @@ def _numbered(t: Tracer, real: Any, source: Source) -> Any:
     return Numbered(_part(t, real, source, 0), _part(t, real, source, 1))
 
 
-def _zipped(t: Tracer, real: Any, source: Source) -> Any:
-    return zip(*_all_parts(t, real, source), strict=len(real.__reduce__()) > 2)
-
-
-def _mapped(t: Tracer, real: Any, source: Source) -> Any:
-    function, *items = _all_parts(t, real, source)
-    return map(t.reentrant(function), *items)
-
-
-def _filtered(t: Tracer, real: Any, source: Source) -> Any:
-    function, items = _all_parts(t, real, source)
-    return filter(function if function is None else t.reentrant(function, truth=True), items)
-
-
-def _grouped(t: Tracer, real: Any, source: Source) -> Any:
-    items, key = _all_parts(t, real, source)
-    made: Any = itertools.groupby(items, None if key is None else t.reentrant(key))
-    for state in real.__reduce__()[2:]:  # it stands at a group
-        place = ItemSource(ReducedSource(source), 2)
-        made.__setstate__(tuple([t.world.bring(v, ItemSource(place, i)) for i, v in enumerate(state)]))
+def _made_of_parts(t: Tracer, real: Any, source: Source) -> Any:
+    """Of the class, made of what it takes its items from and calls."""
+    parts, reduced = _all_parts(t, real, source), real.__reduce__()
+    place, truth = _CALLS.get(type(real), (None, False))
+    if place is not None and parts[place] is not None:
+        parts[place] = t.reentrant(parts[place], truth)
+    if type(real) is zip:
+        return zip(*parts, strict=len(reduced) > 2)
+    made = type(real)(*parts)
+    for state in reduced[2:]:  # it stands at a group
+        place_of_state = ItemSource(ReducedSource(source), 2)
+        made.__setstate__(tuple([t.world.bring(v, ItemSource(place_of_state, i)) for i, v in enumerate(state)]))
     return made
 
 
+# Where among its parts an iterator has what it calls, and whether for the truth of it.
+_CALLS: dict[type, tuple[int, bool]] = {map: (0, False), filter: (0, True), itertools.groupby: (1, False)}
 # How each type of iterator is brought; `generators` adds a row.
 BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     **dict.fromkeys(PLAIN_ITERATORS, _plain),
     enumerate: _numbered,
-    zip: _zipped,
-    map: _mapped,
-    filter: _filtered,
-    itertools.groupby: _grouped,
+    **dict.fromkeys((zip, map, filter, itertools.groupby), _made_of_parts),
 }
 # Those that have no state of their own beside that of their parts.
 SHARED = frozenset((*PLAIN_ITERATORS, zip, map, filter))

@@ -25,7 +25,17 @@ from pliant.capture.iterators.suspended import Place, StateSource, Suspended, en
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
-from pliant.capture.value_kinds import ByKind, concrete, deriving, exactly, is_class, is_exception
+from pliant.capture.value_kinds import (
+    ByKind,
+    concrete,
+    derives,
+    deriving,
+    exactly,
+    is_builtin,
+    is_class,
+    is_exception,
+    is_method,
+)
 from pliant.graph.given_warnings import paused
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
@@ -36,7 +46,7 @@ def _can_be_thrown(error: Any, value: Any, traceback: Any) -> bool:
     """Whether generators take the arguments of `throw`."""
     if traceback is not None and not isinstance(traceback, types.TracebackType):
         return False
-    return is_exception(error) and value is None or is_class(error) and issubclass(error, BaseException)
+    return is_exception(error) and value is None or derives(error, BaseException)
 
 
 NAMES = ("__name__", "__qualname__")  # those of the function
@@ -222,7 +232,7 @@ def notice_arguments(frame: Frame) -> None:
 
 def ends_noticed(value: Any) -> bool:
     """Whether the end of an object runs code of the program, or is seen through a weak reference."""
-    if type(value) in (types.BuiltinFunctionType, types.MethodType):
+    if is_builtin(value) or is_method(value):
         value = value.__self__
     return _may_hold(value) and (weakref.getweakrefcount(value) > 0 or end_runs_code(value))
 

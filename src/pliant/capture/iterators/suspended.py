@@ -15,6 +15,7 @@ from typing import Any
 from pliant.bytecode.resume import ResumePoint, generator_code
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
 from pliant.capture.protocols import polyfills
+from pliant.capture.value_kinds import exactly
 from pliant.guards.sources import ChainedSource, source_class
 from pliant.records import dataclass
 
@@ -94,6 +95,7 @@ class Suspended(ItsOwnIterator):
         self.place, self.cells, self.values, self.generator = now.place, now.cells, now.values, now.generator
 
 
+is_carried, _is_suspended = exactly(Carried), exactly(Suspended)
 _STATES: weakref.WeakKeyDictionary[Generator[Any, Any, Any], Suspended] = weakref.WeakKeyDictionary()
 
 
@@ -113,7 +115,7 @@ def state_of(generator: Any) -> Suspended | None:
 
 def put(generator: Any, now: Any) -> None:
     """What has become of a revived generator: a `Carried` or generator where it stands, or None at its end."""
-    if type(now) is Carried:
+    if is_carried(now):
         _STATES[generator].become(now.real)
     else:
         _STATES[generator].generator = now or finished()
@@ -126,7 +128,7 @@ def running(generator: Any) -> None:
 
 def with_generators(values: Iterable[Any]) -> list[Any]:
     """The values for code that runs eagerly: carried generators as what they are."""
-    return [v.real.start() if type(v) is Carried and type(v.real) is Suspended else v for v in values]
+    return [v.real.start() if is_carried(v) and _is_suspended(v.real) else v for v in values]
 
 
 def end_of(value: Any) -> StopIteration:

@@ -101,7 +101,7 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
 for _name in """truediv rtruediv floordiv rfloordiv mod rmod pow rpow divmod and or xor lshift rshift rand ror rxor abs bool int
 float index round floor ceil trunc""".split():
     setattr(Ratio, f"__{_name}__", _refused)
-_is_ratio = exactly(Ratio)
+_is_ratio, _is_grid = exactly(Ratio), exactly(Grid)
 
 
 def grid(numbers: list[Any], sizes: tuple[int, ...]) -> Grid:
@@ -109,12 +109,12 @@ def grid(numbers: list[Any], sizes: tuple[int, ...]) -> Grid:
 
 
 def _asgrid(value: Any) -> Grid:
-    return value if type(value) is Grid else grid([value], ())
+    return value if _is_grid(value) else grid([value], ())
 
 
 def as_tensor_of(value: Any, dtype: torch.dtype) -> Grid:
     """The elements as a tensor of this type holds them."""
-    if type(value) is not Grid:
+    if not _is_grid(value):
         raise Unknown
     bits = BITS[dtype]
     make: Callable[[Any], Any] = (

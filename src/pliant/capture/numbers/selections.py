@@ -26,7 +26,7 @@ from pliant.capture.recording.nodes import nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
-from pliant.capture.structures import several
+from pliant.capture.structures import is_node, several
 from pliant.capture.trace import NULL, BreakReason
 from pliant.capture.value_kinds import ByKind, exactly, is_fixed_number, is_int, is_same_constant
 from pliant.capture.varying_values import TensorOrNumber
@@ -261,7 +261,7 @@ def _is_single_float(value: FakeTensor) -> bool:
 def _is_result(node: fx.Node) -> bool:
     """Whether it takes one of a call's several results."""
     given = node.args[0] if node.args else None
-    return node.target is operator.getitem and isinstance(given, fx.Node) and not is_fake(given.meta.get("val"))
+    return node.target is operator.getitem and is_node(given) and not is_fake(given.meta.get("val"))
 
 
 def name_of_call(node: fx.Node) -> str:

@@ -20,7 +20,7 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.endings import check_let_go
-from pliant.capture.iterators.suspended import Carried
+from pliant.capture.iterators.suspended import is_carried
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import TracedId, is_hook_id
 from pliant.capture.outside.told_by_value import ToldByValue
@@ -39,6 +39,8 @@ from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
+    exactly,
+    is_any_dict,
     is_function,
     is_hashed_by_identity,
     is_list,
@@ -94,7 +96,7 @@ class World(ToldByValue):
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
         for held_here in vars(self).values():
-            if isinstance(held_here, dict) or held_here is self.effects_in_order:
+            if is_any_dict(held_here) or held_here is self.effects_in_order:
                 held_here.clear()
         self.twins.forget()
         self._guarded.clear()
@@ -109,7 +111,7 @@ class World(ToldByValue):
             return self._memo[source]
         result = traced_form(self, value, source)
         self._note_way(result, value, source)
-        if type(value) is not Carried:  # a generator of the program ends when the loop drops it
+        if not is_carried(value):  # a generator of the program ends when the loop drops it
             self._memo[source] = result
         return result
 
@@ -250,7 +252,7 @@ class World(ToldByValue):
         """Where guards read the keys of a dict, or the items of a set, from outside."""
         self.check_keys(mapping)
         place, cls = self.place_of(mapping), type(mapping)
-        asks = isinstance(mapping, dict) and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
+        asks = is_any_dict(mapping) and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
         return KeysSource(place) if asks else place
 
     def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
@@ -271,7 +273,7 @@ class World(ToldByValue):
         self.check_keys(mapping)
         changed = self._change(mapping)
         stores = changed.stores
-        if type(key) in (str, int) and key not in stores:
+        if _is_name(key) and key not in stores:
             check_let_go((dict.get(mapping, key),))
         if stores.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
             if id(mapping) not in self._owner_of_dict:  # no single store does that
@@ -419,7 +421,7 @@ class World(ToldByValue):
             raise StartAgain
 
     def _items_left(self, mapping: Any, items: dict[Any, Any]) -> list[tuple[Source, Any]]:
-        return [(self.item_source(mapping, key), v) for key, v in items.items() if type(key) in (str, int)]
+        return [(self.item_source(mapping, key), v) for key, v in items.items() if _is_name(key)]
 
     def found_at(self, source: Source) -> Any:
         """What the trace read there; None if it did not."""
@@ -463,6 +465,7 @@ class World(ToldByValue):
 
 _NO_STORES: dict[Any, Any] = {}
 _UNREAD = object()
+_is_name = exactly(str, int)  # what guards find items by
 _ADD: dict[type, Callable[[Any, list[Any]], None]] = {list: list.extend, set: set.update}
 # Whether C code that looks into such an object from outside finds more than its guards say.
 _HOLDS_MORE: ByKind[bool] = ByKind(

@@ -41,7 +41,7 @@ from pliant.capture.protocols import class_statements, marked, polyfills
 from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.cached_calls import call_cached
 from pliant.capture.protocols.given_to_c import MADE_OF_NUMBERS, as_taken
-from pliant.capture.protocols.iteration import advance, asks_for_length, is_driven, is_set
+from pliant.capture.protocols.iteration import advance, asks_for_length, is_driven
 from pliant.capture.protocols.module_calls import calls_as_torch_does, has_hooks
 from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
 from pliant.capture.protocols.rewritten import REWRITTEN
@@ -56,7 +56,9 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     function_of,
+    is_any_dict,
     is_class,
+    is_set,
     misused,
     own_dict,
 )
@@ -391,7 +393,7 @@ def instantiate(t: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _initialize(t: Tracer, init: Any, obj: Any, args: Args, kwargs: Kwargs) -> None:
-    t.native(init, obj, *(t.iterable(a) if not isinstance(a, dict) else t.mapping(a) for a in args), **kwargs)
+    t.native(init, obj, *(t.iterable(a) if not is_any_dict(a) else t.mapping(a) for a in args), **kwargs)
 
 
 _CONTAINERS = (list, dict, set, collections.deque)

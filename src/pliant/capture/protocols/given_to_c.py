@@ -38,6 +38,7 @@ from pliant.capture.value_kinds import (
     ByKind,
     concrete,
     derives,
+    is_bound,
     is_class,
     is_function,
     is_hashed_by_identity,
@@ -84,7 +85,7 @@ def _object_as_key(t: Tracer, key: Any) -> Any:
     if type(key).__hash__ is None:
         raise Raised(unhashable(key))
     _refuse_own_hash(t, key)
-    if is_hashed_by_identity(key) or type(key) in _BOUND:
+    if is_hashed_by_identity(key) or is_bound(key):
         t.world.note_identity(_told_by(key))
     else:
         for name in _fields_compared(t, key):
@@ -199,7 +200,7 @@ def _note_compared(t: Tracer, value: Any) -> None:
 
 def _told_by(value: Any) -> Any:
     """The object whose identity tells the value from others: of a method, what it is a method of."""
-    return value.__self__ if type(value) in _BOUND and not HOLDS_FUNCTIONS.of(value.__self__) else value
+    return value.__self__ if is_bound(value) and not HOLDS_FUNCTIONS.of(value.__self__) else value
 
 
 def reentrant(t: Tracer, function: Any, truth: bool = False) -> TracedCallable:
@@ -228,7 +229,6 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     },
     {tuple: _internalize_parts},
 )
-_BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 _COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), iter),

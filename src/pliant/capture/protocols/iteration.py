@@ -41,13 +41,13 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     ByKind,
     concrete,
-    deriving,
     exactly,
     has_method,
     is_dict,
     is_iterable,
     is_nan,
     is_number,
+    is_set,
     is_symbolic,
     misused,
     plain_class,
@@ -206,7 +206,6 @@ def hashables_of_table(t: Tracer, value: Any) -> Any:
     return hashables(t, frozenset(value) if own and not _is_hashed(value) else value)
 
 
-is_set = deriving(set, frozenset)
 _is_hashed = exactly(dict, set, frozenset)  # which keep the hashes of what they hold
 
 

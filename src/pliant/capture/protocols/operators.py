@@ -51,6 +51,7 @@ from pliant.capture.value_kinds import (
     is_mutable_container,
     is_number,
     is_numpy_scalar,
+    is_set,
     is_str,
     is_symbolic,
     is_text,
@@ -178,7 +179,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             if base_in_c(left) in DICT_TYPES and name == "or":  # before the other operand is asked
                 t.call(dict.__ior__, (left, right), {})
                 return left
-            if base_in_c(left) is set and isinstance(right, (set, frozenset)) and name in _OF_SETS:
+            if base_in_c(left) is set and is_set(right) and name in _OF_SETS:
                 return _native_binary(t, function, left, right, inplace)
     if methods:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__r{name}__"))
