@@ -40,7 +40,6 @@ from pliant.capture.value_kinds import (
     ByKind,
     concrete,
     exactly,
-    is_any_dict,
     is_function,
     is_hashed_by_identity,
     is_list,
@@ -96,7 +95,7 @@ class World(ToldByValue):
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
         for held_here in vars(self).values():
-            if is_any_dict(held_here) or held_here is self.effects_in_order:
+            if is_plain_dict(held_here) or held_here is self.effects_in_order:
                 held_here.clear()
         self.twins.forget()
         self._guarded.clear()
@@ -252,7 +251,7 @@ class World(ToldByValue):
         """Where guards read the keys of a dict, or the items of a set, from outside."""
         self.check_keys(mapping)
         place, cls = self.place_of(mapping), type(mapping)
-        asks = is_any_dict(mapping) and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
+        asks = base_in_c(mapping) in DICT_TYPES and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
         return KeysSource(place) if asks else place
 
     def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
@@ -464,6 +463,7 @@ class World(ToldByValue):
 
 
 _NO_STORES: dict[Any, Any] = {}
+_OF_KEYS = ("__iter__", "__contains__", "__len__")
 _UNREAD = object()
 _is_name = exactly(str, int)  # what guards find items by
 _ADD: dict[type, Callable[[Any, list[Any]], None]] = {list: list.extend, set: set.update}
@@ -498,6 +498,3 @@ def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
         mapping.pop(key, None)
     else:
         mapping[key] = value
-
-
-_OF_KEYS = ("__iter__", "__contains__", "__len__")
