@@ -13,7 +13,7 @@ from types import CodeType
 from typing import TypeVar, cast
 
 from pliant.bytecode.instructions import Handler, Instruction, Label, Position, instructions
-from pliant.bytecode.versions import AFTER_FOR, Names, Part, expand, group_length
+from pliant.bytecode.versions import AFTER_FOR, Names, Part, Real, expand, group_length
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 
@@ -41,11 +41,16 @@ class Op:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A decoded code object. `real[i]` are the real instructions of `ops[i]`; their labels are indices into `ops`."""
+    """A decoded code object. `sources[i]`: the real names and arguments of `ops[i]`, and the offset of the last."""
 
     code: CodeType
     ops: tuple[Op, ...]
-    real: tuple[tuple[Instruction, ...], ...]
+    sources: tuple[tuple[Real, int], ...]
+
+    @cached_property
+    def real(self) -> tuple[tuple[Instruction, ...], ...]:
+        """For each operation its real instructions; their labels are indices into `ops`."""
+        return tuple(map(_real, self.ops, self.sources))
 
     @cached_property
     def _by_offset(self) -> dict[int, int]:
@@ -112,25 +117,29 @@ def _decode(code: CodeType) -> Program:
     for group in _groups(code):
         offset = group[0].offset
         index_of[offset] = len(parts)
-        for number, part in enumerate(expand(names, tuple((item.name, item.arg) for item in group))):
+        for number, part in enumerate(expand(names, tuple([(item.name, item.arg) for item in group]))):
             parts.append((part, offset + number, group[-1]))
 
     @cache
-    def placed(real: Handler | None) -> Handler | None:
-        return None if real is None else replace(real, target=index_of[real.target])
+    def placed(real: Handler) -> Handler:
+        return replace(real, target=index_of[real.target])
 
     ops: list[Op] = []
-    reals: list[tuple[Instruction, ...]] = []
     for index, (part, offset, last) in enumerate(parts):
         target = index_of[last.target] if last.target is not None else None
-        handler = placed(last.handler)
-        reals.append(
-            tuple(Instruction(name, arg, target, last.position, handler, last.offset) for name, arg in part.real)
-        )
         if part.name == "FOR_ITER" and target is not None:
             target += len(AFTER_FOR)
+        handler = None if last.handler is None else placed(last.handler)
         ops.append(Op(part.name, part.arg, index, offset, last.position, target, handler))
-    return Program(code, tuple(ops), tuple(reals))
+    return Program(code, tuple(ops), tuple([(part.real, last.offset) for part, _, last in parts]))
+
+
+def _real(op: Op, source: tuple[Real, int]) -> tuple[Instruction, ...]:
+    names, offset = source
+    target = op.target
+    if op.name == "FOR_ITER" and target is not None:
+        target -= len(AFTER_FOR)
+    return tuple(Instruction(name, arg, target, op.position, op.handler, offset) for name, arg in names)
 
 
 def _groups(code: CodeType) -> Iterator[tuple[Instruction, ...]]:

@@ -23,8 +23,9 @@ Label = Hashable
 Position = tuple[int | None, int | None, int | None, int | None]  # line, end line, column, end column
 NO_POSITION: Position = (None, None, None, None)
 
-_EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
-_JUMPS = frozenset(opcode.opname[number] for number in (*opcode.hasjrel, *opcode.hasjabs))
+_NAMES, _NUMBERS = opcode.opname, opcode.opmap
+_EXTENDED_ARG = _NUMBERS["EXTENDED_ARG"]
+_JUMPS = frozenset((*opcode.hasjrel, *opcode.hasjabs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +74,10 @@ def instructions(code: CodeType) -> list[Instruction]:
             high = arg << 8
             offset = after
             continue
-        name = opcode.opname[number]
+        name = _NAMES[number]
         after += 2 * cache_entries(name)
         # Jumps count from behind themselves and their caches.
-        target = after + (-2 if "BACKWARD" in name else 2) * arg if name in _JUMPS else None
+        target = after + (-2 if "BACKWARD" in name else 2) * arg if number in _JUMPS else None
         handler = handlers[offset // 2]
         result.append(Instruction(name, arg, target, positions[offset // 2], handler, start))
         start = offset = after
@@ -87,6 +88,8 @@ def instructions(code: CodeType) -> list[Instruction]:
 def _handlers(code: CodeType) -> list[Handler | None]:
     """For every code unit the handler that covers it."""
     handlers: list[Handler | None] = [None] * (len(code.co_code) // 2)
+    if not code.co_exceptiontable:
+        return handlers
     for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]  # not in the stubs
         handler = Handler(entry.target, entry.depth, entry.lasti)
         for unit in range(entry.start // 2, entry.end // 2):
@@ -170,8 +173,8 @@ def _encode(slots: list[_Slot]) -> bytes:
     data = bytearray()
     for slot in slots:
         for prefix in range(slot.prefixes, 0, -1):
-            data += bytes((opcode.opmap["EXTENDED_ARG"], slot.arg >> 8 * prefix & 255))
-        data += bytes((opcode.opmap[slot.name], slot.arg & 255))
+            data += bytes((_EXTENDED_ARG, slot.arg >> 8 * prefix & 255))
+        data += bytes((_NUMBERS[slot.name], slot.arg & 255))
         data += bytes(2 * slot.caches)
     return bytes(data)
 

@@ -12,6 +12,7 @@ import opcode
 import sys
 from collections.abc import Callable, Sequence
 from types import CodeType
+from typing import NamedTuple
 
 from pliant.errors import Unsupported
 from pliant.records import dataclass
@@ -34,8 +35,7 @@ class CallArgs:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One normalised operation: name, resolved argument, and the real instructions that do it."""
 
     name: str
@@ -58,13 +58,16 @@ class Names:
         return slot >= self.first_free or self.slots[slot] in self.cells
 
 
+_OPCODES = opcode.opmap
+_CACHES = opcode._inline_cache_entries  # type: ignore[attr-defined]  # no public form exists
+
+
 def cache_entries(name: str) -> int:
     """How many CACHE units follow the opcode."""
-    table = opcode._inline_cache_entries  # type: ignore[attr-defined]  # no public form exists
-    if isinstance(table, dict):
-        return int(table.get(name, 0))
-    number = opcode.opmap[name]
-    return int(table[number]) if number < len(table) else 0
+    if isinstance(_CACHES, dict):
+        return int(_CACHES.get(name, 0))
+    number = _OPCODES[name]
+    return int(_CACHES[number]) if number < len(_CACHES) else 0
 
 
 def jump_name(name: str, *, backward: bool) -> str:
@@ -105,8 +108,13 @@ def call_group(count: int) -> Real:
     return (("PRECALL", count), call) if VERSION < (3, 12) else (call,)
 
 
+_FIRST_OF_SEVERAL = frozenset({"KW_NAMES", "PRECALL", "LOAD_CONST"})
+
+
 def group_length(names: Sequence[str], start: int) -> int:
     """How many instructions from `start` make one operation together (3.11: KW_NAMES PRECALL CALL)."""
+    if names[start] not in _FIRST_OF_SEVERAL:
+        return 1
     match names[start : start + 3]:
         case ["KW_NAMES", "PRECALL", "CALL"]:
             return 3
@@ -182,14 +190,16 @@ def _resolve(names: Names, name: str, arg: int) -> object:
     resolver = _RESOLVERS.get(name)
     if resolver is not None:
         return resolver(arg)
-    return arg if opcode.opmap[name] in _takes_argument and opcode.opmap[name] not in _JUMPS else None
+    return None if name in _WITHOUT_ARGUMENT else arg
 
 
-_JUMPS = frozenset((*opcode.hasjrel, *opcode.hasjabs))
 if VERSION >= (3, 13):
     _takes_argument = frozenset(opcode.hasarg)  # type: ignore[attr-defined]  # since 3.12
 else:
     _takes_argument = frozenset(range(opcode.HAVE_ARGUMENT, 256))
+_WITHOUT_ARGUMENT = frozenset(  # or with a place to jump to
+    name for name, number in _OPCODES.items() if number not in _takes_argument or number in (*opcode.hasjrel, *opcode.hasjabs)
+)
 
 
 # ---- operations that are not one to one -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -208,10 +209,18 @@ class _Assembly:
 
     def _path(self, place: int) -> str:
         leaf = self.example.leaves[place]
-        earlier = sum(one is leaf for one in self.example.leaves[:place])
-        arguments = self.example.arguments.items()
-        found = [name + path for name, value in arguments for path, one in leaves_of(value) if one is leaf]
+        found = self._paths.get(id(leaf), [])
+        earlier = sum(one is leaf for one in self.example.leaves[:place]) if len(found) > 1 else 0
         return found[earlier] if earlier < len(found) else f"argument {place}"
+
+    @cached_property
+    def _paths(self) -> dict[int, list[str]]:
+        """By id of a leaf how its places among the arguments are reached, in order."""
+        found: dict[int, list[str]] = {}
+        for name, value in self.example.arguments.items():
+            for path, one in leaves_of(value):
+                found.setdefault(id(one), []).append(name + path)
+        return found
 
     def _add_unused(self) -> None:
         """Arguments that the graph does not read are placeholders too: their sizes are checked, and tell symbols."""

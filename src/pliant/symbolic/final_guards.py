@@ -8,6 +8,7 @@ Holds:  all inputs that satisfy the result satisfy every guard that came in, and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from pliant.records import dataclass
 from pliant.source import SourceLocation
@@ -34,6 +35,11 @@ class ShapeGuard:
 
 def minimal_guards(guards: Iterable[ShapeGuard]) -> list[ShapeGuard]:
     """The guards without those that the rest implies."""
+    return list(_minimal(tuple(guards)))
+
+
+@lru_cache(maxsize=8)  # an export asks for those of one capture again and again
+def _minimal(guards: tuple[ShapeGuard, ...]) -> list[ShapeGuard]:
     kept = _not_implied_before(_parts(guards))
     return _not_implied(kept, Facts()) if len(kept) <= _LIMIT else kept
 
