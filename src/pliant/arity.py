@@ -41,6 +41,8 @@ class Arity:
 
     def takes(self, count: int, names: Collection[str]) -> bool:
         """Whether so many arguments, and others under these names, fit."""
+        if not names:  # most calls
+            return self.least <= count <= self.most and not self.needed
         if count > self.most or any(name not in names for name in self.positional[count : self.least]):
             return False
         given = self.positional[:count]

@@ -24,3 +24,9 @@ def test_few_programs_stay(monkeypatch):
     gc.collect()
     ours = [p for p in gc.get_objects() if type(p) is decode.Program and p.code.co_filename == "<string>"]
     assert len(ours) <= 4
+
+
+def test_real_instructions_are_made_for_who_assembles_them():
+    program = decode.decode(made.__code__)
+    assert "real" not in vars(program)
+    assert len(program.real) == len(program.ops)

@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 import pliant
+from pliant.capture.outside.world import World
 from pliant.errors import ConfigError, ConstraintError, ExportError, GraphBreakError
+from pliant.exporting import assemble
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER
 
 batch = pliant.Dim("batch")
@@ -442,3 +444,20 @@ def test_sets_as_arguments_are_compared_with_what_they_were():
     given.add(3)
     with pytest.raises(ConstraintError, match="argument 1 is {1, 2, 3}, and was {1, 2} at export"):
         program(torch.ones(3), given)
+
+
+def test_places_of_arguments_are_found_at_once(monkeypatch):
+    asked, found = [], assemble.leaves_of
+    monkeypatch.setattr(assemble, "leaves_of", lambda value: asked.append(value) or found(value))
+    tensors = [torch.full((2,), float(n)) for n in range(6)]
+    program = pliant.export(lambda some, more: sum(some) * more["last"], (tensors[:4], {"first": tensors[4], "last": tensors[4]}))
+    assert len(asked) == 2
+    assert [one.target for one in program.inputs] == ["some[0]", "some[1]", "some[2]", "some[3]", "more['first']", "more['last']"]
+
+
+def test_what_guards_alone_ask_is_not_asked(monkeypatch):
+    """Names of submodules are looked for among parameters and buffers first, where each miss would be a guard."""
+    monkeypatch.setattr(World, "keys_place", lambda world, mapping: pytest.fail("asked"))
+    model = nn.Module()
+    model.inner, model.forward = nn.Linear(4, 4), lambda x: model.inner(x)
+    assert pliant.export(model, (torch.ones(2, 4),)).operators()

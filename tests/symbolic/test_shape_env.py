@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pliant.errors import ConstraintError, DataDependentError
+from pliant.symbolic import final_guards
 from pliant.symbolic.bounds import Interval
 from pliant.symbolic.expr import FALSE, TRUE, Integer, lit, symbol
 from pliant.symbolic.facts import Facts
@@ -174,6 +175,15 @@ def test_final_guards_drop_what_others_imply(env):
         "s0 <= 100",
         "s0 >= 2",
     ]
+
+
+def test_final_guards_are_reduced_once(env, monkeypatch):
+    a, b = sizes(env, 8, 16)
+    env.evaluate((a * 2).eq(b))
+    env.final_guards().clear()  # a list of the caller's own
+    found = texts(env.final_guards())
+    monkeypatch.setattr(final_guards, "_not_implied_before", lambda guards: pytest.fail("again"))
+    assert found and texts(env.final_guards()) == found
 
 
 def test_final_guards_of_a_specialized_size(env):

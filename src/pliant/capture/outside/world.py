@@ -149,6 +149,8 @@ class World(ToldByValue):
         table = self.instance_dict(obj)
         if name in self.stores_into(table) or id(mapping) in self._stands:
             return False
+        if not self.guarded and self.is_foreign(mapping):
+            return True  # by which way it is reached matters to guards
         source, known = self.item_source(table, name), self.source_of(mapping)
         if known is None:
             self.bring(mapping, source)
@@ -205,7 +207,8 @@ class World(ToldByValue):
         key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
-            self.guard(self.keys_place(mapping), Kind.NO_KEY, key)
+            if self.guarded:  # most names are in none of several dicts that are asked
+                self.guard(self.keys_place(mapping), Kind.NO_KEY, key)
             return MISSING
         return self.bring(raw, self.item_source(mapping, key))
 
