@@ -213,9 +213,10 @@ class Maker:
             filled = f"{v} = {filled}"
         if (text in _WRITES or _writes_given(text)) and self.overlaps(t, s, r) or "resize_" in text and self.value(t).numel() < 4:
             return None
+        changed = s if "{s}.register_hook" in text else t
         of_view = (".data =" in text or "as_strided" in text or "_hook" in text or text in _METADATA) and self.value(
-            t
-        )._is_view()
+            changed
+        )._is_view()  # eager itself crashes in register_hook of a view that has been written
         if of_view or filled.startswith("del ") and "[" in filled or not self.runs(filled):
             return None
         self.visible += [one for one in (v, w) if one in self.spaces[0]]
@@ -315,6 +316,8 @@ class Driver:
             return None  # what is computed again starts from the inputs as they are; nothing tells of such writes
         if "[{o}[{k}]]" in text and ("retain_grad" in done or "register_hook" in done):
             return None  # the results of a compiled function have one function of autograd's graph
+        if "{o}[{k}].register_hook" in text and "create_graph" in done:
+            return None  # further gradients call the hooks that were there when the gradient was asked for
         if ("{o}[{k}].retain_grad" in text or "register_hook" in text) and re.search(r"\[o\d+\[\d+\]\]", done):
             return None
         for key, one in filling.items():
