@@ -101,3 +101,19 @@ def test_a_size_from_before_a_cut_is_checked_where_it_is_made():
     assert not pliant.stats()["assumptions"]
     with pytest.raises(RuntimeError, match="size of tensor"):
         compiled(x, torch.tensor([3, 3, 2]))
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_size_that_an_assumption_would_tell_of_an_input(trains):
+    def program(x, n):
+        return torch.ones(2)[: n[0].item()] + x.sum(1)
+
+    pliant.reset()
+    compiled = pliant.compile(program, dynamic=True)
+    for rows, n in ((6, 2), (6, 1), (2, 2), (5, 2), (2, 1)):
+        args = torch.ones(rows, 3, requires_grad=trains), torch.tensor([n])
+        if n == rows or n == 1:
+            torch.testing.assert_close(compiled(*args), program(*args))
+            continue
+        with pytest.raises(RuntimeError, match="must match"):
+            compiled(*args)

@@ -227,6 +227,17 @@ def test_unbacked_equal_to_backed(env):
     assert env.hint(u * 2) == 16
 
 
+def test_what_a_check_says_of_inputs_is_a_guard(env):
+    u, least = env.create_unbacked(lo=0), env.create_unbacked(lo=0, hi=2)
+    a, b, c = sizes(env, 8, 9, 2)
+    assert env.expect_true(u.eq(a)) and env.guards == []
+    assert env.expect_true(u.eq(b)) is False
+    assert env.expect_true(least.eq(a)) is False
+    assert env.expect_true(least.eq(c)) is True
+    assert texts(env.guards) == ["s0 != 2", "s0 != s1", "s2 == 2"]
+    assert texts(env.runtime_asserts) == ["s0 == u0", "s2 == u1"]
+
+
 def test_size_oblivious_answers(env):
     u = env.create_unbacked(lo=0)
     assert env.hint(u) is None

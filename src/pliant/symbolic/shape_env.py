@@ -305,11 +305,23 @@ class ShapeEnv(Symbols, RuntimeAsserts):
             raise DataDependentError(f"`{written}` is not always so", kind="data-dependent")
         origin = self._origin()
         try:
+            if not all(self.evaluate(one) for one in self._told_of_inputs(e)):
+                return False
             self.facts.learn(e)
         except Contradiction:
             return False
         self.runtime_asserts.append(RuntimeAssert(written, message, origin, stated))
         return True
+
+    def _told_of_inputs(self, e: Expr) -> list[Expr]:
+        """What `e` says of symbols that stand for sizes of inputs alone: guards, since code that is made under it reads
+        inputs, and checks it, with these in place of the symbols."""
+        facts = self.facts.copy()
+        facts.learn(e)
+        new = [pair for pair in facts.replacements.items() if pair[0] not in self.facts.replacements]
+        symbols = [(atom, rest) for atom, rest in new if isinstance(atom, Symbol)]
+        told = [_holds(s, rest.value) if isinstance(rest, x.Constant) else s.eq(rest) for s, rest in symbols]
+        return [one for one in told if not self.unbacked_symbols(one)]
 
     def final_guards(self) -> list[ShapeGuard]:
         """A minimal list of facts about backed symbols under which every answer given so far holds."""
