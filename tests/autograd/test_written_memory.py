@@ -482,3 +482,16 @@ def test_views_of_memory_beside_a_written_inputs_elements(reach):
     mine, theirs = (torch.arange(30.0)[4:28].view(3, 8)[:, :3] for _ in range(2))
     torch.testing.assert_close(pliant.compile(program, backend="aot_eager")(mine), program(theirs))
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "pliant"])
+def test_writes_by_position_of_an_input_that_begins_behind_its_memory(backend):
+    def program(a):
+        a.as_strided((2, 2), (1, 2), 4).mul_(3)
+        a.as_strided((2, 2), (2, 1), 5).mul_(3)
+        return a * 1
+
+    pliant.reset()
+    mine, theirs = torch.arange(24.0).view(8, 3), torch.arange(24.0).view(8, 3)
+    found, wanted = pliant.compile(program, backend=backend)(mine[1:5].t()), program(theirs[1:5].t())
+    assert torch.equal(found, wanted) and torch.equal(mine, theirs)

@@ -348,6 +348,8 @@ class _Writer:
 
     def _extern(self, extern: Extern) -> None:
         args = [self._argument(a) for a in extern.args]
+        if extern.target is _SCATTER_BY_STRIDES and extern.args[0].buffer in self.begun:
+            args[4:] = [f"{self.names.buffer(extern.args[0].buffer)}.storage_offset() + {place}" for place in args[4:]]
         args += [f"{k}={self._argument(v)}" for k, v in extern.kwargs.items()]
         if extern.out_variant is not None:
             self._extern_out(extern, args)
