@@ -440,6 +440,8 @@ def disagreement(loop: Loop, backend: str = "aot_eager") -> str | None:
     mine = states(loop, lambda net: pliant.compile(net, backend=backend))
     for number, ((error, tensors), (expected, others)) in enumerate(zip(mine, theirs)):
         at = f"action {number}, {loop.actions[number][0]}"
+        if expected == "CheckpointError":  # eager ran a region again with other parameters than the first time
+            return None
         if error != expected:
             return f"{at}: {error or 'no error'} instead of {expected or 'none'}"
         wrong = [name for name in others if name not in tensors or _differ(tensors[name], others[name])]

@@ -6,6 +6,7 @@ from tests.autograd.programs import captured, check, compiled
 
 import pliant
 from pliant.autograd.runtime import build
+from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.interpret import eager
 
@@ -203,3 +204,43 @@ def test_written_input_comes_to_need_a_gradient_though_none_is_recorded_around_t
 
     mine, theirs = seen(pliant.compile(program, backend=backend)), seen(program)
     torch.testing.assert_close(mine, theirs)
+
+
+def written_after(x):
+    with torch.no_grad():
+        view, other = x[0], x[1]
+        view.add_(1)
+        return view, other[1:], view * 2
+
+
+def written_before(x):
+    with torch.no_grad():
+        view = x[0]
+        x.mul_(2)
+    return view, x * 3
+
+
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+@pytest.mark.parametrize("program", [written_after, written_before])
+@pytest.mark.parametrize("leaf", [True, False])
+def test_views_of_inputs_that_autograd_refuses_since_they_were_written(leaf, program, backend):
+    def function_of(tensor):
+        try:
+            return type(tensor.grad_fn)
+        except RuntimeError as error:
+            return str(error)
+
+    def seen(function):
+        x = torch.ones(2, 3, requires_grad=True)
+        x = x if leaf else x * 1
+        found = function(x)
+        told = [(one._version, one._base is x, one.requires_grad) for one in (*found, x)]
+        refused = ["forbidden" in str(function_of(one)) for one in found]
+        return told, refused, [one.detach() for one in (*found, x)]
+
+    pliant.reset()
+    with events.collect("fallback", "graph_break") as unasked:
+        mine = seen(pliant.compile(program, backend=backend))
+    told, refused, values = seen(program)
+    assert mine[:2] == (told, refused) and refused[0] and not unasked
+    torch.testing.assert_close(mine[2], values)

@@ -19,7 +19,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from pliant.autograd.aliases import Alias
-from pliant.autograd.history import has_accumulator
+from pliant.autograd.history import function_since, has_accumulator, is_refused
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.autograd.views import ViewStep, overlaps_itself, version
 from pliant.errors import Unsupported
@@ -78,7 +78,7 @@ class OutputPlan:
             if known is value:
                 return position
         self.results.append(value)
-        if type(value) is FakeTensor and value.requires_grad and value.grad_fn is not None:
+        if type(value) is FakeTensor and value.requires_grad and function_since(value) is not None:
             self.differentiable.append(len(self.results) - 1)
         elif type(value) is FakeTensor and value.node.base.inference:
             self.inference.append(len(self.results) - 1)
@@ -102,6 +102,8 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
     _check_inner(plan, recorded)
     plan.early = [place for place, value in enumerate(outputs) if _is_early(value, plan.outputs[place], recorded)]
     plan.first = _noted_first(plan, outputs)
+    if any(type(one) is FakeTensor and is_refused(one) and place not in plan.first for place, one in enumerate(outputs)):
+        raise UnsupportedAliasing("a view that autograd refuses, as it was written, is not one of inputs", kind="refused-view")
     return plan
 
 
@@ -113,9 +115,10 @@ def _noted_first(plan: OutputPlan, outputs: tuple[Any, ...]) -> list[int]:
     for place, output in enumerate(plan.outputs):
         if type(output) is ViewOf and _is_of_inputs(output, outputs[place].node, found):
             view = outputs[place]
-            alias, function = view.node, view.grad_fn
+            alias, function = view.node, function_since(view)
             if alias.base.version:
-                is_first = _is_older(alias) and not view.requires_grad and not alias.base.fake.requires_grad
+                leads_nowhere = not view.requires_grad and not alias.base.fake.requires_grad
+                is_first = _is_older(alias) and (leads_nowhere or is_refused(view))
             else:
                 is_first = bool(times) and function is not None and function._sequence_nr() < min(times)
             found += [place] if is_first else []
@@ -193,8 +196,14 @@ def _plan_output(plan: OutputPlan, value: Any, inputs: list[Any], shared: set[in
     return FromResult(plan.add_result(value), leaf=_is_leaf(value))
 
 
+def with_gradients(outputs: tuple[Any, ...], given: set[int]) -> list[FakeTensor]:
+    """The outputs that the caller may ask for gradients or hook, less those that were `given`, by `id`."""
+    own = [one for one in outputs if type(one) is FakeTensor and id(one) not in given]
+    return [one for one in own if one.requires_grad and not is_refused(one)]
+
+
 def _is_leaf(tensor: FakeTensor) -> bool:
-    return tensor.requires_grad and tensor.grad_fn is None
+    return tensor.requires_grad and not is_refused(tensor) and tensor.grad_fn is None
 
 
 def _is_one_of_several(alias: Alias) -> bool:
@@ -209,7 +218,7 @@ def _differs_from_value(alias: Alias) -> bool:
     elements are conjugated or negated only when they are read."""
     if alias.fake.spec.lazy:
         return True
-    if alias.fake.grad_fn is not None:
+    if function_since(alias.fake) is not None:
         return not all(map(_keeps_history, alias.steps()))
     return alias.fake.requires_grad and _inherits(alias)
 
@@ -242,10 +251,11 @@ def _view_of(plan: OutputPlan, source: FromInput | FromResult, alias: Alias, bas
             break
         around = around or _is_older(origin)  # what was made of such a view goes the way that it goes
         origin, depth = origin.parent, depth - 1
-    if alias.fake.grad_fn is None and _inherits(alias):  # from a base that need not have required grad when it was made
+    function = function_since(alias.fake)
+    if function is None and _inherits(alias):  # from a base that need not have required grad when it was made
         steps = tuple(dataclasses.replace(step, grad_enabled=False) for step in steps)
     leaf = (_is_leaf(alias.fake) or _is_of_leaf(alias)) and not _inherits(alias)
-    if alias.fake.grad_fn is None or viewed.requires_grad and all(map(_keeps_history, steps)):
+    if function is None or viewed.requires_grad and all(map(_keeps_history, steps)):
         if _is_renamed(alias):
             steps = tuple(dataclasses.replace(step, func=_IN_PLACE[step.func]) for step in steps)
         return ViewOf(start, tuple(_with_results(plan, step) for step in steps), leaf, around)

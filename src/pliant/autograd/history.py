@@ -37,7 +37,8 @@ class Hook:
 
 def gradient_of(tensor: torch.Tensor) -> tuple[Any, int]:
     """Which gradient is the tensor's: the function that receives it (of a leaf: the leaf), and as which of its results."""
-    return (tensor, 0) if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)
+    function = function_since(tensor)
+    return (tensor, 0) if function is None else (function, tensor.output_nr)
 
 
 def has_accumulator(leaf: torch.Tensor) -> bool:
@@ -243,7 +244,14 @@ def _is_fake(value: Any) -> bool:
 
 def function_since(view: torch.Tensor) -> Any:
     """The function of a view whose base was written; None where autograd refuses to make one, as for a result of `chunk`."""
+    return None if is_refused(view) else view.grad_fn
+
+
+def is_refused(view: torch.Tensor) -> bool:
+    """Whether autograd refuses to tell the function of a view: it was made while nothing was recorded, or by `chunk`, and its
+    memory was written since."""
     try:
-        return view.grad_fn
+        _ = view.grad_fn
     except RuntimeError:
-        return None
+        return True
+    return False

@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from pliant import torch_adapter
-from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs
+from pliant.autograd.aliasing import OutputPlan, UnsupportedAliasing, check_overlap, plan_outputs, with_gradients
 from pliant.autograd.casts import casting
 from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
@@ -291,7 +291,7 @@ class JointTracer:
         written = [one for i, (one, h) in each if type(one) is FakeTensor and one.grad_fn is not h and i not in passing]
         given = {id(one) for one in self.inputs}
         given |= {id(outputs[i]) for i in self.captured.attributes.get("passing_outputs", ())}
-        seen = [one for one in outputs if type(one) is FakeTensor and one.requires_grad and id(one) not in given]
+        seen = with_gradients(outputs, given)
         kept = hooks_to_keep(self.mode.hooks, [*seen, *written])
         hooks = [self.timeline.places[node] for node in kept]
         closed = [one for one in tensors_given(kept, self.values) if id(one) not in given]  # they may differentiate these
