@@ -8,6 +8,7 @@ Holds:  the argument of a `where` that is not chosen is not evaluated if it coul
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import field
 from functools import reduce
@@ -181,6 +182,15 @@ def _always_defined(e: Expr) -> bool:
 Resolve = Callable[[Load, Member], "str | None"]
 
 
+@dataclass(slots=True)
+class _Branch:
+    """One side of a choice as it is written: how often parts are used, which have names, what computes those of its own."""
+
+    uses: Counter[Scalar]
+    names: dict[tuple[Scalar, int], str]
+    statements: list[str] = field(default_factory=list)
+
+
 class Statements:
     """Statements of one loop body. `vector` is the symbol of the innermost loop; `resolve` may know a load's value."""
 
@@ -198,6 +208,7 @@ class Statements:
         self.varying: set[str] = set()
         self.memo: dict[tuple[Scalar, int], str] = {}
         self.indirect_names: dict[Symbol, str] = {}
+        self.branch: _Branch | None = None
 
     def value(self, x: Scalar, member: Member) -> str:
         """The name or literal that holds `x` of this member."""
@@ -385,9 +396,23 @@ class Statements:
         return found.lo >= 0 and found.hi <= sum((n - 1) * step for n, step in zip(sizes, strides) if n and step)
 
     def _nested(self, x: Scalar, member: Member) -> str:
-        """`x` as one expression without locals, so that it is evaluated only where it is chosen."""
-        if (x, id(member)) in self.memo:
-            return self.memo[(x, id(member))]
+        """`x` as one expression, so that it is evaluated only where it is chosen."""
+        key = (x, id(member))
+        if key in self.memo:
+            return self.memo[key]
+        branch = self.branch
+        found = branch.names.get(key) if branch is not None else None
+        if found is not None:
+            return found
+        text = self._nested_text(x, member)
+        if branch is None or branch.uses[x] < 2 or text.isidentifier() or isinstance(x, (Const, IndexValue)):
+            return text
+        found = branch.names[key] = f"t{self.counter[0]}"
+        self.counter[0] += 1
+        branch.statements.append(f"const {register_type(x.dtype)} {found} = {text};")
+        return found
+
+    def _nested_text(self, x: Scalar, member: Member) -> str:
         match x:
             case Const():
                 return literal(x.value, x.dtype)
@@ -408,8 +433,30 @@ class Statements:
         return self._nested(x.args[k], member)
 
     def _chosen(self, x: Scalar, member: Member, condition: Scalar, holds: bool) -> str:
-        """`x` as an expression that is evaluated only where the condition is (or is not) true."""
-        return self._nested(x, member)
+        """`x` as an expression that is evaluated only where the condition is (or is not) true. What it needs more than once
+        has a local inside it: a chain of maxima, each of which names its arguments three times, would double with each."""
+        around = self.branch
+        self.branch = branch = _Branch(self._uses(x), dict(around.names) if around is not None else {})
+        text = self._nested(x, member)
+        self.branch = around
+        return f"({{ {' '.join(branch.statements)} {text}; }})" if branch.statements else text
+
+    def _uses(self, root: Scalar) -> Counter[Scalar]:
+        """How often the text of each part of `root` would be written, were those of the others written once: of a choice
+        the condition alone, since its sides are branches of their own."""
+        uses: Counter[Scalar] = Counter()
+        left = [root]
+        while left:
+            x = left.pop()
+            parts = [(part, 1) for _, part in x.indirect] if isinstance(x, Load) else []
+            if isinstance(x, Apply):
+                marks = [f"@{k}@" for k in range(len(x.args))]
+                text = self._apply_text(x, marks)
+                parts = [(part, text.count(mark)) for part, mark in zip(x.args[: 1 if x.op == "where" else None], marks)]
+            for part, times in parts:
+                left += [part] * (part not in uses)
+                uses[part] += times
+        return uses
 
     def _nested_load(self, x: Load, member: Member) -> str:
         known = self.resolve(x, member)
