@@ -3,7 +3,7 @@ import weakref
 
 import pytest
 
-from pliant import gc_pause
+from pliant import background, gc_pause
 from pliant.gc_pause import GcPause
 
 
@@ -69,3 +69,12 @@ def test_what_the_program_froze_stays_frozen():
     with GcPause():
         pass
     assert gc.get_freeze_count() >= frozen // 2 > 0  # some may have died
+
+
+def test_who_waits_within_a_pause_for_a_thread_is_not_waited_for(monkeypatch):
+    waits, wait = [], background.wait
+    monkeypatch.setattr(gc_pause.background, "wait", lambda *given: waits.append(given) or wait(*given))
+    with GcPause():
+        background.start(gc_pause.await_end, "pliant-test")
+        background.finish("pliant-test")
+    assert len(waits) <= 2

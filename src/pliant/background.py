@@ -138,12 +138,17 @@ def wait(event: threading.Event, seconds: float) -> bool:
     """Wait for the event in a thread beside the program: not while somebody waits for this thread. Whether it was set."""
     with _state:
         _waited_for.add(event)
-        hurried = bool(_hurried or _ended)
+        hurried = is_hurried()
     if not hurried:
         event.wait(seconds)
     with _state:
         _waited_for.discard(event)
         return event.is_set() and not _hurried and not _ended
+
+
+def is_hurried() -> bool:
+    """Whether somebody waits for threads beside the program: these wait for nothing then."""
+    return bool(_hurried or _ended)
 
 
 def _end_waits() -> None:

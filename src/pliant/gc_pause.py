@@ -60,10 +60,10 @@ def pauses_here() -> int:
 
 def await_end() -> None:
     """Wait, in a thread beside the program, until no thread is in a pause, a minute at most: threads share the interpreter, and
-    what the program waits for goes first."""
+    what the program waits for goes first. Not while the program waits for this thread, which it may do within a pause."""
     turn = threading.Event()
     for _ in range(1200):
-        if not _depth:
+        if not _depth or background.is_hurried():
             return
         background.wait(turn, 0.05)
 
