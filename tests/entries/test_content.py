@@ -1,5 +1,6 @@
 """Constants are exact on disk; digests tell apart what capture could tell apart, and nothing else."""
 
+import gc
 import math
 
 import pytest
@@ -7,7 +8,10 @@ import torch
 
 from pliant.entries.constants import read, spelled
 from pliant.entries.content import NotKept, digest
+from pliant.entries.fact_writer import FactWriter
+from pliant.entries.taken import Taken
 from pliant.guards.facts import same
+from pliant.guards.sources import ArgSource, ItemSource
 
 CONSTANTS = [
     None, True, 1, 2**70, "a\ud800b", b"\x00\xff", 0.1, -0.0, math.inf, math.nan, 1j, complex(-0.0, math.nan), ..., NotImplemented,
@@ -91,3 +95,14 @@ def test_neither_the_order_of_sets_nor_what_is_interned_matters():
     texts = {"a text": "".join(["a ", "text"])}
     other = code.replace(co_consts=tuple(order.get(one, texts.get(one, one)) for one in code.co_consts))
     assert digest(code) == digest(other)
+
+
+def test_garbage_collection_lets_go_of_rows_that_refer_to_nothing():
+    def program():
+        return None
+
+    facts = FactWriter(program, (), Taken(program, (), (), ()))
+    facts.source(ItemSource(ArgSource(0, "x"), 1))
+    gc.collect()
+    gc.collect()  # tuples within tuples are let go of first
+    assert facts.sources and not any(map(gc.is_tracked, facts.sources))

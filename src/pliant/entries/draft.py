@@ -101,7 +101,7 @@ class Draft:
         for guard in entry.guards:
             gc_pause.await_end()
             guards[id(guard)] = facts.guard(guard)
-        steps = [[s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source)]
+        steps = [(s.text, _place(s.guard, guards, facts), None if s.source is None else facts.source(s.source))
                  for s in checks]  # fmt: skip
         watched, sources = _watched(form)
         section = [_place(guard, guards, facts) for guard in watched], list(map(facts.source, sources))

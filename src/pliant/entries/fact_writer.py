@@ -43,7 +43,8 @@ def _expressions() -> type[Any]:
 
 
 class FactWriter:
-    """Writes sources and guards; objects get names in `namer`."""
+    """Writes sources and guards; objects get names in `namer`. Rows are tuples, of which there are many: collection of garbage
+    lets go of those that refer to nothing it looks at."""
 
     def __init__(self, root: Any, guards: Iterable[Guard], taken: Taken) -> None:
         self.sources: list[Json] = []
@@ -62,7 +63,7 @@ class FactWriter:
             name = _name_of(cls)
             if name is None:
                 raise NotKept("no-form", f"what is read by a {cls.__name__}: {source.describe()}")
-            row = [name, *[self._field(getattr(source, field)) for field in _field_names(cls)]]
+            row = (name, *[self._field(getattr(source, field)) for field in _field_names(cls)])
             place = self._by_value[source] = len(self.sources)
             self.sources.append(row)
         self._places[id(source)] = place, source
@@ -70,52 +71,52 @@ class FactWriter:
 
     def _field(self, value: Any) -> Json:
         if type(value) in constants.ITSELF:
-            return ["c", value]
+            return "c", value
         if isinstance(value, Source):
-            return ["s", self.source(value)]
+            return "s", self.source(value)
         if type(value) is HELD:
-            return ["h", self.namer.reference(value.value)]
+            return "h", self.namer.reference(value.value)
         if type(value) is tuple and value and all(isinstance(one, Source) for one in value):
-            return ["ss", *map(self.source, value)]
+            return "ss", *map(self.source, value)
         spelled = constants.spelled(value)
-        return ["c", spelled] if spelled is not None or value is None else ["o", self.namer.reference(value)]
+        return ("c", spelled) if spelled is not None or value is None else ("o", self.namer.reference(value))
 
     def guard(self, guard: Guard) -> int:
         if guard.kind is Kind.TYPE:
             check_type(guard.expected)
         source = None if guard.source is None else self.source(guard.source)
         origin = guard.origin
-        where = [origin.file, origin.line, origin.function] if origin is not None else None
-        self.guards.append([guard.kind._name_, source, self._expected(guard), where])
+        where = (origin.file, origin.line, origin.function) if origin is not None else None
+        self.guards.append((guard.kind._name_, source, self._expected(guard), where))
         return len(self.guards) - 1
 
     def _expected(self, guard: Guard) -> Json:
         value = guard.expected
         if type(value) in constants.ITSELF:
-            return ["c", value]
+            return "c", value
         match value:
             case TensorFacts():
-                return ["tensor", *(self._expected_part(getattr(value, f.name)) for f in dataclasses.fields(value))]
+                return "tensor", *(self._expected_part(getattr(value, f.name)) for f in dataclasses.fields(value))
             case ConstantItems():
-                return ["items", *map(self._expected_part, (value.values, value.places))]
+                return "items", *map(self._expected_part, (value.values, value.places))
             case Source():
-                return ["s", self.source(value)]
+                return "s", self.source(value)
         if isinstance(value, _expressions()):
-            return ["told", str(value)]
+            return "told", str(value)
         if guard.kind in (Kind.DISTINCT, Kind.SEPARATE):
             return ["relation", [[self.source(one) for one in side] for side in value]]
         if guard.kind is Kind.TYPE_LOOKUP:
-            return ["lookup", value[0], self._looked_up(value[1])]
+            return "lookup", value[0], self._looked_up(value[1])
         return self._expected_part(value)
 
     def _looked_up(self, value: Any) -> Json:
-        return ["number", self.namer.reference(value.cls)] if isinstance(value, NumberOf) else self._object(value)
+        return ("number", self.namer.reference(value.cls)) if isinstance(value, NumberOf) else self._object(value)
 
     def _expected_part(self, value: Any) -> Json:
         spelled = constants.spelled(value)
-        return ["c", spelled] if spelled is not None or value is None else self._object(value)
+        return ("c", spelled) if spelled is not None or value is None else self._object(value)
 
     def _object(self, value: Any) -> Json:
         if type(value) is tuple and value is not MISSING and not constants.is_constant(value):
-            return ["t", *map(self._expected_part, value)]
-        return ["o", self.namer.reference(value)]
+            return "t", *map(self._expected_part, value)
+        return "o", self.namer.reference(value)
