@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -15,9 +17,18 @@ from pliant.lowering.registry import RULES
 from pliant.runtime.compile_graph import compile_graph
 
 HALVES = (torch.bfloat16, torch.float16)
+FLOATING, INTEGRAL = (torch.float32, torch.float64, *HALVES), (torch.int64, torch.int32, torch.int8, torch.uint8)
+TOGETHER = 6  # operators in one program: the C compiler's start is most of what one takes
+
+
+def _batches(names):
+    return [names[k : k + TOGETHER] for k in range(0, len(names), TOGETHER)]
+
+
 CASES = [
-    *((dtype, name) for dtype in (torch.float32, torch.float64, *HALVES) for name in FLOATS),
-    *((dtype, name) for dtype in (torch.int64, torch.int32, torch.int8, torch.uint8) for name in INTEGERS),
+    pytest.param(dtype, names, id=f"{str(dtype)[6:]}-{names[0]}")
+    for calls, dtypes in ((FLOATS, FLOATING), (INTEGERS, INTEGRAL))
+    for dtype, names in itertools.product(dtypes, _batches(list(calls)))
 ]
 
 
@@ -27,19 +38,20 @@ def bitwise():
         yield
 
 
-@pytest.mark.parametrize(("dtype", "name"), CASES, ids=lambda value: str(value).removeprefix("torch."))
-def test_bits_of_operators(dtype, name):
-    function = (FLOATS if dtype.is_floating_point else INTEGERS)[name]
+@pytest.mark.parametrize(("dtype", "names"), CASES)
+def test_bits_of_operators(dtype, names):
+    functions = [(FLOATS if dtype.is_floating_point else INTEGERS)[name] for name in names]
     forms = given(dtype)
     flat = [t for form in forms.values() for t in form]
 
     def every_form(*tensors):
-        return [_listed(function(*tensors[k : k + 3])) for k in range(0, len(tensors), 3)]
+        return [[_listed(function(*tensors[k : k + 3])) for function in functions] for k in range(0, len(tensors), 3)]
 
     found = iter(compile_graph(trace(every_form, tuple(flat)))(list(flat)))
     wrong = []
-    for form, expected in zip(forms, every_form(*flat), strict=True):
-        wrong += [(form, k) for k, eager in enumerate(expected) if not same_bits(next(found), eager)]
+    for form, results in zip(forms, every_form(*flat), strict=True):
+        for name, expected in zip(names, results, strict=True):
+            wrong += [(form, name, k) for k, eager in enumerate(expected) if not same_bits(next(found), eager)]
     assert not wrong
 
 
