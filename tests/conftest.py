@@ -9,6 +9,7 @@ import tempfile
 
 import pytest
 
+from crossed import spread
 from older_pytorch import MISSING, OLD
 from quick_build import quickly
 
@@ -25,7 +26,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items, config):
+    items[:], left_out = spread(items)
+    config.hook.pytest_deselected(items=left_out)
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
     if tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) < OLD:
         for item in items:
@@ -44,6 +47,7 @@ def pytest_collection_finish():
     """Twenty thousand items and what they import stay to the end: no collection of a test need walk through them."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)  # from 700: little of what a test makes is garbage, and less while it runs
 
 
 def _full_collections():

@@ -54,6 +54,7 @@ def states(results):
     return [(one.requires_grad, one.is_leaf, one.grad_fn is None, one.tolist()) for one in tensors], others
 
 
+@pytest.mark.spread(2, "view", "block", "backend")
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
 @pytest.mark.parametrize("block", [torch.no_grad, torch.enable_grad, torch.inference_mode])
 @pytest.mark.parametrize("view", VIEWS)

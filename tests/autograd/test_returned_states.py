@@ -29,6 +29,7 @@ class Steps(nn.Module):
         return torch.stack(found, 1), state
 
 
+@pytest.mark.spread(2, "cell", "number_of_results")
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
 @pytest.mark.parametrize("number_of_results", [1, 2, 3])
 def test_gradients_between_results(cell: type[nn.Module], number_of_results: int) -> None:

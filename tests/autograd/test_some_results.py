@@ -44,6 +44,7 @@ def _after(f, order, **options):
     return [found, calls]
 
 
+@pytest.mark.spread(2, "order", "program", "dynamic")
 @pytest.mark.parametrize("order", [(0,), (1,), (2, 0, 3, 1), (3, 3, 0, 0, 2), (2, 2), (1, 0, 2)])
 @pytest.mark.parametrize("program", [_heads, _chained, _written_through_views])
 @pytest.mark.parametrize("dynamic", [False, True])

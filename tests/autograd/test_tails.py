@@ -72,6 +72,7 @@ def steps(compiled, model):
     return found
 
 
+@pytest.mark.spread(2, "combine", "retain", "parts")
 @pytest.mark.parametrize("combine", SUMS)
 @pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize("parts", [False, True])

@@ -139,6 +139,7 @@ def test_an_array_beside_numbers_that_vary_is_one_graph(name, kind):
     assert pliant.stats()["recompiles"] <= 1
 
 
+@pytest.mark.spread(2, "f", "kind")
 @pytest.mark.parametrize(
     "f",
     [

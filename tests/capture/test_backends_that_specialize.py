@@ -136,6 +136,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.spread(2, "program", "backend", "dynamic")
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda b: b.__name__)

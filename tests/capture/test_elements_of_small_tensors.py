@@ -342,10 +342,9 @@ def outcome_by_rule(name, divisor):
     return program
 
 
-@pytest.mark.parametrize("divisor", [1, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_elements_of_floats_by_rule(name, divisor):
-    program = outcome_by_rule(name, divisor)
+def test_elements_of_floats_by_rule(name):
+    program = outcome_by_rule(name, 2)  # halves, and whole numbers among them
     try:
         expected = [program(torch.ones(n)) for n in (2, 4)]
     except (RuntimeError, TypeError) as refused:

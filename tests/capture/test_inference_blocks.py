@@ -66,6 +66,7 @@ def seen(program, x, mode):
     ]
 
 
+@pytest.mark.spread(2, "program", "kind", "mode")
 @pytest.mark.parametrize("backend", ("eager", "aot_eager"))
 @pytest.mark.parametrize("mode", (False, True), ids=("outside", "inside"))
 @pytest.mark.parametrize("kind", ("plain", "leaf", "inference"))

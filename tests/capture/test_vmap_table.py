@@ -13,6 +13,7 @@ NAMES = (
 )  # fmt: skip
 
 
+@pytest.mark.spread(2, "name", "way")
 @pytest.mark.parametrize("way", ["map", "train", "grad", "grad first"])
 @pytest.mark.parametrize("name", NAMES)
 def test_one_graph_serves_all_batches(name, way):

@@ -71,6 +71,7 @@ def _program(function):
     return program
 
 
+@pytest.mark.spread(2, "name", "action")
 @pytest.mark.parametrize("action", ["default", "always", "error", "ignore"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_call_warns_as_eager_does(monkeypatch, name, action):

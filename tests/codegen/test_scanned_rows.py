@@ -42,6 +42,7 @@ def values(shape, dtype):
     return x
 
 
+@pytest.mark.spread(2, "function", "shape", "dtype")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shape", [(32, 64), (37, 130), (48, 63), (33, 1), (64, 3), (35, 0), (31, 200)])
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -267,6 +267,7 @@ def test_int64_in_memory_are_compared_as_what_they_are(options, n):
         torch.testing.assert_close(got, expected, equal_nan=True, atol=0, rtol=0)
 
 
+@pytest.mark.spread(2, "options", "n", "dtype")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("n", LENGTHS)
 def test_every_second_element_and_each_element_twice(options, n, dtype):
@@ -375,6 +376,7 @@ def test_signs_of_halves_are_changed_as_bits(dtype, options):
     assert "p_load16(" in compiled.source and "p_to_" not in compiled.source and "p_from_" not in compiled.source
 
 
+@pytest.mark.spread(2, "options", "n", "dtype")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 @pytest.mark.parametrize("n", [17, 28, 41])
 def test_masked_elements_of_a_short_row_are_loaded_together(n, dtype, options):

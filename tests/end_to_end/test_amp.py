@@ -181,6 +181,7 @@ def scaled_step(loss_of: Callable[[Tensor], Tensor], optimizer: Any, scaler: Any
     return step
 
 
+@pytest.mark.spread(2, "name", "clip")
 @pytest.mark.parametrize("clip", [True, False])
 @pytest.mark.parametrize("name", SCALED)
 def test_steps_that_data_may_skip_are_part_of_the_graph(name: str, clip: bool) -> None:

@@ -29,6 +29,7 @@ def compare(function, x: torch.Tensor, dynamic: bool = False) -> bool:
 SIZES = [7, 8, (1, 5), (16, 33), (3, 2), 32, (40, 66), (16, 2)]
 
 
+@pytest.mark.spread(2, "size", "dtype")
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_averages(size, dtype):

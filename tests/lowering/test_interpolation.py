@@ -25,6 +25,7 @@ def compare(function, x: torch.Tensor, dynamic: bool = False) -> bool:
     return not called
 
 
+@pytest.mark.spread(2, "mode", "dtype", "aligned")
 @pytest.mark.parametrize("aligned", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

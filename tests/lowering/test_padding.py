@@ -27,6 +27,7 @@ def same(function, x: torch.Tensor, dynamic: bool, calls: bool = False) -> None:
     assert error <= 2 * allowed + 1e-7 and ours.grad.stride() == theirs.grad.stride()
 
 
+@pytest.mark.spread(2, "mode", "dtype", "last", "dynamic")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])

@@ -109,6 +109,7 @@ def test_positions_may_be_outside_their_windows(batch, last):
         assert found.stride() == expected.stride()
 
 
+@pytest.mark.spread(2, "options", "last", "dynamic")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     "options",

@@ -19,6 +19,7 @@ def same(function, *args: torch.Tensor, dynamic: bool = False) -> bool:
     return not called
 
 
+@pytest.mark.spread(2, "count", "dtype")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64])
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 100])
 def test_rows_of_all_lengths(count, dtype):

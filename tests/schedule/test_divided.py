@@ -49,6 +49,7 @@ def test_other_groups_stay_apart():
     assert kernels(two_of_three, given(2, 6, 8, 8)) == 2
 
 
+@pytest.mark.spread(2, "function", "shape", "odd")
 @pytest.mark.parametrize("function", [normalized, by_hand, two_of_three])
 @pytest.mark.parametrize("shape", [(2, 6, 8, 8), (3, 12, 5, 7), (1, 6, 1, 9), (2, 6, 65, 67), (0, 6, 8, 8)])
 @pytest.mark.parametrize("odd", [0.0, float("nan"), float("inf")])

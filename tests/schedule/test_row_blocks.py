@@ -122,6 +122,7 @@ BLOCKED = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(2, "count", "function")
 @pytest.mark.parametrize("function", list(BLOCKED))
 @pytest.mark.parametrize("count", [6, 32, 34, 66])
 def test_values_are_those_of_the_whole(function, count):

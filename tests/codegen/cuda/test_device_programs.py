@@ -84,6 +84,7 @@ def test_errors_are_those_of_eager():
         compiled(table, torch.tensor([1, 4]))
 
 
+@pytest.mark.spread(2, "dtype", "start")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.int8])
 @pytest.mark.parametrize("start", [0, 1, 3, 6, 7])
 def test_rows_are_copied_from_where_they_begin_to_where_they_are_to(dtype, start):
