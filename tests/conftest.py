@@ -48,6 +48,10 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)  # from 700: little of what a test makes is garbage, and less while it runs
+    torch = sys.modules.get("torch")
+    for seeds in (torch.cuda.random, torch.xpu.random, torch.mtia) if torch and not torch.accelerator.is_available() else ():
+        # `torch.manual_seed` would keep, for a device that is not there, the stack below pytest as text: milliseconds a call.
+        seeds._lazy_call = lambda *_, **__: None
 
 
 def _full_collections():
