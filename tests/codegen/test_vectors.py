@@ -51,7 +51,7 @@ def test_operators(kind, options):
     """All operators of a kind in one program, at a length that leaves lanes without a point, and one vector alone."""
     dtype = KINDS[kind]
     names = [op for op, of in VECTOR_OPS if of == kind]
-    for n in LENGTHS if options.opt_flags[-1] == "-march=native" else LENGTHS[-1:]:
+    for n in LENGTHS if options.build.opt_flags[-1] == "-march=native" else LENGTHS[-1:]:
         p = Program()
         a, b = p.tensor(n, dtype=dtype), p.tensor(n, dtype=dtype)
         outs = []
