@@ -183,7 +183,9 @@ def outcome(function: object, module: types.ModuleType, seed: int, call: int) ->
     with contextlib.redirect_stdout(text):
         try:
             result = ("returned", function(*given))
-        except Exception as error:  # a text: its traceback would hold the frame that holds it
+        except KeyboardInterrupt:  # whoever runs this wants it to end
+            raise
+        except BaseException as error:  # the program's own; a text: its traceback would hold the frame that holds it
             result = ("raised", type(error).__name__, str(error))
     seen: dict[int, int] = {}
     shown = [*module.LOG, result, given, text.getvalue(), module.COUNT, module.o, getattr(module, "G", None), module.l]
