@@ -109,6 +109,7 @@ _PARAMETERS: tuple[tuple[Any, dict[str, Callable[..., Any]]], ...] = (
     }),
     ((BaseException,), {"with_traceback add_note": lambda self, x, /: 0}),
     (_GETTERS, {"__call__": lambda self, x, /: 0}),
+    ((weakref.ref,), {"__call__": lambda self, /: 0}),
 )  # fmt: skip
 _KNOWN = {
     vars(owner)[name]: taken
@@ -179,5 +180,5 @@ _ARITIES: dict[type, Callable[[Any], Arity | None]] = {
         _in_c,
     ),
     types.MethodWrapperType: _of_wrapper,
-    **{cls: lambda called: _listed(vars(type(called))["__call__"], bound=True) for cls in _GETTERS},
+    **{cls: lambda called: _listed(vars(type(called))["__call__"], bound=True) for cls in (*_GETTERS, weakref.ref)},
 }  # fmt: skip

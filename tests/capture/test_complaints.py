@@ -4,7 +4,9 @@ import copy
 import enum
 import functools
 import operator
+import re
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -52,15 +54,20 @@ VALUES = {
     "proxy": lambda: types.MappingProxyType({1: 2}),
     "number": lambda: 3,
     "member": lambda: Color.RED,
+    "match": lambda: re.match("a", "a"),
+    "reference": lambda: weakref.ref(Color),
     "getter": lambda: operator.itemgetter(0),
     "exception class": lambda: KeyError,
     "function in C": lambda: len,
 }
 ASKED = {
     "called": lambda g: g(),
+    "called with a number": lambda g: g(2),
+    "called with a name": lambda g: g(late=2),
     "unpacked": unpacked,
     "spread": lambda g: [*g],
     "contains": lambda g: "a" in g,
+    "contains a number": lambda g: 2 in g,
     "or": lambda g: g | 1,
     "less": lambda g: g < "a",
     "entered": entered,

@@ -166,7 +166,17 @@ def is_iterable(value: Any) -> bool:
     cls: Any = class_in_numpy(value) or plain_class(value)
     if has_method(cls, "__iter__"):
         return cls.__iter__ is not None
-    return has_method(cls, "__getitem__") and cls.__module__ != "numpy"
+    return has_method(cls, "__getitem__") and cls.__module__ != "numpy" and _has_items_by_index(value)
+
+
+def _has_items_by_index(value: Any) -> bool:
+    """Of what has `__getitem__` but no `__iter__`: keys are all that some classes in C take, as `re.Match` does. Only CPython
+    knows; it looks at the class and runs nothing."""
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
 
 
 def has_method(cls: Any, name: str) -> bool:

@@ -124,7 +124,10 @@ def _call_in_c(t: Tracer, function: Any, args: Args, kwargs: Kwargs, linked: boo
 
 def _call_reference(t: Tracer, reference: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     own = t.world.python_function(type(reference), "__call__")
-    return referent(t, reference) if own is None else call(t, own, (reference, *args), kwargs, linked)
+    if own is not None:
+        return call(t, own, (reference, *args), kwargs, linked)
+    _check_arity(t, reference, args, kwargs)
+    return referent(t, reference)
 
 
 # Functions that take all items of their one argument before they do anything.
