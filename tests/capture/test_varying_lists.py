@@ -260,6 +260,63 @@ def test_what_a_loop_counts_is_a_symbol_from_its_first_turn(program):
     assert pliant.stats()["graphs"] == 3
 
 
+def until_done(x, n):
+    for i in range(n):
+        x = x * 1.5 + i
+        if (x > 40).all():
+            return x, i
+    return x - 1, -1
+
+
+def downwards(x, n):
+    for i in range(n - 1, -1, -1):
+        x = x * 0.5 + i
+        pliant.graph_break()
+    return x
+
+
+def from_a_number_on(x, n):
+    for i in list(range(n, 3 * n, 2)):
+        pliant.graph_break()
+        x = x * 0.5 + i
+    return x
+
+
+def one_in_the_other(x, n):
+    for i in range(n):
+        for k in range(i, n):
+            pliant.graph_break()
+            x = x * 0.5 + k
+    return x
+
+
+def _plus(x, i):
+    pliant.graph_break()
+    return x + i
+
+
+def in_a_comprehension(x, n):
+    return sum([_plus(x, i) for i in range(n)])
+
+
+ENDED = [until_done, downwards, from_a_number_on, one_in_the_other, in_a_comprehension]
+
+
+@pytest.mark.parametrize("program", ENDED)
+def test_a_break_in_a_loop_leaves_its_number_of_turns_open(program):
+    """As in generation up to a number of tokens, which ends earlier where all are done."""
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    x = torch.full((3,), 0.5)
+    for n in (5, 6, 3, 2, 12):
+        torch.testing.assert_close(compiled(x, n), program(x, n))
+    before = pliant.stats()["graphs"]
+    for n in (4, 7, 11, 17):
+        torch.testing.assert_close(compiled(x, n), program(x, n))
+    assert pliant.stats()["graphs"] == before
+    assert not pliant.stats()["fallback_reasons"]
+
+
 def test_a_loop_by_turns_counts_by_a_symbol():
     pliant.reset()
     compiled = pliant.compile(by_size, backend="eager")

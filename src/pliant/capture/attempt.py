@@ -37,6 +37,7 @@ from pliant.capture.graph_breaks import (
     Stopped,
 )
 from pliant.capture.handlers.effects import check_put_off
+from pliant.capture.iterators.carried import count_by_turn
 from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.iterators.suspended import Carry, put, running
@@ -273,6 +274,7 @@ class _Attempt:
         last = frames[depth - 1]
         if depth < len(frames) or not clean:
             raise BreakBefore(reason, last.steps_at_op)
+        count_by_turn(self.t, frames)
         return Break(_states(frames, self.t.broken_calls, self.t.current_exception), reason)
 
     def whole_operation(self) -> int | None:

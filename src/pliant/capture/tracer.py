@@ -155,6 +155,7 @@ class Tracer:
         # ---- generators, and iterators from outside
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers
+        self.counted: dict[int, tuple[Any, Source]] = {}  # by id: iterators of loops whose turns are guarded; their places
         self.open_generators = 0  # that were started and have not reached their end
         self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that are alive
         # ---- PyTorch
@@ -222,6 +223,7 @@ class Tracer:
         self.frames.clear()
         self.revived.clear()
         self.standing.clear()
+        self.counted.clear()
         self.results.clear()
         self.repeated.forget()
         self.frame_values.forget()

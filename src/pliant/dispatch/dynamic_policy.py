@@ -93,6 +93,7 @@ class DynamicPolicy:
     keys: dict[Source, set[Any]] = field(default_factory=dict)  # made of numbers that vary, of dicts from outside
     lasting: set[str] = field(default_factory=set)  # writes at which the graph breaks: eager could not undo them
     plain_progressions: set[Source] = field(default_factory=set)  # places of ranges and lists whose items are looked at
+    broken_loops: set[Source] = field(default_factory=set)  # places of loops in whose bodies a graph broke
     _called: bool = False
     _unread: list[Callable[[], Iterable[Guard]]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -38,7 +38,6 @@ from pliant.capture.value_kinds import (
     derives,
     has_method,
     is_int,
-    is_list,
     is_symbolic,
     varying,
 )
@@ -67,8 +66,7 @@ _construct_as_it_is = _made_of(rest=given.as_it_is)
 
 
 def _construct_list(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    is_of_a_loop = args and type(args[0]) is carried.CountedTurns  # which is made for a loop alone
-    return args[0] if is_of_a_loop else t.native(cls, *map(t.listed, args), **kwargs)
+    return args[0] if args and carried.is_of_a_loop(t, args[0]) else t.native(cls, *map(t.listed, args), **kwargs)
 
 
 def _of_rows(make: ClassHandler) -> ClassHandler:
@@ -205,8 +203,8 @@ def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _turns(t: Tracer, start: Any, stop: Any, step: Any) -> Any:
-    """What a loop counts by if an end varies, None elsewhere: one turn in a graph where their number has had several
-    values, else all of them, under guards on how many they are."""
+    """What a loop counts by if an end varies, None elsewhere: turn by turn where a graph broke in its body, one turn in a
+    graph where their number has had several values, else all of them, under guards on how many they are."""
     frame, symbolic = t.frames[-1], list(filter(is_symbolic, (start, stop, step)))
     try:
         for unknown in filter(is_unbacked, symbolic):
@@ -214,12 +212,16 @@ def _turns(t: Tracer, start: Any, stop: Any, step: Any) -> Any:
     except GraphBreak as stop_here:
         stop_here.again = True
         raise
-    if t.inputs.policy.turns_vary(carried.place_of(frame), progressions.length_now(start, stop, step)):
-        return carried.CountedTurns(start, stop, step) if symbolic and is_int(step) else None
+    place, policy = carried.place_of(frame), t.inputs.policy
+    by_turn = bool(symbolic) and is_int(step)
+    if by_turn and place in policy.broken_loops:
+        return carried.CountedTurns(start, stop, step, turns=None)
+    if policy.turns_vary(place, progressions.length_now(start, stop, step)):
+        return carried.CountedTurns(start, stop, step) if by_turn else None
     if not symbolic:
         return None
-    numbers = progressions.counted(start, stop, step)
-    return iter(numbers) if is_list(numbers) else numbers
+    numbers = iter(progressions.counted(start, stop, step))
+    return carried.all_turns(t, numbers, place) if by_turn else numbers
 
 
 def _is_of_a_loop(frame: Frame) -> bool:

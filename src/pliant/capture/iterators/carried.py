@@ -11,10 +11,10 @@ Holds:  iterators over one container are read and advanced as `standing_iterator
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.standing_iterators import (
     CHANGED,
     END,
@@ -156,19 +156,22 @@ class Numbered(ItsOwnIterator):
 
 @dataclass(eq=False)
 class CountedTurns(ItsOwnIterator):
-    """`range(start, stop, step)` for a loop whose number of turns varies: a trace takes one, and breaks before the next."""
+    """`range(start, stop, step)` for a loop whose number of turns varies: it is asked at each turn whether there is one more.
+    A trace takes `turns`, and breaks before the next; None: as many as it comes to before it breaks elsewhere."""
 
     start: Any
     stop: Any
     step: int
     steps: int = 0
-    turns: int = 1
+    turns: int | None = 1
+    is_new: bool = True
 
     def __next__(self) -> Any:
-        if not concrete(self.start < self.stop if self.step > 0 else self.start > self.stop):
+        number = self.start + self.steps * self.step
+        if not concrete(number < self.stop if self.step > 0 else number > self.stop):
             raise StopIteration
         self.steps += 1
-        return self.start
+        return number
 
 
 class DequeItems(ItsOwnIterator):
@@ -357,6 +360,26 @@ def _begins(names: list[str]) -> bool:
     if names[:1] != ["GET_ITER"]:
         return False
     return next((name for name in names[1:] if name not in _PREPARING), None) in ("FOR_ITER", "CALL")
+
+
+def all_turns(t: Tracer, numbers: Iterator[Any], place: Source) -> Iterator[Any]:
+    """What a loop goes through whose number of turns is guarded: remembered, for a break in its body."""
+    t.counted[id(numbers)] = numbers, place
+    return numbers
+
+
+def is_of_a_loop(t: Tracer, value: Any) -> bool:
+    """Whether it was made for a loop alone."""
+    return type(value) is CountedTurns or id(value) in t.counted
+
+
+def count_by_turn(t: Tracer, frames: Iterable[Frame]) -> None:
+    """Where the frames break inside loops that were taken to have so many turns, start again: behind the break the turns are
+    counted one by one, so what comes before it need not say how many there are."""
+    broken = [t.counted[id(value)][1] for frame in frames for value in frame.saved if id(value) in t.counted]
+    if broken and t.inputs.policy.may_break:
+        loops = t.inputs.policy.broken_loops
+        raise StartAgain(lambda: loops.update(broken))
 
 
 def place_of(frame: Frame) -> Source:
