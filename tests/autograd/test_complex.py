@@ -107,3 +107,27 @@ def test_gradients_that_are_conjugated_or_negated_when_they_are_read(backend):
         assert given.is_neg() or given.is_conj()
         found = gradient(pliant.compile(function, backend=backend), given)
         torch.testing.assert_close(found, gradient(function, given))
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize(
+    "read", [lambda a: a, lambda a: a.conj(), lambda a: a.mH, lambda a: a.conj()[0]], ids=["as it is", "conj", "mH", "one of a batch"]
+)
+def test_how_triangular_solutions_lie(read, by_columns):
+    """A column-major matrix whose conjugate nobody has computed is read as it is, and the solution is row-major."""
+    pliant.reset()
+
+    def program(a, b):
+        return torch.linalg.solve_triangular(read(a), b, upper=True)
+
+    compiled = pliant.compile(program)
+    for n in (3, 4, 5):
+        a, b = (torch.randn(2, n, n, dtype=torch.complex64) for _ in "ab")
+        a = a + 3 * torch.eye(n)
+        a = (a.mT.contiguous().mT if by_columns else a).requires_grad_()
+        results = [fn(a, b) for fn in (compiled, program)]
+        gradients = [torch.autograd.grad(torch.view_as_real(r).square().sum(), a) for r in results]
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*gradients)
+        assert results[0].stride() == results[1].stride() and gradients[0][0].stride() == gradients[1][0].stride()
+    assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]

@@ -12,12 +12,15 @@ import torch
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph.shape_rules.registry import Rules
+from pliant.graph.shape_rules.views import expand, transpose
 from pliant.graph.tensor_spec import (
+    CONJUGATED,
     Dim,
     Sizes,
     TensorSpec,
     broadcast,
     holds,
+    is_row_major,
     require,
     row_major_strides,
     strides_in_order,
@@ -152,11 +155,15 @@ def geqrf(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 def solve_triangular(
     a: TensorSpec, b: TensorSpec, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> TensorSpec:
-    if a.dtype.is_complex or b.ndim < 2:
-        raise UnsupportedOperator("what is conjugated decides on strides", kind="linalg-complex")
+    """Column-major, but where the matrix is a column-major conjugate that nobody has computed: it is read as it is."""
+    if b.ndim < 2:
+        raise RuntimeError("linalg.solve_triangular: the right-hand side must have at least 2 dimensions")
     require(a.ndim >= 2 and a.size[-1] == a.size[-2], "linalg.solve_triangular: the matrix must be square")
     require(a.size[-1] == b.size[-2 if left else -1], "linalg.solve_triangular: the operands' sizes do not fit")
-    return column_major(b, (*broadcast(a.size[:-2], b.size[:-2]), *b.size[-2:]))
+    batch = broadcast(a.size[:-2], b.size[:-2])
+    if a.lazy & CONJUGATED and is_row_major(transpose(expand(a, (*batch, *a.size[-2:])), -2, -1)):
+        return b.like((*batch, *b.size[-2:]))
+    return column_major(b, (*batch, *b.size[-2:]))
 
 
 @rule(_aten.linalg_lstsq.default)
