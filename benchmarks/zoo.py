@@ -124,13 +124,13 @@ def measure(case: zoo_models.Case, mode: str, backend: str, device: str = "cpu")
 
     training = mode == "training"
     base = without_dropout(case.build()).train(training)
-    made = [moved(case.inputs(copy.deepcopy(base).eval(), size), device) for size in case.sizes]
+    made = [moved(case.inputs(copied(base).eval(), size), device) for size in case.sizes]
     base = base.to(device)
-    eager, ours = copy.deepcopy(base), copy.deepcopy(base)
-    _, refused = attempt(lambda: step(copy.deepcopy(base), eager, made[0], training))  # warms up torch itself
+    eager, ours = copied(base), copied(base)
+    _, refused = attempt(lambda: step(copied(base), eager, made[0], training))  # warms up torch itself
     if refused:  # a model that wants labels in training, say
         raise zoo_models.NoCase(f"eager: {refused}")
-    eager, function = copy.deepcopy(base), pliant.compile(ours, backend=backend)
+    eager, function = copied(base), pliant.compile(ours, backend=backend)
     row: Row = {"what": case.what, "parameters": sum(p.numel() for p in base.parameters()), "sizes": []}
     pliant.reset()
     for at, inputs in enumerate(made):
@@ -147,6 +147,12 @@ def measure(case: zoo_models.Case, mode: str, backend: str, device: str = "cpu")
     row["stages"] = {stage: round(seconds, 2) for stage, seconds in pliant.stats()["seconds"].items() if seconds > 0.1}
     row["steady"] = steady(eager, function, made[0], training) if backend == "pliant" else {}
     return row
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A copy. What hooks compute of parameters before each call (`weight_norm`) is no leaf, which PyTorch copies not."""
+    computed = [v for m in model.modules() for v in vars(m).values() if isinstance(v, Tensor) and not v.is_leaf]
+    return copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in computed})
 
 
 def without_dropout(model: nn.Module) -> nn.Module:
@@ -220,7 +226,7 @@ def nudged(eagers: Any, compiled: Any, inputs: Row, first: tuple[Found, Found]) 
 
 def replayed(base: nn.Module, made: list[Row], at: int, training: bool, dtype: torch.dtype) -> Found:
     """What eager gives in this precision after the same calls."""
-    model = copy.deepcopy(base).to(dtype)
+    model = copied(base).to(dtype)
     found: Found = {}
     for inputs in made[: at + 1]:
         cast = {n: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for n, v in inputs.items()}
