@@ -275,6 +275,13 @@ def downwards(x, n):
     return x
 
 
+def in_reverse(x, n):
+    for i in reversed(range(0, n, 2)):
+        x = x * 0.5 + i
+        pliant.graph_break()
+    return x
+
+
 def from_a_number_on(x, n):
     for i in list(range(n, 3 * n, 2)):
         pliant.graph_break()
@@ -299,7 +306,7 @@ def in_a_comprehension(x, n):
     return sum([_plus(x, i) for i in range(n)])
 
 
-ENDED = [until_done, downwards, from_a_number_on, one_in_the_other, in_a_comprehension]
+ENDED = [until_done, downwards, in_reverse, from_a_number_on, one_in_the_other, in_a_comprehension]
 
 
 @pytest.mark.parametrize("program", ENDED)

@@ -111,7 +111,8 @@ def note_symbolic(function: Callable[..., Any], point: ResumePoint, known: Symbo
     if DISPATCHER not in function.__dict__:  # not compiled
         return
     policy: DynamicPolicy = function.__dict__[DISPATCHER].policy
-    policy.outcomes, policy.keys = before.outcomes, before.keys  # of the same code
+    # Of the same code.
+    policy.outcomes, policy.keys, policy.broken_loops = before.outcomes, before.keys, before.broken_loops
     for slot, source in resume_sources(point):
         match known.get(slot):
             case (rank, dims):

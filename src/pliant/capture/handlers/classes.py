@@ -37,12 +37,9 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     has_method,
-    is_int,
-    is_symbolic,
     varying,
 )
 from pliant.graph.fake_tensor import is_fake
-from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
@@ -198,30 +195,8 @@ def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     ends = [subscripts.as_index(t, a) for a in args]
     made: Any = None
     if (parts := progressions.parts_of_range(ends)) is not None:
-        made = (_turns if _is_of_a_loop(t.frames[-1]) else progressions.varying_range)(t, *parts)
+        made = (progressions.turns if _is_of_a_loop(t.frames[-1]) else progressions.varying_range)(t, *parts)
     return t.native(range, *map(concrete, ends)) if made is None else made
-
-
-def _turns(t: Tracer, start: Any, stop: Any, step: Any) -> Any:
-    """What a loop counts by if an end varies, None elsewhere: turn by turn where a graph broke in its body, one turn in a
-    graph where their number has had several values, else all of them, under guards on how many they are."""
-    frame, symbolic = t.frames[-1], list(filter(is_symbolic, (start, stop, step)))
-    try:
-        for unknown in filter(is_unbacked, symbolic):
-            concrete(unknown)
-    except GraphBreak as stop_here:
-        stop_here.again = True
-        raise
-    place, policy = carried.place_of(frame), t.inputs.policy
-    by_turn = bool(symbolic) and is_int(step)
-    if by_turn and place in policy.broken_loops:
-        return carried.CountedTurns(start, stop, step, turns=None)
-    if policy.turns_vary(place, progressions.length_now(start, stop, step)):
-        return carried.CountedTurns(start, stop, step) if by_turn else None
-    if not symbolic:
-        return None
-    numbers = iter(progressions.counted(start, stop, step))
-    return carried.all_turns(t, numbers, place) if by_turn else numbers
 
 
 def _is_of_a_loop(frame: Frame) -> bool:

@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from pliant.capture.graph_breaks import StartAgain
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
+from pliant.capture.iterators import carried
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import (
     NUMBERS,
@@ -148,6 +149,36 @@ def counted(start: Any, stop: Any, step: Any) -> range | list[Any]:
     if is_symbolic(start) or is_symbolic(step):
         return [start + i * step for i in range(length)]
     return range(start, start + length * step, step)
+
+
+def turns(t: Tracer, start: Any, stop: Any, step: Any) -> Any:
+    """What a loop counts by if an end varies, None elsewhere: turn by turn where a graph broke in its body, one turn in a
+    graph where their number has had several values, else all of them, under guards on how many they are."""
+    frame, symbolic = t.frames[-1], list(filter(is_symbolic, (start, stop, step)))
+    try:
+        for unknown in filter(is_unbacked, symbolic):
+            concrete(unknown)
+    except GraphBreak as stop_here:
+        stop_here.again = True
+        raise
+    place, policy = carried.place_of(frame), t.inputs.policy
+    by_turn = bool(symbolic) and is_int(step)
+    if by_turn and place in policy.broken_loops:
+        return carried.CountedTurns(start, stop, step, turns=None)
+    if policy.turns_vary(place, length_now(start, stop, step)):
+        return carried.CountedTurns(start, stop, step) if by_turn else None
+    if not symbolic:
+        return None
+    numbers = iter(counted(start, stop, step))
+    return carried.all_turns(t, numbers, place) if by_turn else numbers
+
+
+def _backwards(t: Tracer, numbers: Progression) -> Any:
+    """`reversed(numbers)` for a loop."""
+    if not _is_range(numbers) or numbers.made is not None or not carried.begins_next(t.frames[-1]):
+        return NotImplemented
+    made = turns(t, numbers.at(numbers.count - 1), numbers.ends[0] - numbers.step, -numbers.step)
+    return NotImplemented if made is None else made
 
 
 # ---- asked for items
@@ -286,6 +317,7 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     list: _alone(lambda t, numbers: _as(list, t, numbers)),
     tuple: _alone(lambda t, numbers: numbers if numbers.cls is tuple else _as(tuple, t, numbers)),
     BUILTINS.sorted: _alone(_sorted),
+    reversed: _alone(_backwards),
     operator.length_hint: _alone(lambda t, numbers: numbers.count),
     **dict.fromkeys((torch.tensor, torch.as_tensor, torch.asarray), _tensor),
     **{
