@@ -155,7 +155,6 @@ class Tracer:
         # ---- generators, and iterators from outside
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers
-        self.counted: dict[int, tuple[Any, Source]] = {}  # by id: iterators of loops whose turns are guarded; their places
         self.open_generators = 0  # that were started and have not reached their end
         self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that are alive
         # ---- PyTorch
@@ -199,6 +198,7 @@ class Tracer:
         self.world = World(self.inputs, self.location)
         self.inputs.world = self.world
         self.world.refuse_own_keys = lambda keys: given_to_c.refuse_own_keys(self, keys)
+        self.counted: dict[int, tuple[Any, Source]] = {}  # by id: iterators of loops whose turns are guarded; their places
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.overrides = self.recorder.overrides = self.inputs.overrides = Overrides()

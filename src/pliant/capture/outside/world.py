@@ -150,7 +150,7 @@ class World(ToldByValue):
         if name in self.stores_into(table) or id(mapping) in self._stands:
             return False
         if not self.guarded and self.is_foreign(mapping):
-            return True  # by which way it is reached matters to guards
+            return True
         source, known = self.item_source(table, name), self.source_of(mapping)
         if known is None:
             self.bring(mapping, source)
@@ -327,15 +327,13 @@ class World(ToldByValue):
         """Whether it is a list from outside, neither changed nor read as a whole yet, whose length is no constant."""
         return self.length_varies(value) and not self.has_changes(value)
 
-    def length_varies(self, value: Any) -> bool:
-        return self._varies(value, self.inputs.policy.length_varies)
+    def length_varies(self, value: Any, how: str = "length_varies") -> bool:
+        asked: Callable[[Source, int], bool] = getattr(self.inputs.policy, how)
+        return is_list(value) and self.needs_guards(value) and asked(self.place_of(value), len(value))
 
     def long_varies(self, value: Any) -> bool:
         """Whether it is a long list from outside that has had another length."""
-        return self._varies(value, self.inputs.policy.long_varies)
-
-    def _varies(self, value: Any, asked: Callable[[Source, int], bool]) -> bool:
-        return is_list(value) and self.needs_guards(value) and bool(asked(self.place_of(value), len(value)))
+        return self.length_varies(value, "long_varies")
 
     def adopt(self, value: Any, looped: bool = False) -> Any:
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
