@@ -328,8 +328,7 @@ class World(ToldByValue):
         return self.length_varies(value) and not self.has_changes(value)
 
     def length_varies(self, value: Any, how: str = "length_varies") -> bool:
-        asked: Callable[[Source, int], bool] = getattr(self.inputs.policy, how)
-        return is_list(value) and self.needs_guards(value) and asked(self.place_of(value), len(value))
+        return is_list(value) and self.needs_guards(value) and bool(getattr(self.inputs.policy, how)(self.place_of(value), len(value)))
 
     def long_varies(self, value: Any) -> bool:
         """Whether it is a long list from outside that has had another length."""
