@@ -118,7 +118,8 @@ def _noted_first(plan: OutputPlan, outputs: tuple[Any, ...]) -> list[int]:
             alias, function = view.node, function_since(view)
             if alias.base.version:
                 leads_nowhere = not view.requires_grad and not alias.base.fake.requires_grad
-                is_first = _is_older(alias) and (leads_nowhere or is_refused(view))
+                refused = is_refused(view) and not _is_one_of_several(alias)
+                is_first = _is_older(alias) and (leads_nowhere or refused)
             else:
                 is_first = bool(times) and function is not None and function._sequence_nr() < min(times)
             found += [place] if is_first else []
