@@ -259,12 +259,13 @@ def test_float32_only_in_tf32(plain: None) -> None:
 
 
 @pytest.mark.parametrize("least, last", [(8 * 8 * 9, True), (8 * 8 * 9 + 1, False)])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("by_work, training", [(True, False), (True, True), (False, False)])
 def test_tf32_is_for_large_convolutions(
-    plain: None, monkeypatch: pytest.MonkeyPatch, least: int, last: bool, training: bool
+    plain: None, monkeypatch: pytest.MonkeyPatch, least: int, last: bool, by_work: bool, training: bool
 ) -> None:
     """The library's kernels for small images that lie row-major are in full float32, as eager's are."""
-    monkeypatch.setattr(channels_last_pass, "LEAST_WORK_IN_TF32", least * 32 * 32 * 2)
+    monkeypatch.setattr(channels_last_pass, "LEAST_WORK_IN_TF32", least * 32 * 32 * 2 if by_work else 1 << 60)
+    monkeypatch.setattr(channels_last_pass, "LEAST_WEIGHT_IN_TF32", 1 << 60 if by_work else least)
     model = nn.Sequential(*[nn.Conv2d(8, 8, 3, padding=1) for _ in range(9)]).train(training)
     x = torch.randn(2, 8, 32, 32)
     with torch.set_grad_enabled(training), events.collect("partition") as found:

@@ -14,7 +14,6 @@ Holds:  the numbers are those of eager's formula up to rounding; nothing is aske
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import itertools
 import operator
@@ -25,6 +24,17 @@ from typing import Any
 import torch
 from torch import Tensor, fx, optim
 from torch.optim import swa_utils
+from torch.optim.adadelta import adadelta
+from torch.optim.adagrad import adagrad
+from torch.optim.adam import adam
+from torch.optim.adamax import adamax
+from torch.optim.adamw import adamw
+from torch.optim.asgd import asgd
+from torch.optim.nadam import nadam
+from torch.optim.radam import radam
+from torch.optim.rmsprop import rmsprop
+from torch.optim.rprop import rprop
+from torch.optim.sgd import sgd
 from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_avg_fn
 
 from pliant import config
@@ -154,12 +164,11 @@ def _number_of(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 TABLE[value_of_optimizer] = _number_of
-for _names, _rule in (
-    ("adam adamw sgd adagrad", _unfused),
-    ("adadelta adamax nadam rmsprop", lambda function, t, args, kwargs: _step_by_rows(t, function, args, kwargs)),
-    ("radam asgd rprop", _without_branches),
-):
-    ROWS.each((vars(importlib.import_module(f"torch.optim.{_name}"))[_name] for _name in _names.split()), _rule)
+ROWS.each((adam, adamw, sgd, adagrad), _unfused)
+ROWS.each(
+    (adadelta, adamax, nadam, rmsprop), lambda function, t, args, kwargs: _step_by_rows(t, function, args, kwargs)
+)
+ROWS.each((radam, asgd, rprop), _without_branches)
 
 
 _FUSED = [name for name in dir(VARIABLE_FUNCTIONS) if re.fullmatch("_fused_(ada|sgd).*_", name)]
