@@ -58,7 +58,7 @@ def get_iter(frame: Frame, op: Op) -> None:
     if marked_rows.take_turns(frame, value):
         return
     carried.refuse_varying_rows(frame, value)
-    if t.world.long_varies(value):
+    if t.world.length_varies(value, is_long=True):
         value = t.world.adopt(value, looped=True)
     frame.stack[-1] = carried.own_items(t, value, turns=1) if t.world.varies(value) else t.iterate(value, linked=True)
 

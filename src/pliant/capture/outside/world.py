@@ -327,12 +327,10 @@ class World(ToldByValue):
         """Whether it is a list from outside, neither changed nor read as a whole yet, whose length is no constant."""
         return self.length_varies(value) and not self.has_changes(value)
 
-    def length_varies(self, value: Any, how: str = "length_varies") -> bool:
-        return is_list(value) and self.needs_guards(value) and bool(getattr(self.inputs.policy, how)(self.place_of(value), len(value)))
-
-    def long_varies(self, value: Any) -> bool:
-        """Whether it is a long list from outside that has had another length."""
-        return self.length_varies(value, "long_varies")
+    def length_varies(self, value: Any, *, is_long: bool = False) -> bool:
+        """Whether it is a list from outside that has had another length; `is_long`: and is a long one."""
+        asked = self.inputs.policy.long_varies if is_long else self.inputs.policy.length_varies
+        return is_list(value) and self.needs_guards(value) and bool(asked(self.place_of(value), len(value)))
 
     def adopt(self, value: Any, looped: bool = False) -> Any:
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
@@ -342,7 +340,7 @@ class World(ToldByValue):
             return self._stands[id(value)][1]
         if id(value) not in self.origins or not is_mutable_container(value):
             return concrete(value) if type(value) in UNSETTLED else value
-        if self.length_varies(value) or not looped and self.long_varies(value):
+        if self.length_varies(value) or not looped and self.length_varies(value, is_long=True):
             source = self.place_of(value)
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
         shadow = self._copied(value)

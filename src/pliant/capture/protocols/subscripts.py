@@ -236,7 +236,7 @@ def _plain_list_item(t: Tracer, container: Any, key: Any) -> Any:
     except Raised:
         world.guard(source, Kind.LENGTH, len(container))
         raise
-    if index < 0 and not (world.varies(container) or world.long_varies(container)):
+    if index < 0 and not (world.varies(container) or world.length_varies(container, is_long=True)):
         world.guard(source, Kind.LENGTH, len(container))
         index += len(container)
     return world.resolve(world.bring(raw, ItemSource(source, index)))
