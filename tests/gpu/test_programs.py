@@ -361,3 +361,43 @@ def test_tensors_on_several_devices_are_refused_as_eager_refuses_them():
             function(x, index)
     assert x._version == 0
     torch.testing.assert_close(compiled(x.clone(), index.cuda()), program(x, index.cuda()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool])
+def test_numbers_in_the_hosts_memory(dtype):
+    """Each call reads them anew, and a kernel takes them as arguments."""
+
+    def f(x, n):
+        n = n + 1
+        return torch.where(n > 2, x / n, x * n).relu() + n
+
+    compiled = pliant.compile(f)
+    x = torch.randn(5, 7, device="cuda")
+    for value in (0, 1, 3):
+        n = torch.tensor(value, dtype=dtype)
+        found, wanted = compiled(x, n), f(x, n)
+        assert found.dtype is wanted.dtype
+        torch.testing.assert_close(found, wanted)
+    assert pliant.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop, torch.optim.Adagrad])
+def test_steps_of_optimizers_take_a_kernel_a_parameter(kind):
+    def made():
+        torch.manual_seed(0)
+        found = [torch.nn.Parameter(torch.randn(k, 3, device="cuda")) for k in (1, 5, 700)]
+        for p in found:
+            p.grad = torch.randn_like(p)
+        return kind(found, lr=1e-2), found
+
+    (plain, wanted), (mine, found) = made(), made()
+    step = pliant.compile(mine.step)
+    for _ in range(4):
+        plain.step()
+        step()
+    torch.testing.assert_close(found, wanted)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step()
+        torch.cuda.synchronize()
+    kernels = [one for one in profile.events() if one.device_type is torch.autograd.DeviceType.CUDA]
+    assert len(kernels) <= len(found)

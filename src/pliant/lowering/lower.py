@@ -28,6 +28,7 @@ from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import bits, fallback, matmul
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.factors import factors_of, row_bytes
+from pliant.lowering.host_numbers import HostNumbers, is_host_number
 from pliant.lowering.joining import CHOOSING
 from pliant.lowering.matmul import product_read_by_loops
 from pliant.lowering.readers import chosen_by, count_uses
@@ -67,6 +68,7 @@ class _GraphLowering:
         self.waiting: dict[fx.Node, int] = {}
         self.told: set[Symbol] = set()  # symbols that inputs are, and that operators return
         self.ends: dict[fx.Node, int] = {}
+        self.host_numbers = HostNumbers(self.low)
 
     def run(self) -> LoopProgram:
         outputs: Sequence[Any] = ()
@@ -84,7 +86,7 @@ class _GraphLowering:
                 case other:
                     raise InternalError(f"a `{other}` node in an ATen graph", kind="lower")
         results = self._finish(outputs)
-        live = _live(self.low.computations, results, self.inputs)
+        live = list(self.host_numbers.read_late(_live(self.low.computations, results, self.inputs)))
         estimates = self.low.shape_env.hints, self.aten.held_inputs
         return LoopProgram(self.inputs, live, results, self.aten.name, self.low.constants, *estimates)
 
@@ -357,6 +359,8 @@ class _GraphLowering:
 
     def _computable_argument(self, value: Any) -> bool:
         if isinstance(value, Tensor):
+            if is_host_number(value, self.low.device):
+                return True
             return self._in_kernels(value) and (value.device == self.low.device or _is_number(value))
         if isinstance(value, list):
             return all(map(self._computable_argument, value))
@@ -367,6 +371,8 @@ class _GraphLowering:
         read from here."""
         if isinstance(value, list):
             return [self._here(v) for v in value]
+        if is_host_number(value, self.low.device) and not _is_number(value):
+            return self.host_numbers.of(value)
         if not isinstance(value, Tensor) or value.device == self.low.device or not _is_number(value):
             return value
         number = value.at(())

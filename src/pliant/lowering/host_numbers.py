@@ -1,0 +1,87 @@
+"""Numbers that lie in memory of the CPU, for kernels of other devices: a step's count, a loss's scale.
+
+In:     a CPU tensor without dimensions that a kernel of another device is to read.
+Out:    `HostNumbers`: the same number as an argument of the kernel, and the calls that read them.
+Holds:  it is read when the operators before it have run, as eager's kernels of GPUs are given such tensors. Its dtype, and what
+        that says of the dtype of a result, stay those of the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from pliant.graph.unbacked import Binding
+from pliant.ir.loops import Computation, Extern
+from pliant.ir.scalar import cast, index_value
+from pliant.lowering.context import Lowering
+from pliant.lowering.tensors import Tensor
+from pliant.symbolic.expr import Symbol
+
+_READ = torch.ops.aten._local_scalar_dense.default
+_WIDE = (torch.uint64,)  # do not fit into an int64
+
+
+def is_host_number(value: object, device: torch.device) -> bool:
+    """Whether it is a tensor that kernels of `device` take as a number."""
+    return (
+        isinstance(value, Tensor)
+        and not value.shape
+        and value.device.type == "cpu" != device.type
+        and not value.dtype.is_complex
+        and value.dtype not in _WIDE
+    )
+
+
+class HostNumbers:
+    """The numbers of a program. Each is read once."""
+
+    def __init__(self, low: Lowering) -> None:
+        self._low = low
+        self._reads: set[Computation] = set()
+        self._numbers: dict[Tensor, Tensor] = {}
+
+    def of(self, t: Tensor) -> Tensor:
+        """The tensor's value as a symbol's."""
+        found = self._numbers.get(t)
+        if found is None:
+            found = self._numbers[t] = self._read(t)
+        return found
+
+    def _read(self, t: Tensor) -> Tensor:
+        low, (kind, wide) = self._low, _kind(t.dtype)
+        symbol = low.shape_env.create_unbacked(kind, origin=str(_READ))
+        assert isinstance(symbol, Symbol)
+        call = Extern(_READ, (low.realize(t),), {}, (), defines=(Binding(symbol, None, None),), origin=low.origin)
+        low.computations.append(call)
+        self._reads.add(call)
+        number = cast(index_value(symbol, wide), t.dtype)
+        return Tensor(low, t.dtype, (), lambda index: number)
+
+    def read_late(self, computations: Iterable[Computation]) -> Iterator[Computation]:
+        """The computations in an order in which loops of the CPU, which use no such number, come before calls that read
+        some: the loops are then one native call, not one for each number."""
+        waiting: list[Computation] = []
+        for c in computations:
+            if c in self._reads:
+                waiting.append(c)
+                continue
+            if waiting and not _may_come_before(c, waiting):
+                yield from waiting
+                waiting = []
+            yield c
+        yield from waiting
+
+
+def _may_come_before(c: Computation, reads: list[Computation]) -> bool:
+    if isinstance(c, Extern) or c.out.device.type != "cpu":
+        return False
+    return all(isinstance(one, Extern) and one.args[0].buffer is not c.out for one in reads)
+
+
+def _kind(dtype: torch.dtype) -> tuple[type, torch.dtype]:
+    """What Python reads the number as, and the dtype that holds it."""
+    if dtype is torch.bool:
+        return bool, torch.bool
+    return (float, torch.float64) if dtype.is_floating_point else (int, torch.int64)
