@@ -57,7 +57,13 @@ def of_one_tensor(xs: list[Tensor], ys: list[Tensor], rate: float) -> None:
         x.mul_(ys[0]).add_(rate).clamp_(-1, 1)
 
 
-GROUPS = {decay: 1, decay_data: 1, with_rest: 1, chained: 0, summed: 0, returned: 0, of_one_tensor: 1}
+def returned_after_reads(xs: list[Tensor], ys: list[Tensor], rate: float) -> list[Tensor]:
+    """What a part begins with reads inputs that nobody writes, as the first step of an optimizer with momentum does."""
+    xs[0].mul_(rate)
+    return [y.detach().clone() for y in ys + ys]
+
+
+GROUPS = {decay: 1, decay_data: 1, with_rest: 1, chained: 0, summed: 0, returned: 0, of_one_tensor: 1, returned_after_reads: 0}
 
 
 @pytest.fixture

@@ -101,6 +101,7 @@ class _Finder:
                 if node.op == "call_module" or not _is_plain(node):
                     return False
                 self.grad[node] = grad
+                self._root(node)  # a part by itself until something connects it
                 for one in node.all_input_nodes:
                     if one in self.part_of or one in self.written:
                         self._join(node, one)
