@@ -381,11 +381,12 @@ def test_numbers_in_the_hosts_memory(dtype):
     assert pliant.stats()["graphs"] == 1
 
 
+@pytest.mark.parametrize("count", [3, 60])
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop, torch.optim.Adagrad])
-def test_steps_of_optimizers_take_a_kernel_a_parameter(kind):
+def test_steps_of_optimizers_take_a_kernel_a_parameter(kind, count):
     def made():
         torch.manual_seed(0)
-        found = [torch.nn.Parameter(torch.randn(k, 3, device="cuda")) for k in (1, 5, 700)]
+        found = [torch.nn.Parameter(torch.randn(1 + 9 * (k % 4), 3, device="cuda")) for k in range(count)]
         for p in found:
             p.grad = torch.randn_like(p)
         return kind(found, lr=1e-2), found

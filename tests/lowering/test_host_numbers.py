@@ -34,10 +34,24 @@ def lowered(f, *given):
     graph.output((mode.lower(result),))
     program = lower(AtenGraph(graph, shape_env))
     verify(program)
+    assert not shape_env.has_unbacked  # a later graph of the same program would look for what the operators of this one tell
     return program
 
 
 HOST, DEVICE = "cpu", "meta"  # a build of PyTorch for CPUs guards no device of another type
+
+
+OPERATORS = [torch.add, torch.mul, torch.div, torch.pow, torch.remainder, torch.floor_divide, torch.maximum, torch.eq, torch.fmod]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda f: f.__name__)
+def test_operators(operator, dtype):
+    of_integers = (torch.int64,) if operator in (torch.add, torch.mul, torch.maximum, torch.eq) else ()
+    for of in (torch.float32, *of_integers):
+        program = lowered(lambda x, n: operator(operator(x, n), n), ((5,), of, DEVICE), ((), dtype, HOST))
+        assert [type(one) for one in program.computations] == [Extern, Pointwise]
+        assert program.computations[1].out.dtype is operator(torch.ones(5, dtype=of), torch.ones((), dtype=dtype)).dtype
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool])
