@@ -383,7 +383,7 @@ def test_numbers_in_the_hosts_memory(dtype):
 
 @pytest.mark.parametrize("count", [3, 60])
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop, torch.optim.Adagrad])
-def test_steps_of_optimizers_take_a_kernel_a_parameter(kind, count):
+def test_steps_of_optimizers_take_few_launches(kind, count):
     def made():
         torch.manual_seed(0)
         found = [torch.nn.Parameter(torch.randn(1 + 9 * (k % 4), 3, device="cuda")) for k in range(count)]
@@ -401,4 +401,4 @@ def test_steps_of_optimizers_take_a_kernel_a_parameter(kind, count):
         step()
         torch.cuda.synchronize()
     kernels = [one for one in profile.events() if one.device_type is torch.autograd.DeviceType.CUDA]
-    assert len(kernels) <= len(found)
+    assert len(kernels) <= 8

@@ -20,11 +20,13 @@ from pliant.wrappers.shared_text import ADDRESSES, BASE, LISTED, PYTHON
 # Blocks of a grid at most, in x, y and z, and threads of a block: of every GPU there is.
 MOST_BLOCKS = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
 MOST_THREADS = 1024
+ROW_WORDS = 480  # of a kernel that takes rows of arguments as one: all have 4 KB
 
 # What the function is given as its `self`: a bytes object that holds this, then constants (int64), then functions
 # (addresses; 0: not built yet), then int32: places in the list of inputs, whether a number is a float, and the launches, each the place of
 # its function, how many tensors and numbers it takes, the place in `n` of a block's threads, shared bytes, the places in `n`
-# of the blocks in x, y and z, and the places of its tensors in `b` and of its numbers in `n`. `context`: 0 where there is none.
+# of the blocks in x, y and z, how many rows of arguments it takes as words of one (0: it takes them as they are), and the
+# places of its tensors in `b` and of its numbers in `n`. `context`: 0 where there is none.
 _HEAD = """\
 typedef struct {
   uint64_t launch, context;
@@ -66,6 +68,14 @@ static int p_build(PyObject* self, void** functions, int64_t count) {
   Py_DecRef(built);
   return !found;
 }
+static void p_words(
+    int64_t* words, int rows, const int32_t* tensor, int tensors, const int32_t* number, int numbers,
+    void* const* b, const int64_t* n) {
+  for (int r = 0; r < rows; r++) {
+    for (int m = 0; m < tensors / rows; m++) *words++ = (int64_t)b[*tensor++];
+    for (int m = 0; m < numbers / rows; m++) *words++ = n[*number++];
+  }
+}
 PyObject* pliant_launch(PyObject* self, PyObject* const* args, int64_t count) {
   const p_head* const head = (const p_head*)PyBytes_AsString(self);
   if (!head) return 0;
@@ -100,8 +110,8 @@ PyObject* pliant_launch(PyObject* self, PyObject* const* args, int64_t count) {
   for (int k = 0; k < head->launches && !error; k++) {
     const int32_t given = c[1], numbered = c[2];
     const int64_t x = n[c[5]], y = n[c[6]], z = n[c[7]];
-    const int32_t* const place = c + 8;
-    const int32_t at = c[0];
+    const int32_t* const place = c + 9;
+    const int32_t at = c[0], rows = c[8];
     const uint32_t threads = n[c[3]], shared = c[4];
     c = place + given + numbered;
     if (!x || !y || !z) continue;
@@ -111,8 +121,14 @@ PyObject* pliant_launch(PyObject* self, PyObject* const* args, int64_t count) {
       return 0;
     }
     void* p[given + numbered + 1];
-    for (int m = 0; m < given; m++) p[m] = b + place[m];
-    for (int m = given; m < given + numbered; m++) p[m] = n + place[m];
+    int64_t words[rows ? ROW_WORDS : 1];
+    if (rows) {
+      p_words(words, rows, place, given, place + given, numbered, b, n);
+      p[0] = words;
+    } else {
+      for (int m = 0; m < given; m++) p[m] = b + place[m];
+      for (int m = given; m < given + numbered; m++) p[m] = n + place[m];
+    }
     error = launch(functions[at], x, y, z, threads, shared, stream, p);
   }
   if (pushed) cu_pop(&before);
@@ -149,7 +165,7 @@ def packed_addresses(places: Sequence[int], addresses: Sequence[int]) -> bytes:
 def launcher_text() -> str:
     """The translation unit of the native functions: `pliant_launch`, `pliant_stay`, `p_cuda`, `pliant_bind`,
     `pliant_driver`."""
-    limits = "".join(f"#define MOST_{axis} {most}\n" for axis, most in zip("XYZ", MOST_BLOCKS))
+    limits = f"#define ROW_WORDS {ROW_WORDS}\n" + "".join(f"#define MOST_{axis} {most}\n" for axis, most in zip("XYZ", MOST_BLOCKS))
     return "".join([BASE, PYTHON, ADDRESSES, LISTED, limits, _HEAD, _LAUNCHER, _STAY])
 
 

@@ -16,6 +16,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
+#define __grid_constant__
 #define __shared__ static
 #define __int_as_float(x) shim_bits<float, int>(x)
 #define __uint_as_float(x) shim_bits<float, unsigned>(x)

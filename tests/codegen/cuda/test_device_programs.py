@@ -190,3 +190,63 @@ def test_depthwise_layers_of_training_are_kernels():
     forward, backward = (e.fields["text"] for e in programs)
     assert forward.count("aten.convolution.default(") == backward.count("aten.convolution_backward.default(") == 2
     assert pliant.stats()["fallbacks"] == 0
+
+
+def steps(xs, ys):
+    for x, y in zip(xs, ys, strict=True):
+        y.lerp_(x, 0.25)
+        x.sub_(y.tanh() * 0.5)
+
+
+def pairs(sizes, dtype=torch.float32):
+    return [[torch.randn(size, dtype=torch.float64).to(dtype) for size in sizes] for _ in range(2)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_small_kernels_that_are_alike_are_one_launch(dtype):
+    sizes = [(8, 4 * k) for k in range(1, 20)] + [(3, 5)] * 5 + [(700,)]
+    mine = pairs(sizes, dtype)
+    theirs = copy.deepcopy(mine)
+    compiled, before = pliant.compile(steps), launches()
+    for _ in range(3):
+        compiled(*mine)
+        steps(*theirs)
+    near = {"atol": 2e-2, "rtol": 2e-2} if dtype is torch.bfloat16 else {}  # rounded once, not at each operator
+    torch.testing.assert_close(mine, theirs, **near)
+    assert launches() - before <= 3 * 8
+
+
+def test_more_of_them_than_one_launch_takes():
+    mine = pairs([(4, 4)] * 300)
+    theirs = copy.deepcopy(mine)
+    compiled, before = pliant.compile(steps), launches()
+    compiled(*mine)
+    steps(*theirs)
+    torch.testing.assert_close(mine, theirs)
+    assert launches() - before == 2  # of 160 rows of 3 words at most
+
+
+def test_kernels_that_depend_on_each_other_keep_their_order():
+    def f(x, y):
+        found = []
+        for _ in range(6):
+            x = (x @ y).relu() + 1  # a call between
+            found.append(x.sum(0).exp())
+        for _ in range(6):
+            y = y.roll(1, 0).cumsum(0) * x.mean()
+            found.append(y)
+        return found
+
+    x, y = torch.randn(4, 4) * 0.1, torch.randn(4, 4) * 0.1
+    torch.testing.assert_close(pliant.compile(f)(x, y), f(x, y))
+
+
+def test_numbers_of_each_row():
+    def f(xs, numbers):
+        return [x * n + k for k, (x, n) in enumerate(zip(xs, numbers, strict=True))]
+
+    xs = [torch.randn(4, 4 * k) for k in range(1, 9)]
+    compiled = pliant.compile(f)
+    for first in (0.5, 1.5, 2.5):
+        numbers = [first + k for k in range(8)]
+        torch.testing.assert_close(compiled(xs, numbers), f(xs, numbers))

@@ -126,7 +126,7 @@ def _call(kernel: DeviceKernel, function: int, place: Mapping[Buffer, int], numb
         raise InternalError(f"a kernel's blocks have {threads} threads where {MOST_THREADS} are allowed", kind="launch-grid")
     head = (function, len(kernel.buffers), len(kernel.sizes), number[kernel.threads], kernel.shared)
     blocks = tuple(number[b] for b in kernel.blocks)
-    return (*head, *blocks, *(place[b] for b in kernel.buffers), *(number[s] for s in kernel.sizes))
+    return (*head, *blocks, kernel.rows, *(place[b] for b in kernel.buffers), *(number[s] for s in kernel.sizes))
 
 
 def _device(kernels: Sequence[DeviceKernel]) -> torch.device:

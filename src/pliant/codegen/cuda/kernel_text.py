@@ -24,6 +24,8 @@ class DeviceKernel:
     threads: threads of a block, in x, over the program's sizes: no more than the text's bound.
     shared: bytes of dynamic shared memory, beyond what the text declares.
     comment: comments that name the operators in it. work: points of its iteration space.
+    rows: how many kernels of another text it runs, each in a row of blocks (`rows.py`), with the arguments of all, one after
+        the other, as words of one; 0: it takes its arguments as they are.
     """
 
     text: str
@@ -35,3 +37,4 @@ class DeviceKernel:
     shared: int
     written: frozenset[Buffer]
     work: Expr
+    rows: int = 0

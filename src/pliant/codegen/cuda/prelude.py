@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 
 from pliant.codegen.prelude import SNIPPETS as C_SNIPPETS
+from pliant.wrappers.launches import ROW_WORDS
 
 BASE = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
@@ -34,6 +35,7 @@ def _renamed(name: str) -> str:
 
 
 SNIPPETS: dict[str, str] = {
+    "p_rows": f"struct p_rows {{ int64_t words[{ROW_WORDS}]; }};\n",
     "p_integers": """\
 template <class A, class B> P_INLINE auto p_floordiv(A a, B b) -> decltype(a / b) {
   return a / b - ((a % b != 0) & ((a < 0) != (b < 0)));

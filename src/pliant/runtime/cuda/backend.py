@@ -11,6 +11,7 @@ from pliant import config
 from pliant.codegen.cuda.entry import DeviceCode, write_native
 from pliant.codegen.cuda.parameters import with_parameters
 from pliant.codegen.cuda.prelude import text_for
+from pliant.codegen.cuda.rows import in_rows
 from pliant.codegen.cuda.writer import write_kernel
 from pliant.codegen.forms import WrittenOnce
 from pliant.ir.loops import Buffer
@@ -42,7 +43,8 @@ class CudaC:
     ) -> DeviceCode:
         once = WrittenOnce(lambda kernel: write_kernel(kernel, kernel.target))
         written = [[text for kernel in run for text in once(kernel)] for run in runs]
-        return write_native(with_parameters(written), listed, text_for, hints)
+        launched = [in_rows(run, in_place) for run in with_parameters(written)]
+        return write_native(launched, listed, text_for, hints)
 
     def builder(self, code: DeviceCode, options: config.Build) -> Callable[[], object] | None:
         devices = dict.fromkeys(entry.device for entry in code.entries if entry.device is not None)
