@@ -29,3 +29,25 @@ def test_numbers_that_change(name, train):
             torch.testing.assert_close(mine.grad, theirs.grad)
     stats = pliant.stats()
     assert not stats["fallbacks"] and stats["recompiles"] == 1
+
+
+DIVISIONS = {
+    "floor": lambda x, v: x // v,
+    "remainder": lambda x, v: x % v,
+    "truncated": lambda x, v: torch.div(x, v, rounding_mode="trunc"),
+    "unused": lambda x, v: (x // v, x)[1],
+}
+
+
+@pytest.mark.parametrize("by", [0, 256, 3])
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_integers_are_not_divided_by_what_their_type_wraps_to_zero(name, by):
+    pliant.reset()
+    x = torch.tensor([6, 100], dtype=torch.uint8)
+    program = DIVISIONS[name]
+    compiled = pliant.compile(lambda x: program(x, by), fullgraph=True)
+    if by == 3:
+        assert torch.equal(compiled(x), program(x, by))
+        return
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x)

@@ -200,8 +200,8 @@ def _divide(low: Lowering, out: torch.Tensor, x: Any, y: Any, rounding_mode: str
 
 
 def _refuse_zero_divisor(dtype: torch.dtype, y: Any) -> None:
-    """Integer division by a tensor may meet a zero, for which eager raises."""
-    if not dtype.is_floating_point and (isinstance(y, (Tensor, Expr)) or y in (0, -1)):
+    """Integer division by a tensor may meet a zero, for which eager raises. So does a number that the type wraps to zero."""
+    if not dtype.is_floating_point and (isinstance(y, (Tensor, Expr)) or const(y, dtype).value in (0, -1)):
         raise Unsupported("an integer division that may fail")
 
 

@@ -66,8 +66,9 @@ def may_raise(node: fx.Node) -> bool:
     """Whether the call raises for some data, and so is the program's to make though nothing reads its result."""
     name = node.target._schema.name if isinstance(node.target, OpOverload) else ""
     if name in _DIVISIONS:
-        value, divisor = node.meta["val"], node.args[1]
-        return isinstance(divisor, fx.Node) and not (value.dtype.is_floating_point or value.dtype.is_complex)
+        dtype, divisor = node.meta["val"].dtype, node.args[1]
+        told = isinstance(divisor, (int, float)) and divisor % 2 ** (8 * dtype.itemsize) != 0  # also where the type wraps it
+        return not (told or dtype.is_floating_point or dtype.is_complex)
     return name in _INDEXING
 
 
