@@ -1,6 +1,7 @@
 """Arguments of the public functions, marks, statistics."""
 
 import copy
+import functools
 import pickle
 
 import pytest
@@ -174,6 +175,19 @@ def test_allow_in_graph():
     f = compiled(lambda x: opaque(x) - 1)
     assert torch.equal(f(X), X * 2 + 1 - 1)
     assert "opaque" in code_of(f)
+
+
+class Shifted:
+    def __call__(self, x):
+        return x * 2 + 1
+
+
+@pytest.mark.parametrize("opaque", [Shifted(), functools.partial(torch.mul, 2), torch.nn.Softplus()])
+def test_allow_in_graph_of_objects_that_have_no_name(opaque):
+    pliant.allow_in_graph(opaque)
+    f = compiled(lambda x: opaque(x) - 1, fullgraph=True)
+    assert torch.equal(f(X), opaque(X) - 1)
+    assert f"{type(opaque).__name__}(" in code_of(f)
 
 
 def test_assume_constant_result():

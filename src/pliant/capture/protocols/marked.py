@@ -78,7 +78,19 @@ def _in_graph(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     args, kwargs = t.internalize((args, dict(kwargs)))
     with DisableTorchFunction():
         result = function(*args, **kwargs)
-    return t.recorder.record(function, args, kwargs, result)
+    return t.recorder.record(_named(function), args, kwargs, result)
+
+
+def _named(function: Any) -> Any:
+    """The callable; an object without a name, which nodes need, in a function that has its class's."""
+    if hasattr(function, "__name__"):
+        return function
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    called.__name__ = called.__qualname__ = type(function).__name__
+    return called
 
 
 def _constant(t: Tracer, function: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
