@@ -170,3 +170,23 @@ def test_a_branch_on_an_unbacked_size():
     compiled = pliant.compile(lambda x: x + 1 if x.size(0) > 3 else x - 1, fullgraph=True)
     with pytest.raises(GraphBreakError, match=r"torch\._check\(x\.size\(0\) >= 4\)"):
         compiled(x)
+
+
+def _on(switch, x):
+    return x.exp() @ x if switch[0] == 1 else x
+
+
+def _above(switch, x):
+    return x + 1 if switch[0] > 262 else x - 1  # 262 is 6 in eight bits
+
+
+def _beside_a_tensor(switch, x):
+    return x + 1 if (switch > torch.tensor(262)).any() else x - 1
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
+@pytest.mark.parametrize("program", [_on, _above, _beside_a_tensor])
+def test_switches_of_few_bits(program, dtype):
+    switches = [(torch.tensor([on], dtype=dtype), torch.rand(2, 2)) for on in (1, 1, 0, 100, 1)]
+    graphs, breaks = _graphs_for(program, *switches)
+    assert program is not _on or (graphs <= 3 and not breaks)

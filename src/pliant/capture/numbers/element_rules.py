@@ -29,7 +29,10 @@ MOST_ELEMENTS = 1024  # of a tensor that is followed: a batch of token types, si
 READABLE = ("cpu", "cuda")  # devices whose elements may be asked for; a GPU is waited for, as where the program asks
 _MANY = 6  # symbols in one expression
 _EXACT = 2**22  # quotients of smaller integers differ by more than the error of one in single precision
-BITS = {torch.int64: 63, torch.int32: 31, torch.int16: 15, torch.int8: 7, torch.bool: 1, torch.float32: 0}
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+# The integers that a tensor of this type holds as they are; floats hold quotients of some.
+HOLDS = {dtype: range(torch.iinfo(dtype).min, torch.iinfo(dtype).max + 1) for dtype in _INTEGERS}
+HOLDS |= {torch.bool: range(2), torch.float32: range(0)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,10 +119,8 @@ def as_tensor_of(value: Any, dtype: torch.dtype) -> Grid:
     """The elements as a tensor of this type holds them."""
     if not _is_grid(value):
         raise Unknown
-    bits = BITS[dtype]
-    make: Callable[[Any], Any] = (
-        _truth if bits == 1 else _quotient_of_whole if bits == 0 else functools.partial(_whole, bits=bits)
-    )
+    others: dict[torch.dtype, Callable[[Any], Any]] = {torch.bool: _truth, torch.float32: _quotient_of_whole}
+    make = others.get(dtype) or functools.partial(_whole, within=HOLDS[dtype])
     numbers = [make(n) for n in value.numbers]
     return Grid(numbers, value.places)
 
@@ -168,14 +169,14 @@ def _integer(number: Any) -> Any:
     return number
 
 
-def _whole(number: Any, bits: int = 63) -> Any:
+def _whole(number: Any, within: range = HOLDS[torch.int64]) -> Any:
     if _is_ratio(number):
         made = _cut_off(number)
     elif plain_class(number) is bool:  # guarded: sums of truths are hard to reason about
         made = int(concrete(number))
     else:  # of a number that depends on many others little can be proved in time
         made = concrete(_integer(number)) if len(_free(number)) > _MANY else _integer(number)
-    if bits < 63 and not (made >= -(2**bits) and made < 2**bits):  # it would wrap
+    if within != HOLDS[torch.int64] and not (made >= within.start and made < within.stop):  # it would wrap
         raise Unknown
     return made
 
@@ -239,12 +240,26 @@ def _each(function: Callable[..., Any]) -> Callable[..., Grid]:
     """An operator on elements at the same place."""
 
     def rule(node: fx.Node, *args: Any) -> Grid:
+        _check_operands(node, args)
         grids = [_asgrid(arg) for arg in args]
         places = torch.broadcast_tensors(*[grid.places for grid in grids])  # type: ignore[no-untyped-call]
         columns = [Grid(g.numbers, p).flat() for g, p in zip(grids, places, strict=True)]
         return grid([function(*row) for row in zip(*columns, strict=True)], tuple(places[0].shape))
 
     return rule
+
+
+def _check_operands(node: fx.Node, args: Iterable[Any]) -> None:
+    """Numbers and 0-d tensors beside a tensor of a narrower type are wrapped to that type before the operator takes them."""
+    fakes = [one.meta["val"] for one in node.all_input_nodes]
+    whole = [fake for fake in fakes if getattr(fake, "dtype_", None) in _INTEGERS]
+    if not whole:
+        return
+    within = HOLDS[functools.reduce(torch.promote_types, [f.dtype_ for f in whole if f.size_] or [f.dtype_ for f in whole])]
+    mixed = len({fake.dtype_ for fake in whole}) > 1
+    for number in itertools.chain(*(one.numbers if _is_grid(one) and mixed else [one] for one in args)):
+        if plain_class(number) in (int, torch.SymInt):
+            _whole(number, within)
 
 
 def _truths(function: Callable[..., Any]) -> Callable[..., Grid]:
@@ -305,7 +320,7 @@ def _along(combine: Callable[[list[Any]], list[Any]], keeps: bool = False) -> Ca
 
     def rule(node: fx.Node, value: Grid, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Grid:
         if dtype is not None:  # elements are of this type before they are combined
-            value = as_tensor_of(value, dtype) if dtype in BITS else _refused()
+            value = as_tensor_of(value, dtype) if dtype in HOLDS else _refused()
         rank = value.places.dim()
         dims = range(rank) if dim is None else several(dim)
         last = tuple(range(-len(dims), 0))

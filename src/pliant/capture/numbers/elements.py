@@ -22,7 +22,7 @@ import torch
 from torch import fx
 
 from pliant.capture.numbers.element_rules import (
-    BITS,
+    HOLDS,
     MOST_ELEMENTS,
     READABLE,
     RULES,
@@ -122,7 +122,7 @@ class Elements:
         return seen[id(fake)]
 
     def _may_be_known(self, fake: FakeTensor, ask: bool, seen: dict[int, bool]) -> bool:
-        if fake.dtype_ not in BITS or fake.device_.type not in READABLE or is_written(fake):
+        if fake.dtype_ not in HOLDS or fake.device_.type not in READABLE or is_written(fake):
             return False
         if id(fake) in self._found or self.constants.of(fake) is not None:
             return True
