@@ -2,7 +2,7 @@
 
 In:     addresses; C functions of libraries that are loaded; abstract classes; functions with a cache.
 Out:    `word`, `words`: what lies there; `builtin`: a C function as a Python function; `registered_classes`; `kept_result`:
-        what a function's cache holds.
+        what a function's cache holds; `stored_item`: what a dict does.
 Holds:  offsets are those of 64-bit CPython 3.11 to 3.13 with the global lock; who relies on one checks it first.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 WORD = 8
 TYPE, LIST_SIZE, LIST_ITEMS, TUPLE_ITEMS, BYTES = 8, 16, 24, 24, 32  # offsets in objects
+_NOTHING = object()
 METH_NOARGS, METH_O, METH_FASTCALL = 4, 8, 0x80
 
 
@@ -127,6 +128,14 @@ def registered_classes(cls: abc.ABCMeta) -> list[type] | None:
     if dump is None:
         return None
     return [one for reference in dump(cls)[0] if (one := reference()) is not None]
+
+
+def stored_item(mapping: dict[Any, Any], key: Any) -> Any:
+    """What a dict holds. `dict.__getitem__` calls the `__missing__` of its class, which may store something."""
+    found = dict.get(mapping, key, _NOTHING)
+    if found is _NOTHING:
+        raise KeyError(key)
+    return found
 
 
 def kept_result(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

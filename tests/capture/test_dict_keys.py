@@ -164,3 +164,29 @@ def test_a_counter_lets_go_of_a_key_that_it_has_not():
     compiled = pliant.compile(program, backend="eager")
     for text in ("a", "abc", "", "c"):
         assert compiled(0, collections.Counter(text)) == program(0, collections.Counter(text))
+
+
+class Counting(dict):
+    def __missing__(self, key):
+        self["missed"] = self.get("missed", 0) + 1
+        return 0
+
+
+@pytest.mark.parametrize("make", [lambda: collections.defaultdict(int), Counting], ids=["defaultdict", "subclass"])
+def test_guards_do_not_fill_what_is_missing(make):
+    """Entries of other keys, and what is said of why they did not serve, only look at what is there."""
+
+    def program(lengths, x, key):
+        lengths[key] += x.shape[0]
+        return x * lengths[key]
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    mine, theirs = make(), make()
+    for key in (5, 7, 9):
+        for n in (3, 1):
+            x = torch.ones(n)
+            torch.testing.assert_close(compiled(mine, x, key), program(theirs, x, key))
+            assert dict(mine) == dict(theirs)
+        del mine[key], theirs[key]
+    assert not pliant.stats()["fallbacks"]

@@ -2,10 +2,9 @@
 
 In:     capture makes one for each value it reads from outside the trace.
 Out:    `source.code(namer)` is a Python expression; guards, inputs, side effects and explanations all use it.
-Holds:  sources are interned by value (equal sources are equal), so they are dictionary keys. Reading a source never
-        runs
-        user code: attributes are read through `__dict__`, items only from exact builtin containers (or their base
-        class' method).
+Holds:  sources are interned by value (equal sources are equal), so they are dictionary keys. Reading a source never runs
+        user code: attributes are read through `__dict__`, items only from exact builtin containers (or as their base
+        class holds them).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 
-from pliant.cpython import kept_result, table_of
+from pliant.cpython import kept_result, stored_item, table_of
 from pliant.guards.kinds import MISSING
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
@@ -264,7 +263,8 @@ class ItemSource(ChainedSource):
     def code(self, hold: Namer) -> str:
         key = repr(self.key) if type(self.key) in (int, str, bool, type(None)) else hold(self.key)
         if self.via:
-            return f"{self.via}.__getitem__({self.parent.code(hold)}, {key})"
+            read = hold(stored_item) if self.via == "dict" else f"{self.via}.__getitem__"
+            return f"{read}({self.parent.code(hold)}, {key})"
         return f"{self.parent.code(hold)}[{key}]"
 
     def describe(self) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, word, words
+from pliant.cpython import LIST_ITEMS, LIST_SIZE, TYPE, WORD, stored_item, word, words
 from pliant.guards import facts
 from pliant.guards.codegen import related
 from pliant.guards.kinds import MISSING, Guard, Kind
@@ -131,7 +131,7 @@ class Watch:
     def _item(self, container: Any, key: Any) -> Any:
         if issubclass(type(container), dict):
             known = self.watched.of_dict(container)
-            value = dict.__getitem__(container, key)
+            value = stored_item(container, key)
             _note_key(known, key, [value])
             return value
         if issubclass(type(container), list):
