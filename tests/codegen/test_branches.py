@@ -8,9 +8,11 @@ import pliant
 from lowering.tracing import trace
 from pliant import config
 from pliant.codegen.c import write_kernel
+from pliant.codegen.cuda.writer import write_kernel as write_device_kernel
 from pliant.lowering.lower import lower
 from pliant.schedule.kernel import Kernel
 from pliant.schedule.schedule import schedule
+from pliant.targets import cuda
 
 
 def joined(a, b, x):
@@ -22,17 +24,27 @@ def pooled(window):
     return lambda a, b, x: torch.cat([(a * b).relu(), F.max_pool2d(x, (1, window), (1, 2))], 1)
 
 
-def length(window: int) -> int:
+def c_text(kernel):
+    return write_kernel(kernel).text
+
+
+def cuda_text(kernel):
+    (written,) = write_device_kernel(kernel, cuda.target(90))
+    return written.text
+
+
+def text_of(write, window: int) -> str:
     args = torch.randn(2, 4, 6, 6), torch.randn(4, 1, 1), torch.randn(2, 3, 6, 10 + window)
     planned = schedule(lower(trace(pooled(window), args)), config.Config().schedule)
     (kernel,) = [step for step in planned.steps if isinstance(step, Kernel)]
-    text = write_kernel(kernel).text
-    assert " ? ({ const float " in text, "the choice is written on vectors, which this test is not about"
-    return len(text)
+    return write(kernel)
 
 
-def test_a_chain_of_maxima_grows_by_its_length():
-    lengths = [length(window) for window in (3, 6, 9)]
+@pytest.mark.parametrize("write, begins", [(c_text, "({ const float "), (cuda_text, "[&] { const float ")])
+def test_a_chain_of_maxima_grows_by_its_length(write, begins):
+    texts = [text_of(write, window) for window in (3, 6, 9)]
+    assert all(f" {begins}" in text for text in texts), "the choice is written on vectors, which this test is not about"
+    lengths = [len(text) for text in texts]
     assert lengths[2] - lengths[1] < 1.5 * (lengths[1] - lengths[0])
 
 

@@ -433,13 +433,21 @@ class Statements:
         return self._nested(x.args[k], member)
 
     def _chosen(self, x: Scalar, member: Member, condition: Scalar, holds: bool) -> str:
-        """`x` as an expression that is evaluated only where the condition is (or is not) true. What it needs more than once
-        has a local inside it: a chain of maxima, each of which names its arguments three times, would double with each."""
+        """`x` as an expression that is evaluated only where the condition is (or is not) true."""
+        return self._side(x, member)
+
+    def _side(self, x: Scalar, member: Member) -> str:
+        """One side of a choice. What it needs more than once has a local inside it: a chain of maxima, each of which names
+        its arguments three times, would double with each."""
         around = self.branch
         self.branch = branch = _Branch(self._uses(x), dict(around.names) if around is not None else {})
         text = self._nested(x, member)
         self.branch = around
-        return f"({{ {' '.join(branch.statements)} {text}; }})" if branch.statements else text
+        return self.block(" ".join(branch.statements), text) if branch.statements else text
+
+    def block(self, statements: str, value: str) -> str:
+        """Statements and a value behind them as one expression."""
+        return f"({{ {statements} {value}; }})"
 
     def _uses(self, root: Scalar) -> Counter[Scalar]:
         """How often the text of each part of `root` would be written, were those of the others written once: of a choice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -148,6 +149,23 @@ def joined() -> Case:
     return p.done(out), [(torch.randn(4, 5), torch.randn(4, 7))]
 
 
+def joined_maxima(dtype: torch.dtype) -> Case:
+    """A side of a choice needs its parts more than once, within a choice inside it, too."""
+    p = Program()
+    x, y = p.tensor(4, 6, dtype=dtype), p.tensor(4, 12, dtype=dtype)
+
+    def value(i: Any, j: Any) -> Scalar:
+        ahead = [cast(load(y, 12 * i + j + k - 6), f32) for k in range(4)]
+        maximum = functools.reduce(lambda found, one: apply("maximum", one, found), ahead)
+        squared = apply("mul", maximum, maximum)
+        negative = apply("mul", apply("sub", squared, const(1.0, f32)), apply("sub", squared, const(1.0, f32)))
+        left = apply("mul", cast(load(x, 6 * i + j), f32), cast(load(x, 6 * i + j), f32))
+        is_left = apply("lt", index_value(j), const(6, i64))
+        return cast(where(is_left, left, where(apply("lt", maximum, const(0.0, f32)), negative, squared)), dtype)
+
+    return p.done(p.pointwise((4, 14), value)), [(torch.randn(4, 6).to(dtype), torch.randn(4, 12).to(dtype))]
+
+
 def turned(half: int) -> Case:
     """Halves of a row change places, one of them negated."""
     p = Program()
@@ -268,6 +286,8 @@ CASES: dict[str, Callable[[], Case]] = {
         for dtype in (f32, torch.float64, bf16, i64, torch.int8)
     },
     "cat": joined,
+    "joined maxima": lambda: joined_maxima(f32),
+    "joined maxima in bf16": lambda: joined_maxima(bf16),
     "turned": lambda: turned(32),
     "turned oddly": lambda: turned(28),
     "before zeros": before_zeros,

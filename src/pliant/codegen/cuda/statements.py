@@ -52,6 +52,9 @@ class DeviceStatements(Statements):
     def opaque(self, text: str, dtype: torch.dtype) -> str:
         return text  # compilers for GPUs convert twice, as the text says
 
+    def block(self, statements: str, value: str) -> str:
+        return f"[&] {{ {statements} return {value}; }}()"  # standard C++ has no blocks with a value
+
     def value_everywhere(self, x: Scalar, member: Member) -> str:
         """A value that has a name from now on, whatever choice is being printed: no condition around it may be its own."""
         outer, self.guards, self.ends = (self.guards, self.ends), [], []
@@ -136,7 +139,7 @@ class DeviceStatements(Statements):
         end = self._end(condition, member) if holds and common is None else None
         self.guards.append("" if end else common and (common if holds else f"!{common}"))
         self.ends.append(end or "")
-        text = self._nested(x, member)
+        text = self._side(x, member)
         self.guards.pop()
         self.ends.pop()
         return text
