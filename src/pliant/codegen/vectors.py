@@ -47,7 +47,13 @@ P_INLINE int32_t p_clamp(int64_t x) { return p_max(p_min(x, 0x7fffffff), -0x7fff
 #define P_EACH for (int k = 0; k < P_L; k++)
 P_INLINE p_vf p_choosev(p_vi c, p_vf a, p_vf b) { return (p_vf)((c & (p_vi)a) | (~c & (p_vi)b)); }
 P_INLINE p_vi p_choosei(p_vi c, p_vi a, p_vi b) { return (c & a) | (~c & b); }
-P_INLINE p_vi p_lanes(void) { p_vi r; P_EACH r[k] = k; return r; }
+#if P_L == 16
+#define p_lanes() ((p_vi){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+#elif P_L == 8
+#define p_lanes() ((p_vi){0, 1, 2, 3, 4, 5, 6, 7})
+#else
+#define p_lanes() ((p_vi){0, 1, 2, 3})
+#endif
 P_INLINE p_vi p_upto(int64_t n) { return p_lanes() < (int32_t)p_min(n, P_L); }
 #if !P_PLAIN && P_L == 16
 typedef char p_x8 __attribute__((vector_size(16)));
@@ -193,7 +199,10 @@ P_INLINE p_vf p_scalev(p_vf y, p_vf n) {
   return y * (p_vf)((h + 127) << 23) * (p_vf)((k - h + 127) << 23);
 }
 #endif
-P_INLINE p_vf p_load(const void* p) { p_vf r; __builtin_memcpy(&r, p, sizeof r); return r; }
+// What most statements call is a macro: calls that are inlined take the compiler longer.
+typedef float p_vf_anywhere __attribute__((vector_size(4 * P_L), aligned(1), may_alias));
+#define p_load(p) ((p_vf)*(const p_vf_anywhere*)(p))
+#define p_store(p, x) (*(p_vf_anywhere*)(p) = (x))
 #if !P_PLAIN && P_L == 16 && (defined(__znver3__) || defined(__znver4__))
 // AMD's first cores with AVX-512 (which older compilers take for those before them) read memory faster by halves
 typedef float p_f8 __attribute__((vector_size(32)));
@@ -204,15 +213,14 @@ P_INLINE p_vf p_load_far(const void* p) {
   return __builtin_ia32_insertf32x8_mask(__builtin_ia32_ps512_256ps(low), high, 1, (p_vf){}, P_ALL);
 }
 #else
-P_INLINE p_vf p_load_far(const void* p) { return p_load(p); }
+#define p_load_far(p) p_load(p)
 #endif
 // A loop that computes much fills the processor before it gets to loads that take long: they are asked for before, and so
 // are lines that are stored, which come from memory as well.
 #define P_AHEAD 2048
-P_INLINE void p_load_ahead(const void* p) { __builtin_prefetch((const char*)p + P_AHEAD); }
-P_INLINE void p_store_ahead(const void* p) { __builtin_prefetch((const char*)p + P_AHEAD, 1); }
+#define p_load_ahead(p) __builtin_prefetch((const char*)(p) + P_AHEAD)
+#define p_store_ahead(p) __builtin_prefetch((const char*)(p) + P_AHEAD, 1)
 P_INLINE p_vh p_chooseh(p_vi c, p_vh a, p_vh b) { const p_vh m = p_to16(c & 0xffff); return (m & a) | (~m & b); }
-P_INLINE void p_store(void* p, p_vf x) { __builtin_memcpy(p, &x, sizeof x); }
 P_INLINE p_vh p_load16(const void* p) { p_vh r; __builtin_memcpy(&r, p, sizeof r); return r; }
 P_INLINE void p_store16(void* p, p_vh x) { __builtin_memcpy(p, &x, sizeof x); }
 P_INLINE p_vb p_load8(const void* p) { p_vb r; __builtin_memcpy(&r, p, sizeof r); return r; }
