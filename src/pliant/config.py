@@ -137,10 +137,10 @@ class Schedule:
 class Build:
     """codegen, build, runtime."""
 
-    numerics: Literal["default", "eager-bitwise"] = option(
+    numerics: Literal["default", "eager-bitwise", "fast"] = option(
         "default",
-        "how results may differ from eager's: by rounding, or on CPUs in no bit; operators whose bits loops cannot have are "
-        "then eager's own calls",
+        "how results may differ from eager's: by rounding; on CPUs in no bit, where operators whose bits loops cannot have are "
+        "eager's own calls; or by a few roundings more, for speed",
         env=("PLIANT_NUMERICS",),
     )
     compiler: str = option("", "C compiler; empty: cc, gcc or clang, whichever is found", env=("PLIANT_CC", "CC"))

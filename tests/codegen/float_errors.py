@@ -28,7 +28,7 @@ def main() -> None:
     p = Program()
     a = p.tensor(CHUNK)
     run = compile_program(p.done(p.pointwise((CHUNK,), lambda i: apply(options.name, get(a, i)))))
-    eager = getattr(torch, options.name)
+    eager = getattr(torch, options.name.removeprefix("fast_"))
     worst = {"eager": (0.0, math.nan), "pliant": (0.0, math.nan)}
     for start in range(0, 1 << 32, CHUNK * options.every):
         bits = np.arange(start, start + CHUNK * options.every, options.every, dtype=np.int64)
@@ -40,7 +40,7 @@ def main() -> None:
             if error[where] > worst[kind][0]:
                 worst[kind] = float(error[where]), float(x[where])
     for kind, (error, at) in worst.items():
-        print(f"{options.name:8} {kind:8} {error:.3f} ulp at {at!r}")
+        print(f"{options.name:12} {kind:8} {error:.3f} ulp at {at!r}")
 
 
 if __name__ == "__main__":

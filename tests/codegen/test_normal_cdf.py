@@ -42,6 +42,7 @@ def test_gelu_of_bfloat16_is_as_exact_as_eagers(step, monkeypatch):
 
 EXACT = {
     "normal_cdf": torch.special.ndtr,
+    "fast_normal_cdf": torch.special.ndtr,
     "gelu_slope": lambda x: torch.special.ndtr(x) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi),
 }
 FLOATS = torch.cat([
@@ -59,7 +60,7 @@ def test_errors_of_float32(name, step, monkeypatch):
     assert (f"p_{name}v(" in run.source) == (step == 1)
     (got,) = run([FLOATS.repeat_interleave(step)[::step]])
     exact = EXACT[name](FLOATS.double())
-    assert got[-1].isnan() and (got[:-1] - exact[:-1]).abs().max() < 1.5e-7
+    assert got[-1].isnan() and (got[:-1] - exact[:-1]).abs().max() < (3e-7 if name == "fast_normal_cdf" else 1.5e-7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

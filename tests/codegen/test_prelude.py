@@ -18,10 +18,12 @@ EXACT = {
     "log1p": np.log1p, "tanh": np.tanh, "erf": scipy.special.erf, "sigmoid": scipy.special.expit,
     "sin": np.sin, "cos": np.cos, "lgamma": scipy.special.gammaln, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "erfc": scipy.special.erfc,
+    "fast_exp": np.exp, "fast_tanh": np.tanh, "fast_erf": scipy.special.erf, "fast_sigmoid": scipy.special.expit,
 }  # fmt: skip
 LARGEST = {
     "exp": 1.13, "log": 1.07, "tanh": 1.13, "erf": 2.0, "sin": 1.2, "cos": 1.2, "lgamma": 1.64, "log1p": 1.19,
     "log2": 1.4, "log10": 1.4, "tan": 1.4, "asin": 1.3, "acos": 1.3, "atan": 1.3, "atan2": 1.9, "erfc": 3.0,
+    "fast_exp": 2.1, "fast_tanh": 6.0, "fast_erf": 6.0, "fast_sigmoid": 4.0,
 }  # fmt: skip
 EDGES = [
     0.0,
@@ -71,7 +73,9 @@ def lanes_stay_together(monkeypatch):
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_error_is_a_few_ulp(name, step, lanes_stay_together):
     x = samples()
-    if name == "sigmoid":
+    if name == "fast_exp":
+        x = x[~(x < -86.9)]  # 0 there
+    if name.endswith("sigmoid"):
         x = x[~(x < -88.0)]  # exp(-x) overflows there: the result is 0 instead of a denormal, in eager too
     if name == "lgamma":  # of negative numbers the C library's
         x = np.concatenate([x[~(x < 0)], np.linspace(0, 5, 100_000, dtype=np.float32)])
@@ -83,9 +87,23 @@ def test_error_is_a_few_ulp(name, step, lanes_stay_together):
     found = got.numpy()
     error = errors_in_ulp(EXACT[name], x, found)
     assert error.max() <= LARGEST.get(name, 4.0)
-    if name in ("tanh", "erf"):  # what is added to 1, and multiplied by a large number, must be gone
+    if name.removeprefix("fast_") in ("tanh", "erf"):  # what is added to 1, and multiplied by a large number, must be gone
         assert np.nanmax(np.abs(found)) == 1.0
         assert (np.abs(found[np.abs(x) > 10.0]) == 1.0).all()
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_what_a_fast_exponential_gives_of_small_and_large_numbers(step, lanes_stay_together):
+    small, near = [-86.95, -87.2, -87.5, -88.0, -100.0, -1e9, -3.4e38, -np.inf], [88.0, 88.4, 88.7, 88.72]
+    large = [88.73, 89.0, 100.0, 1e9, 3.4e38, np.inf]
+    x = torch.tensor([*small, *near, *large, np.nan] * 8)
+    p = Program()
+    a = p.tensor(len(x), strides=(step,))
+    run = compile_program(p.done(p.pointwise((len(x),), lambda i: apply("fast_exp", get(a, i)))))
+    found = run([x.repeat_interleave(step)[::step]])[0].view(8, -1)
+    assert ((found[:, :8] == 0) | (found[:, :8] - x[:8].exp()).abs().lt(1e-44)).all() and (found[:, 3:8] == 0).all()
+    torch.testing.assert_close(found[:, 8:12], x[8:12].expand(8, 4).exp(), rtol=3e-7, atol=0)
+    assert (found[:, 12:-1] == np.inf).all() and found[:, -1].isnan().all()
 
 
 def test_the_library_computes_the_logarithm_of_gamma_below_zero(lanes_stay_together):
@@ -150,9 +168,10 @@ def options_with(flags: tuple[str, ...]) -> config.Config:
 
 
 @pytest.mark.parametrize("flags", FLAGS[1:], ids=str)
-@pytest.mark.parametrize("name", ["acos", "asin", "atan", "erfc", "log2", "log10", "tan"])
+@pytest.mark.parametrize("name", ["acos", "asin", "atan", "erfc", "log2", "log10", "tan", "fast_exp", "fast_tanh", "fast_erf"])
 def test_errors_are_small_on_other_processors(name, flags):
     x = np.concatenate([samples()[::5], np.array(EDGES, dtype=np.float32)])
+    x = x[~(x < -86.9)] if name == "fast_exp" else x
     p = Program()
     a = p.tensor(len(x))
     run = compile_program(p.done(p.pointwise((len(x),), lambda i: apply(name, get(a, i)))), options_with(flags))

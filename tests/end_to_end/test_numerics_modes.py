@@ -1,6 +1,8 @@
-"""The option `numerics`: training with eager's bits, and code of one mode that serves no other."""
+"""The option `numerics`: training with eager's bits, what is fast, and code of one mode that serves no other."""
 
 from __future__ import annotations
+
+import platform
 
 import pytest
 import torch
@@ -149,6 +151,87 @@ def test_sizes_that_vary_have_eagers_bits(dynamic):
         assert torch.equal(compiled(x), program(x))
 
 
+# -- fast ----------------------------------------------------------------------------------------------------------------
+FAST = {"numerics": "fast"}
+
+
+def test_products_are_added_in_one_rounding():
+    a, b, c = torch.rand(3, 10_000, generator=torch.Generator().manual_seed(0))
+    found = pliant.compile(lambda a, b, c: a * b + c, options=FAST)(a, b, c)
+    once = torch.addcmul(c.double(), a.double(), b.double()).float()
+    assert torch.equal(found, once) or not _fuses()
+    assert not torch.equal(once, a * b + c)
+
+
+def _fuses():
+    with open("/proc/cpuinfo") as told:
+        return " fma " in told.read() or platform.machine() == "aarch64"
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        lambda x, square: square - x * x,
+        lambda x, square: x * x - square,
+        lambda x, square: square + -(x * x),
+        lambda x, square: square + x * -x,
+        lambda x, square: x * x + -square,
+        lambda x, square: square + x * x * -1.0,
+    ],
+)
+def test_what_products_leave_of_themselves_is_zero(difference):
+    """Of a fused multiply-add it would be what rounding took: below zero, its root would be no number."""
+    pliant.reset()
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    assert not pliant.compile(difference, options=FAST)(x, x * x).any()
+
+
+def test_a_product_that_is_read_twice_is_rounded():
+    x, y = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0))
+
+    def program(x, y):
+        product = x * y
+        return (product + 1) * product
+
+    assert torch.equal(pliant.compile(program, options=FAST)(x, y), program(x, y))
+
+
+EDGES = [0.0, -0.0, 1e-45, -1e-40, 1e-30, 1.0, -1.0, 9.1, -9.1, 88.72, 89.0, -110.0, 3.4e38, -3.4e38, torch.inf, -torch.inf, torch.nan]
+FUNCTIONS = {
+    "exp": torch.exp, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "gelu": lambda x: functional.gelu(x.double()).float(),
+    "tanh gelu": lambda x: functional.gelu(x, approximate="tanh"), "silu": functional.silu, "softmax": lambda x: torch.softmax(x, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_infinities_and_zeros_are_kept(name, dtype):
+    """In vectors, and in what they leave of a row."""
+    pliant.reset()
+    x = torch.tensor(EDGES * 2).to(dtype)
+    found, expected = (f(x) for f in (pliant.compile(FUNCTIONS[name], options=FAST), pliant.compile(FUNCTIONS[name])))
+    assert found.dtype is expected.dtype and torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.isinf(), expected.isinf()) and torch.equal(found == 0, expected == 0)
+    assert torch.equal(found[found == 0].signbit(), expected[found == 0].signbit())
+    torch.testing.assert_close(found, expected, rtol=torch.finfo(dtype).eps * 8, atol=0, equal_nan=True)
+
+
+def test_training_that_is_fast_ends_near_eager():
+    pliant.reset()
+    expected = _trained("bert", "sgd", torch.float32, lambda f: f)
+    found = _trained("bert", "sgd", torch.float32, lambda f: pliant.compile(f, options=FAST))
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_fast_functions_of_sizes_that_vary(dynamic):
+    program = lambda x: torch.softmax(x * 2 + 1, -1).sum(0) + torch.tanh(x)  # noqa: E731
+    compiled = pliant.compile(program, options=FAST, dynamic=dynamic)
+    for size in (1, 5, 33):
+        x = torch.randn(size, 7)
+        torch.testing.assert_close(compiled(x), program(x))
+
+
 # -- keys ---------------------------------------------------------------------------------------------------------------
 def test_each_mode_has_entries_of_its_own():
     def program(x):
@@ -164,7 +247,7 @@ def test_each_mode_has_entries_of_its_own():
 
 
 def test_keys_on_disk_tell_the_modes_apart():
-    modes = ("default", "eager-bitwise")
+    modes = ("default", "eager-bitwise", "fast")
     keys = {config.get().with_options({"numerics": mode}).code_key for mode in modes}
     assert len(keys) == len(modes)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from ops.reduction_errors import REDUCTIONS, worse
+from pliant import config
 
 CASES = [
     ("cross entropy", (2049, 7)),
@@ -16,3 +17,9 @@ CASES = [
 @pytest.mark.parametrize(("name", "shape"), CASES, ids=str)
 def test_errors_are_at_most_twice_eagers(name, shape):
     assert worse(REDUCTIONS[name], shape) == []
+
+
+@pytest.mark.parametrize(("name", "shape"), [*CASES[:1], *CASES[3:]], ids=str)
+def test_errors_of_fast_reductions(name, shape):
+    with config.patch(numerics="fast"):
+        assert worse(REDUCTIONS[name], shape) == []

@@ -11,6 +11,7 @@ Source: coefficients are least-squares fits over Chebyshev nodes in 40 digits, w
 
 from __future__ import annotations
 
+from pliant.codegen.fast_functions import FAST
 from pliant.codegen.gamma_functions import GAMMA
 from pliant.codegen.inverse_trigonometry import INVERSE_TRIGONOMETRY
 from pliant.codegen.trigonometry import TRIGONOMETRY
@@ -265,5 +266,5 @@ def of_floats(suffix: str, real: str, integer: str) -> dict[str, str]:
     def spelled(text: str) -> str:
         return text.replace("@F", real).replace("@I", integer).replace("@", suffix)
 
-    texts = _OF_FLOATS | TRIGONOMETRY | INVERSE_TRIGONOMETRY | GAMMA
+    texts = _OF_FLOATS | TRIGONOMETRY | INVERSE_TRIGONOMETRY | GAMMA | FAST
     return {spelled(name): spelled(text) for name, text in texts.items()}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import re
 
+from pliant.codegen import fast_functions
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.float_tables import TABLE_FUNCTIONS
 from pliant.codegen.spaced_vectors import SPACED
@@ -419,12 +420,18 @@ P_INLINE p_vf p_log_splitv(p_vf x, p_vf* f) {
 """,
 }
 
+# What is no faster there than the usual function.
+_USUAL = {
+    f"p_fast_{name}v": f"P_INLINE p_vf p_fast_{name}v(p_vf x) {{ return p_{name}v(x); }}\n"
+    for name in fast_functions.NAMES
+}
+
 
 def _of_vectors() -> dict[str, str]:
     found = of_floats("v", "p_vf", "p_vi")
     del found["p_scalev"]  # above
     found |= REMAINDERS | POWERS
-    for name, text in _WIDE_FUNCTIONS.items():
+    for name, text in {**_WIDE_FUNCTIONS, **_USUAL}.items():
         found[name] = f"#if !P_PLAIN && P_L == 16\n{text}#else\n{found[name]}#endif\n"
     return found
 
@@ -442,8 +449,8 @@ _CALLED += "floor ceil trunc"
 # (operator, kind of its arguments: f float32, i int32, b truth values) -> C text on vectors; arguments are locals.
 VECTOR_OPS: dict[tuple[str, str], str] = {
     **{(op, "f"): text for op, text in _INFIX.items()},
-    **{(op, "f"): f"p_{op}v({{0}})" for op in _CALLED.split()},
-    ("fma", "f"): "P_FMAv({0}, {1}, {2})",
+    **{(op, "f"): f"p_{op}v({{0}})" for op in (*_CALLED.split(), *(f"fast_{name}" for name in fast_functions.NAMES))},
+    ("fma", "f"): "P_FMAv({0}, {1}, {2})", ("muladd", "f"): "P_FMAv({0}, {1}, {2})",
     ("div", "f"): "{0} / {1}", ("abs", "f"): "P_ABSv({0})", ("copysign", "f"): "P_SIGNv({0}, {1})",
     **{(op, "f"): f"p_{op}v({{0}}, {{1}})" for op in ("fmod", "remainder", "floordiv", "nextafter", "atan2", "pow")},
     ("truncdiv", "f"): "p_truncv({0} / {1})", ("rsqrt", "f"): "1.0f / p_sqrtv({0})", ("round", "f"): "p_nearbyintv({0})",

@@ -116,6 +116,8 @@ _ROWS: tuple[ScalarOp, ...] = (
     _same("div", "{0} / {1}", torch.true_divide, kinds="fd", cost=4),
     # a * b + c, rounded once where the processor can: for sums of products whose order is ours
     ScalarOp("fma", 3, "same", _fused, "fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})"),
+    # the same, in two roundings where the processor cannot
+    ScalarOp("muladd", 3, "same", _fused, "p_muladdf({0}, {1}, {2})"),
     _kinds("floordiv", _floored, "p_floordivf({0}, {1})", "p_floordiv({0}, {1})", _INT_FLOORDIV, cost=10),
     _kinds("truncdiv", _truncated, "truncf({0} / {1})", "trunc({0} / {1})", "{0} / {1}", cost=8),
     _kinds("remainder", torch.remainder, "p_remainderf({0}, {1})", "p_remainder({0}, {1})", _INT_REMAINDER, cost=15),
@@ -166,6 +168,14 @@ _ROWS: tuple[ScalarOp, ...] = (
     # errors as what is large
     ScalarOp("normal_cdf", 1, "same", torch.special.ndtr, "p_normal_cdff({0})", cost=14),
     ScalarOp("gelu_slope", 1, "same", _gelu_slope, "p_gelu_slopef({0})", cost=16),
+    # of floats, for `numerics="fast"`: an error of a few units in the last place more
+    *(
+        ScalarOp(f"fast_{name}", 1, "same", meaning, f"p_fast_{name}f({{0}})", cost=cost)
+        for name, meaning, cost in (
+            ("exp", torch.exp, 8), ("tanh", torch.tanh, 10), ("erf", torch.erf, 12), ("sigmoid", torch.sigmoid, 12),
+            ("normal_cdf", torch.special.ndtr, 12),
+        )
+    ),
     _libm("erfc", "p_erfc", torch.erfc, cost=30),
     _libm("lgamma", "p_lgamma", torch.lgamma, cost=50),
     # comparisons: false if one is NaN, except `ne`

@@ -388,7 +388,7 @@ def substitute(
                 indirect += [(s, value) for s, value in chosen if s in index.free]
                 made[node] = load(buffer, index, tuple(indirect))
             case _:
-                made[node] = _rebuilt(node, made)
+                made[node] = rebuilt(node, made)
     return made[x]
 
 
@@ -396,11 +396,11 @@ def replace(x: Scalar, new: Mapping[Scalar, Scalar]) -> Scalar:
     """`x` with whole parts of it replaced."""
     made: dict[Scalar, Scalar] = {}
     for node in walk(x):
-        made[node] = new[node] if node in new else _rebuilt(node, made)
+        made[node] = new[node] if node in new else rebuilt(node, made)
     return made[x]
 
 
-def _rebuilt(node: Scalar, made: Mapping[Scalar, Scalar]) -> Scalar:
+def rebuilt(node: Scalar, made: Mapping[Scalar, Scalar]) -> Scalar:
     """The same of what its parts were made."""
     match node:
         case Load():

@@ -12,6 +12,7 @@ from pliant.ir.failing import may_fail
 from pliant.ir.loops import Buffer, Computation, LoopProgram
 from pliant.ir.verify import verify
 from pliant.schedule.dependencies import writes_input
+from pliant.schedule.fast_scalars import in_fast_scalars
 from pliant.schedule.fuse import fuse
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
 from pliant.schedule.known_values import read_known_values
@@ -25,6 +26,8 @@ def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
     summed = _checked(moments_in_one_pass(program), program, "moments")
     program = _checked(split_reductions(summed, set(summed.computations).difference(program.computations)), summed, "split")
+    if config.get().build.numerics == "fast":
+        program = _checked(in_fast_scalars(program), program, "fast scalars")
     steps = products_in_turn(program, early_kernels(program, fuse(program, options)))
     read_known_values(steps)
     _set_apart(steps)

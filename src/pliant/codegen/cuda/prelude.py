@@ -3,7 +3,8 @@
 In:     the text of a kernel.
 Out:    `text_for(body)`: the snippets and what they need, in order. No header is included: NVRTC has none at hand.
 Holds:  float functions are CUDA's own accurate ones, as eager's kernels use them; kernels are built without fast math and
-        without contraction of products and sums, so that they round as eager's separate kernels do.
+        without contraction of products and sums, so that they round as eager's separate kernels do. `numerics="fast"`
+        contracts those that its pass has chosen, and has the same functions.
         Wide accesses to memory check the alignment of their address when they run: views may begin anywhere.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from pliant.codegen.fast_functions import NAMES as FAST
 from pliant.codegen.prelude import SNIPPETS as C_SNIPPETS
 from pliant.wrappers.launches import ROW_WORDS
 
@@ -76,6 +78,8 @@ P_INLINE bool p_signbit(float x) { return __float_as_int(x) < 0; }
 P_INLINE bool p_signbit(double x) { return __double_as_longlong(x) < 0; }
 """,
     **{f"p_{name}f": _renamed(name) for name in _FLOAT_FUNCTIONS.split()},
+    **{f"p_fast_{name}f": f"P_INLINE float p_fast_{name}f(float x) {{ return p_{name}f(x); }}\n" for name in FAST},
+    "p_muladdf": "P_INLINE float p_muladdf(float a, float b, float c) { return fmaf(a, b, c); }\n",
     "p_sigmoidf": "P_INLINE float p_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }\n",
     "p_normal_cdff": "P_INLINE float p_normal_cdff(float x) { return fmaf(erff(x * 0.707106781f), 0.5f, 0.5f); }\n",
     "p_gelu_slopef": """\
