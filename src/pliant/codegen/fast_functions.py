@@ -3,7 +3,7 @@
 In:     nothing; this is text, spelled as in `float_functions.py`.
 Out:    `FAST`: the functions, each named as the one whose place it takes, with `fast_`; `NAMES`: these.
 Holds:  infinities, NaN, signed zeros, and that `tanh` and `erf` are at most 1 and are 1 from where they round to it. Results of
-        `exp` below 2^-125 are 0. Errors against float64 over the whole range, measured by tests/codegen/test_prelude.py, with fused
+        `exp` below 2^-125.5 are 0. Errors against float64 over the whole range, measured by tests/codegen/test_prelude.py, with fused
         multiply-adds (without: up to 2 more): exp 2 ulp, sigmoid 4, tanh and erf 6. On vectors of 16 lanes the functions of
         `float_tables.py` and `float_functions.py` take their place: these were measured on narrower ones.
 Source: least-squares fits over Chebyshev nodes, weighted until the largest relative error is the least; quotients of

@@ -172,8 +172,8 @@ _ROWS: tuple[ScalarOp, ...] = (
     *(
         ScalarOp(f"fast_{name}", 1, "same", meaning, f"p_fast_{name}f({{0}})", cost=cost)
         for name, meaning, cost in (
-            ("exp", torch.exp, 8), ("tanh", torch.tanh, 10), ("erf", torch.erf, 12), ("sigmoid", torch.sigmoid, 12),
-            ("normal_cdf", torch.special.ndtr, 12),
+            ("exp", torch.exp, 12), ("tanh", torch.tanh, 16), ("erf", torch.erf, 20), ("sigmoid", torch.sigmoid, 16),
+            ("normal_cdf", torch.special.ndtr, 14),
         )
     ),
     _libm("erfc", "p_erfc", torch.erfc, cost=30),

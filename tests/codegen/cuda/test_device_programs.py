@@ -250,3 +250,13 @@ def test_numbers_of_each_row():
     for first in (0.5, 1.5, 2.5):
         numbers = [first + k for k in range(8)]
         torch.testing.assert_close(compiled(xs, numbers), f(xs, numbers))
+def test_fast_numerics_add_products_at_once():
+    def program(x, w):
+        return torch.softmax(torch.tanh(x) * w + 1, -1)
+
+    x, w = torch.randn(2, 40, 70)
+    with pliant.config.patch(numerics="fast"), events.collect("output_code") as found:
+        got = pliant.compile(program)(x, w)
+    text = found[-1].fields["text"]
+    assert "return fmaf(a, b, c)" in text and "p_muladdf(t" in text and "return tanhf(x)" in text
+    torch.testing.assert_close(got, program(x, w), rtol=2e-6, atol=0)
