@@ -120,6 +120,18 @@ def test_a_kernel_has_the_nodes_that_are_fused_in_it(tmp_path):
     assert fused == {("sin", "add", "sum_1", "cos"), ("mm",), ("exp",)}  # both read `x` over the same points
 
 
+def test_between_kernels_it_says_why_they_are_two(tmp_path):
+    pliant.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.LayerNorm(16), torch.nn.GELU())
+    with pliant.report.to(tmp_path / "page.html") as record:
+        pliant.compile(lambda x: (model(x).softmax(-1), x.softmax(0)))(torch.ones(300, 16))
+    reasons = [row.apart for event in record.of("kernels") for row in event.fields["rows"] if row.apart]
+    root = read((tmp_path / "page.html").read_text(encoding="utf-8"))
+    shown = [one.text for one in by_id(root, "kernels").all("p", "apart")]
+    assert reasons and [one.partition(": ")[2] for one in shown] == reasons
+    assert all(one.startswith("not one kernel with ") for one in shown)
+
+
 def test_derivatives_are_at_the_line_that_they_are_of(root):
     where = line(root, "gelu(x @ w)")
     steps = [one for one in by_id(root, "kernels").all("details", "step") if "gelu_backward" in one.text]

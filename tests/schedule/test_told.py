@@ -42,3 +42,33 @@ def test_functions_are_those_of_the_text(count):
     names = {name for row in fields["rows"] for name in row.functions}
     text = "\n".join(fields["texts"])
     assert names and all(f"void {name}(" in text for name in names)
+
+
+def _reasons(fn, *args, **options):
+    with pliant.config.patch(options):
+        return [row.apart for row in _kernels(fn, *args)["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("fn", "size", "why"),
+    [
+        (lambda x: (x.sin(), x[:, 1:].clone().cos()), (30, 40), "their loops go over different points"),
+        (lambda x: (torch.softmax(x, -1), torch.softmax(x, 0)), (300, 400), "they reduce over different loops"),
+        (lambda x: (x.cumsum(-1), x * 2), (30, 40), "its loops are a kernel of their own"),
+        (lambda x: x / x.sum(), (1000, 1000), "threads share the reduction whose result it needs"),
+        (lambda x: x.sin() + 1, (40,), ""),
+    ],
+)
+def test_kernels_say_why_they_are_apart(fn, size, why):
+    first, *others = _reasons(fn, torch.ones(size))
+    assert first == "" and others == [why] * bool(why)
+
+
+def test_options_are_reasons():
+    two = lambda x: ((x + 1).sum(-1) * 2).exp()  # noqa: E731
+    assert _reasons(two, torch.ones(8, 9), fuse=False)[1] == "the option `fuse` is off"
+    assert "`fusion_limit`" in _reasons(two, torch.ones(8, 9), fusion_limit=1)[1]
+
+
+def test_calls_are_not_fused_with_kernels():
+    assert _reasons(lambda x: (x.sin() @ x).exp(), torch.ones(8, 8)) == ["", "", ""]

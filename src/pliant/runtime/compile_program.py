@@ -98,18 +98,18 @@ def write_program(program: LoopProgram, options: config.Config) -> WrittenProgra
         events.record("output_code", name=program.name, text="\n".join([*texts, wrapper.source]))
     ranges = range_names(program.name, entries, runs)
     if events.wants("kernels"):
-        _tell_kernels(program, planned, entries, texts, wrapper, ranges)
+        _tell_kernels(program, planned, entries, texts, wrapper, ranges, options.schedule)
     return WrittenProgram(program.name, codes, entries, wrapper, ranges)
 
 
 def _tell_kernels(
     program: LoopProgram, planned: Schedule, entries: Sequence[Entry], texts: Sequence[str], wrapper: WrapperCode,
-    ranges: Mapping[str, str],
+    ranges: Mapping[str, str], options: config.Schedule,
 ) -> None:  # fmt: skip
     from pliant.schedule.costs import results_of
     from pliant.schedule.told import step_rows
 
-    rows = step_rows(program, planned, entries)
+    rows = step_rows(program, planned, entries, options)
     events.record(
         "kernels", name=program.name, count=len(rows), rows=rows, hints=dict(program.hints), texts=tuple(texts),
         wrapper=wrapper.source, ranges=dict(ranges), results=results_of(program),
@@ -218,7 +218,7 @@ def compile_row_program(
         events.record("output_code", name=program.name, text="\n".join([*native.texts, wrapper.source]))
     ranges = range_names(program.name, native.entries, [kernels])
     if events.wants("kernels"):
-        _tell_kernels(program, planned, native.entries, native.texts, wrapper, ranges)
+        _tell_kernels(program, planned, native.entries, native.texts, wrapper, ranges, options.schedule)
     names = dict(wrapper.names)
     with events.stage("build", graph=program.name):
         path = build_native(native, options.build)

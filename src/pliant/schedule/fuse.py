@@ -207,17 +207,51 @@ class _Trial:
 
 def join(growing: _Growing, loops: Loops) -> bool:
     """Take a computation into a kernel if that is valid and shares data; whether it was done."""
-    kernel = growing.kernel
+    found = _fitting(growing, loops)
+    if isinstance(found, str):
+        return False
+    _commit(growing, *found)
+    return True
+
+
+def _fitting(growing: _Growing, loops: Loops) -> tuple[Alignment, Member] | str:
+    """The computation in its place in a kernel, or why it has none there."""
+    kernel, touched = growing.kernel, {load.buffer for load in loads_of(loops)} | {loops.out}
     if stays_alone(kernel.members[0].loops):
-        return False
-    if len(growing.buffers() | {load.buffer for load in loads_of(loops)} | {loops.out}) > MAX_BUFFERS:
-        return False
+        return ALONE
+    if len(growing.buffers() | touched) > MAX_BUFFERS:
+        return f"together they touch more than {MAX_BUFFERS} buffers"
+    why = "their loops go over different points" if growing.buffers() & touched else "they read and write nothing in common"
     for trial in _trials(growing, loops):
         member = _placed(growing, loops, trial)
-        if member is not None and not _hinders(kernel, member, trial.alignment) and not _sums_windows(kernel, member):
-            _commit(growing, trial.alignment, member)
-            return True
-    return False
+        if isinstance(member, str):
+            why = member
+        elif _hinders(kernel, member, trial.alignment):
+            why = "one of them reads or writes across the rows that the other goes along"
+        elif _sums_windows(kernel, member):
+            why = "results of windows would be computed one by one for a sum over them"
+        else:
+            return trial.alignment, member
+    return why
+
+
+ALONE = "its loops are a kernel of their own"
+
+
+def why_apart(first: Kernel, second: Kernel, options: config.Schedule) -> str:
+    """Why a kernel does not compute what one behind it does, in words."""
+    if not options.fuse:
+        return "the option `fuse` is off"
+    if first.device != second.device:
+        return "they run on different devices"
+    if len(first.members) >= options.fusion_limit:
+        return "the first has as many computations as `fusion_limit` allows"
+    growing = _Growing(first)
+    for member in second.members:
+        found = ALONE if stays_alone(member.loops) else _fitting(growing, member.loops)
+        if isinstance(found, str):
+            return found
+    return "what the second waits for comes behind the first in the program"
 
 
 def _trials(growing: _Growing, loops: Loops) -> Iterator[_Trial]:
@@ -242,22 +276,22 @@ def _anchors(growing: _Growing, loops: Loops) -> list[tuple[Expr, Expr]]:
     return sorted(pairs, key=lambda pair: -len(symbols & pair[0].free))
 
 
-def _placed(growing: _Growing, loops: Loops, trial: _Trial) -> Member | None:
-    """The member that the trial makes, if it is valid."""
+def _placed(growing: _Growing, loops: Loops, trial: _Trial) -> Member | str:
+    """The member that the trial makes, or why it is not valid."""
     kernel, alignment = growing.kernel, trial.alignment
     place = alignment.left
     if isinstance(loops, Reduction) and not _same_reduced(kernel, loops, alignment):
-        return None
+        return "they reduce over different loops"
     over = over_pieces(loops, alignment) if isinstance(loops, Pointwise) else None
     if over is not None:
         loops, place = over, {a.symbol: a.symbol for a in over.axes}
     member = Member(loops, place, trial.inner, 0)
     phase = _phase(growing, member, alignment.moved())
     if phase is None:
-        return None
+        return "a value is needed at another point than where it is computed"
     member.phase = phase
     if trial.inner and phase > 0 and is_split(kernel):
-        return None
+        return "threads share the reduction whose result it needs"
     return member
 
 
