@@ -196,6 +196,40 @@ def test_calls_are_measured_if_asked(tmp_path):
     assert "B/s" in by_id(text, "roofline").text
 
 
+def test_memory_of_calls_is_measured_beside_what_was_planned(tmp_path):
+    pliant.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU(), torch.nn.Linear(64, 64))
+    compiled, x = pliant.compile(model), torch.ones(128, 64)
+
+    def infer():
+        with torch.no_grad():
+            return compiled(x)
+
+    def train():
+        compiled(x).sum().backward()
+
+    with pliant.report.to(tmp_path / "page.html") as report:
+        for call in (infer, train):
+            call()
+            report.measure(call)
+        result = report.measure(infer)
+    assert torch.equal(result, infer())
+    inference, training, again = [call.devices[0] for call in report.memory]
+    assert inference == again and (inference.device, inference.kept) == ("cpu", result.nbytes)
+    assert result.nbytes < inference.peak <= inference.total < training.total
+    rows = [[cell.text for cell in row.all("td")] for row in by_id(read((tmp_path / "page.html").read_text("utf-8")), "measured").all("tr")][1:]
+    assert [row[0] for row in rows] == ["infer", "train", "infer"] and all(row[1] == "cpu" for row in rows)
+    assert all("B" in row[6] for row in rows)
+    (first, *_) = page._measured(report, graphs_of(report)[0])
+    assert [result.nbytes < peak <= inference.peak for _, peak in first["planned"]] == [True]
+
+
+def test_memory_is_not_measured_while_something_is_profiled(tmp_path):
+    with pytest.raises(pliant.errors.ConfigError, match="something else is profiled"):
+        with pliant.report.to(tmp_path / "page.html", profile=True) as report:
+            report.measure(lambda: torch.ones(3))
+
+
 @pytest.mark.fallbacks_expected
 def test_nothing_compiled_is_a_page(tmp_path):
     with pliant.report.to(tmp_path / "page.html"):

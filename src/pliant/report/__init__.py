@@ -3,6 +3,7 @@
 `with pliant.report.to("out.html"): ...` writes it when the block ends; `python -m pliant.report out.html script.py` runs a
 script in such a block. Modules, in the order in which they are used:
 
+    measured.py   what a call allocates
     recording.py  the events of a block, within bounds
     graphs.py     graphs and kernels of these events, joined with one another and with lines of the program
     sources.py    files of the program with what was noted at their lines

@@ -68,7 +68,7 @@ def page_of(recording: Recording) -> str:
         functions=bounded(_functions(recording, captured)), stages=_stages(recording.of("stage")), files=files,
         captured=_drawn(captured), programs=programs, node_room=Room(MOST_NODES), code_room=Room(MOST_CODE),
         guards=bounded(recording.of("guard")), timeline=bounded(_timeline(recording)),
-        flames=charts.flames(recording.of("stage"), recording.start), memory=_memory(captured),
+        flames=charts.flames(recording.of("stage"), recording.start), memory=_memory(captured), measured=bounded(_measured(recording, captured)),
         curve_size=(charts.WIDTH, charts.HEIGHT), roofline=charts.roofline(programs),
         traffic=bounded(_traffic(programs), 60), costs=bounded(_costs(recording, programs)),
         notes=bounded(_notes(recording)),
@@ -164,17 +164,11 @@ def _timeline(recording: Recording) -> list[tuple[float, Event, str]]:
 
 
 def _memory(captured: Sequence[Captured]) -> list[dict[str, Any]]:
-    """A row a captured graph: bytes over the steps of its programs, and the peaks beside eager's. What the forward saves lives
-    on until the backward has read it, what it returns until the end."""
+    """A row a captured graph: bytes over the steps of its programs, and the peaks beside eager's."""
     rows: list[tuple[int, dict[str, Any]]] = []
     for graph in captured:
         own = [p for p in graph.programs if p.steps]
-        parts: list[int] = []
-        results = 0
-        for program in own:
-            saved = program.steps[0].waiting or 0
-            parts += [max(0, results - saved) + (step.alive or 0) + (step.waiting or 0) for step in program.steps]
-            results += program.results or 0
+        parts = _planned(own)
         backward = any(p.name.endswith("_backward") for p in own)
         eager = graph.eager if backward else graph.eager_forward
         if most := max([*parts, *eager], default=0):
@@ -182,6 +176,29 @@ def _memory(captured: Sequence[Captured]) -> list[dict[str, Any]]:
             ours, beside = charts.memory_curve(parts, most), charts.memory_curve(eager, most)
             rows.append((most, {"graph": graph, "ours": ours, "eager": beside, "backward": backward, "unknown": unknown}))
     return [row for _, row in sorted(rows, key=lambda one: -one[0])]
+
+
+def _planned(programs: Sequence[Program]) -> list[int]:
+    """Bytes at each step. What the forward saves lives on until the backward has read it, what it returns until the end."""
+    parts: list[int] = []
+    results = 0
+    for program in programs:
+        saved = program.steps[0].waiting or 0
+        parts += [max(0, results - saved) + (step.alive or 0) + (step.waiting or 0) for step in program.steps]
+        results += program.results or 0
+    return parts
+
+
+def _measured(recording: Recording, captured: Sequence[Captured]) -> list[dict[str, Any]]:
+    """A row a call that was measured: its bytes by device, and the planned peak of each graph of which it ran something."""
+    rows = []
+    for call in recording.memory:
+        planned = []
+        for graph in captured:
+            ran = [p for p in graph.programs if any(step.range in call.ranges for step in p.steps)]
+            planned += [(graph, max(_planned(ran)))] if ran else []
+        rows.append({"call": call, "planned": planned})
+    return rows
 
 
 def _traffic(programs: Sequence[Program]) -> list[tuple[Program, Any]]:

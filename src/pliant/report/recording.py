@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from pliant.debug import events
+from pliant.report.measured import Measured, measured
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MOST_EVENTS = 100_000
 KINDS = frozenset((
@@ -21,7 +27,8 @@ KINDS = frozenset((
 
 
 class Recording:
-    """The events of a block. `dropped`: how many of each kind did not fit. `seconds`: of native calls, by their ranges."""
+    """The events of a block. `dropped`: how many of each kind did not fit. `seconds`: of native calls, by their ranges.
+    `memory`: what calls allocated."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -31,12 +38,20 @@ class Recording:
         self.dropped: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
         self.failure = ""
+        self.memory: list[Measured] = []
 
     def note(self, event: events.Event) -> None:
         if len(self.events) < MOST_EVENTS:
             self.events.append(event)
         else:
             self.dropped[event.kind] += 1
+
+    def measure(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call something, and note what memory that took: of what is compiled already, or else compiling is measured, too."""
+        name = getattr(call, "__name__", type(call).__name__)
+        result, found = measured(name, lambda: call(*args, **kwargs))
+        self.memory.append(found)
+        return result
 
     def of(self, *kinds: str) -> list[events.Event]:
         """The events of these kinds, in order."""
