@@ -43,6 +43,7 @@ from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
 MAX_BUFFERS = 48  # distinct buffers in one kernel
+ALONE = "its loops are a kernel of their own"
 MOST_TRIED = 32  # kernels that a computation may join; hundreds may read one tensor that a loop of the program takes apart
 
 
@@ -216,12 +217,13 @@ def join(growing: _Growing, loops: Loops) -> bool:
 
 def _fitting(growing: _Growing, loops: Loops) -> tuple[Alignment, Member] | str:
     """The computation in its place in a kernel, or why it has none there."""
-    kernel, touched = growing.kernel, {load.buffer for load in loads_of(loops)} | {loops.out}
+    kernel = growing.kernel
     if stays_alone(kernel.members[0].loops):
         return ALONE
-    if len(growing.buffers() | touched) > MAX_BUFFERS:
+    held, touched = growing.buffers(), {load.buffer for load in loads_of(loops)} | {loops.out}
+    if len(held | touched) > MAX_BUFFERS:
         return f"together they touch more than {MAX_BUFFERS} buffers"
-    why = "their loops go over different points" if growing.buffers() & touched else "they read and write nothing in common"
+    why = "they read and write nothing in common" if held.isdisjoint(touched) else "their loops go over different points"
     for trial in _trials(growing, loops):
         member = _placed(growing, loops, trial)
         if isinstance(member, str):
@@ -233,9 +235,6 @@ def _fitting(growing: _Growing, loops: Loops) -> tuple[Alignment, Member] | str:
         else:
             return trial.alignment, member
     return why
-
-
-ALONE = "its loops are a kernel of their own"
 
 
 def why_apart(first: Kernel, second: Kernel, options: config.Schedule) -> str:

@@ -250,6 +250,8 @@ def test_numbers_of_each_row():
     for first in (0.5, 1.5, 2.5):
         numbers = [first + k for k in range(8)]
         torch.testing.assert_close(compiled(xs, numbers), f(xs, numbers))
+
+
 def test_fast_numerics_add_products_at_once():
     def program(x, w):
         return torch.softmax(torch.tanh(x) * w + 1, -1)
