@@ -89,6 +89,8 @@ ASKING: dict[str, Callable[[Any, Any], Any]] = {
     "an index": lambda x, n: list(range(10))[n],
     "an index of a tensor": lambda x, n: x[n % 2],
     "a slice": lambda x, n: x[:n],
+    "a slice's bounds": lambda x, n: (slice(1, n).indices(5), str(slice(n)), list(range(9)).__getitem__(slice(n))),
+    "by name": lambda x, n: (int("11", base=abs(n) + 2), "a b c".split(maxsplit=n)),
     "a size": lambda x, n: torch.zeros(n + 3, 2).sum() + x.repeat(n + 3).sum(),
     "arange": lambda x, n: torch.arange(n + 3),
     "a tensor of several": lambda x, n: torch.tensor([n, n]),

@@ -76,6 +76,7 @@ FLOWS = {
     "join": lambda x: (x + 1, ", ".join([str(n) for n in x.shape]), "x".join(map(str, x.shape))),
     "concatenation": lambda x: (x + 1, "a" + str(x.shape[0]) + "b" + f"{f'{x.shape[0]}'}"),
     "containers": lambda x: (x + 1, str(x.shape), f"{list(x.shape)}", repr({"n": (x.shape[0],)})),
+    "slice": lambda x: (x + 1, slice(x.shape[0], 4).__repr__()),
     "print": lambda x: (x + 1, print(f"n {x.shape[0]}", x.shape[0] / 2, x.shape, sep="-")),
     "print of errors": lambda x: (x + 1, print(f"{x.shape[0]}", file=sys.stderr)),
     "logging": lambda x: (x + 1, LOG.info("n %d %s", x.shape[0], x.shape), LOG.info(f"n {x.shape[0]}")),
@@ -87,7 +88,6 @@ FLOWS = {
     "from data": lambda x: (x + 1, f"{(x > 0).sum().item()} of {x.shape[0]}", print((x > 0).sum().item())),
 }
 ASKS = {
-    "slice": lambda x: (x + 1, slice(x.shape[0], 4).__repr__()),
     "comparison": lambda x: x + 1 if f"{x.shape[0]}" == "5" else x - 1,
     "length": lambda x: x + len(f"{x.shape[0]}"),
     "method": lambda x: x + 1 if str(x.shape[0]).startswith("1") else x - 1,
@@ -293,6 +293,7 @@ def test_texts_of_objects_in_c_ask_what_they_hold_in_the_order_of_c():
             repr(types.MethodType(function, third)),
             repr(types.SimpleNamespace(a=first, n=n)),
             repr(collections.OrderedDict(a=first, n=n)),
+            repr(slice(first, n, second)),
         ]
         return x * n, texts, log
 

@@ -87,6 +87,7 @@ class Named:
 METHODS = {
     "of a result": lambda x: repr((x + 1).all),
     "of an argument": lambda x: f"{x.sum} %r" % x.add,
+    "in a slice": lambda x: str(slice(x + 1)),
     "in a list": lambda x: str([(x + 1).all, (x + 2)]),
     "operator": lambda x: ascii((x + 1).__add__),
     "written in Python": lambda x: repr((x + 1).__len__),

@@ -41,7 +41,7 @@ from pliant.capture.handlers.warning_filters import of_pytorch
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import TracedGenerator, ending_parts
 from pliant.capture.numbers.foreseen import foreseen_truth
-from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
+from pliant.capture.numbers.numpy_scalars import as_numpy, holds_scalars
 from pliant.capture.outside.inputs import Inputs
 from pliant.capture.outside.output_state import Reached
 from pliant.capture.outside.settings import Casts
@@ -306,8 +306,9 @@ class Tracer:
         """What C code gives that failed on values of the trace, for plainer ones; else its exception."""
         pass_on(error)
         match error:
-            case TypeError() if any(map(is_scalar, args)):  # it takes NumPy's own alone
-                return self.native(function, *(fixed(a) if is_scalar(a) else a for a in args), **kwargs)
+            case TypeError() if holds_scalars(function, *args, *kwargs.values()):  # it takes NumPy's own alone
+                named = {name: as_numpy(value) for name, value in kwargs.items()}
+                return self.native(as_numpy(function), *map(as_numpy, args), **named)
             case StopIteration():
                 pass
             case AttributeError() if function is getattr:

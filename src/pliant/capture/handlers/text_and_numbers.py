@@ -200,6 +200,7 @@ _NAMED: dict[type, Callable[[Any], str]] = {
     functools.partial: polyfills.text_of_partial,
     types.SimpleNamespace: polyfills.text_of_namespace,
     types.MethodType: polyfills.text_of_method,
+    slice: polyfills.text_of_slice,
 }
 
 

@@ -23,9 +23,11 @@ from pliant.capture.signatures import Args, Kwargs, Tracer, World
 from pliant.capture.value_kinds import (
     NUMBERS,
     concrete,
+    is_bound,
     is_fixed_number,
     is_int,
     is_numpy_scalar,
+    is_slice,
     is_symbolic,
     plain_class,
     varying,
@@ -200,6 +202,25 @@ def fixed(scalar: Any) -> Any:
     if scalar.number is None:
         raise GraphBreak("data-dependent", "a number that NumPy computes from one that varies")
     return sys.modules["numpy"].dtype(_dtype_name(scalar)).type(concrete(scalar.number))
+
+
+def holds_scalars(*values: Any) -> bool:
+    """Whether one is such a scalar, or a slice of one, or a method of such a slice."""
+    return any(is_scalar(part) for value in values for part in _parts(value))
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    value = value.__self__ if is_bound(value) else value
+    return (value.start, value.stop, value.step) if is_slice(value) else (value,)
+
+
+def as_numpy(value: Any) -> Any:
+    """The value for C code that takes NumPy's own scalars alone: in place of those that vary, what guards fix them to."""
+    if not holds_scalars(value):
+        return value
+    if is_bound(value):
+        return getattr(as_numpy(value.__self__), value.__name__)
+    return slice(*map(as_numpy, _parts(value))) if is_slice(value) else fixed(value)
 
 
 def _dtype_name(scalar: Any) -> str:

@@ -27,7 +27,7 @@ from pliant.capture.numbers.progressions import items, passes
 from pliant.capture.protocols import operators
 from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import consists_of, mapped
+from pliant.capture.structures import consists_of, mapped, parts_of
 from pliant.capture.value_kinds import (
     CONSTANTS,
     DICT_TYPES,
@@ -233,6 +233,7 @@ _COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), iter),
     **dict.fromkeys(DICT_TYPES, lambda value: (*value, *value.values())),
+    slice: parts_of,
 }
 _REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], bool], None]] = ByKind(
     _refuse_object,

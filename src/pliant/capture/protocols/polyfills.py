@@ -413,6 +413,10 @@ def text_of_namespace(value: Any) -> str:
     return f"namespace({', '.join(keywords(value.__dict__))})"
 
 
+def text_of_slice(value: Any) -> str:
+    return f"slice({value.start!r}, {value.stop!r}, {value.step!r})"
+
+
 def keywords(values: dict[str, Any]) -> list[str]:
     return [f"{name}={value!r}" for name, value in values.items()]
 
