@@ -41,7 +41,15 @@ def _of_an_inner_tensor(x):
     return _of_a_leaf_made_inside(x) * 3
 
 
-PROGRAMS = [_of_a_leaf_made_inside, _of_what_the_result_leads_to, _of_an_input, _of_an_inner_tensor]
+def _of_a_leaf_made_behind_a_hook(x):
+    z = x * 2
+    z.register_hook(lambda gradient: gradient * 2)
+    return _of_a_leaf_made_inside(z)
+
+
+PROGRAMS = [
+    _of_a_leaf_made_inside, _of_what_the_result_leads_to, _of_an_input, _of_an_inner_tensor, _of_a_leaf_made_behind_a_hook
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
@@ -54,3 +62,19 @@ def test_gradients_are_those_of_eager(program, backend):
         compiled(x).sum().backward()
         program(y).sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_where_gradients_are_off_at_first(program):
+    """What follows a graph break in `no_grad` begins with gradients off: no cut belongs there for what is made later."""
+    pliant.reset()
+    breaking = pliant.disable(lambda: None)
+
+    def turned_on(x):
+        with torch.no_grad():
+            breaking()
+        return program(x)
+
+    x = torch.rand(3, requires_grad=True)
+    (expected,) = torch.autograd.grad(program(x).sum(), x)
+    torch.testing.assert_close(torch.autograd.grad(pliant.compile(turned_on)(x).sum(), x), (expected,))

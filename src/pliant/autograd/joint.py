@@ -118,8 +118,8 @@ class JointTracer:
         self.mode = FunctionalMode(captured.shape_env, self.graph)
         self.leaves: list[Any] = []  # what gradients are asked for: a leaf for each tensor that requires grad
         self.leaf_order: list[int] = []
-        self.timeline = Timeline()
         self.values: dict[fx.Node, Any] = {}  # what the program's nodes gave
+        self.timeline = Timeline(self.values)
         self.inputs: list[Any] = []  # what the program is given
         for position, one in enumerate(captured.inputs):
             self._add_input(position, one)
@@ -367,7 +367,7 @@ class JointTracer:
         self.reached_by = reached_by(differentiable, self.leaves, self.inputs)
         self.sharing = sharing(differentiable)
         self._refuse(plan, differentiable)
-        read = read_before_written(differentiable, self.histories, self.values, self.mode.written, self.timeline)
+        read = read_before_written(differentiable, self.histories, self.mode.written, self.timeline)
         read.check(self.captured, {write.input for write in plan.writes if write.in_graph})
         tangents = self.tangents(plan)
         gradients = [None if g is None else mode.read(g.node) for g in self.backward(plan, tangents)]

@@ -64,7 +64,8 @@ class Cuts:
 class Timeline:
     """When each node of the captured graph ran, as autograd counts, and in which mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: dict[fx.Node, Any]) -> None:
+        self.values = values  # what the nodes gave
         self.starts: list[int] = []
         self.modes: list[Any] = []
         self.places: dict[fx.Node | None, int] = {}
@@ -77,6 +78,13 @@ class Timeline:
     def position_of(self, function: Node) -> int:
         """The graph node that made a function of autograd's graph."""
         return bisect.bisect_right(self.starts, function._sequence_nr()) - 1
+
+    def made_before(self, reader: int, tensor: FakeTensor) -> int:
+        """Where a tensor was made that a later node reads. A leaf became one where a node last gave it before; -1 if none did."""
+        if tensor.grad_fn is not None:
+            return self.position_of(tensor.grad_fn)
+        places = (self.places[node] for node, value in self.values.items() if value is tensor)
+        return max((place for place in places if place < reader), default=-1)
 
 
 def find_cuts(
@@ -100,10 +108,9 @@ def find_cuts(
                 readers[key] = min(readers.get(key, len(timeline.starts)), timeline.position_of(function))
     spans, inside = [], set()
     for tensor in seen:
-        made = tensor.grad_fn
         reader = readers.get(gradient_of(tensor))
         if reader is not None:
-            first = -1 if made is None else timeline.position_of(made)
+            first = timeline.made_before(reader, tensor)
             if first < reader:
                 spans.append((first, reader))
             else:
@@ -169,7 +176,7 @@ class ReadFirst:
 
 
 def read_before_written(
-    results: Iterable[torch.Tensor], histories: list[Any], values: dict[fx.Node, Any], writes: list[Write], timeline: Timeline
+    results: Iterable[torch.Tensor], histories: list[Any], writes: list[Write], timeline: Timeline
 ) -> ReadFirst:
     """When autograd notes what reads the inputs that are written. `histories`: the functions of the inputs.
 
@@ -182,7 +189,7 @@ def read_before_written(
             written[base.input] = max(written.get(base.input, -1), timeline.places[node])
     of_views = {
         function_since(one)
-        for node, value in (values.items() if written else ())
+        for node, value in (timeline.values.items() if written else ())
         for one in tree_leaves(value)
         if type(one) is FakeTensor and timeline.places[node] < written.get(_input_of(one), -1)
     }
@@ -386,8 +393,7 @@ def _read(node: fx.Node) -> list[fx.Node]:
 
     The output reads numbers only: what else is returned is handed out by the segment that makes it.
     """
-    found: dict[fx.Node, None] = {}
-    queue = [a for a in node.all_input_nodes if node.op != "output" or _is_number(a)]
+    found, queue = dict[fx.Node, None](), [a for a in node.all_input_nodes if node.op != "output" or _is_number(a)]
     for argument in queue:
         if argument.op == "get_attr":
             continue
