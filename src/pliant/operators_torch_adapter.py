@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from pliant import background
+
 
 def is_composite(func: Any) -> bool:
     """Whether calling the operator only calls others (its CompositeImplicitAutograd kernel).
@@ -32,6 +34,26 @@ _KEYS = torch._C.DispatchKey
 _BATCHED = _KEYS.FuncTorchBatched
 # Where derivatives are recorded: for an operator with a derivative of its own; for a composition.
 _RECORDED, _COMPOSED = (_KEYS.AutogradCPU, _KEYS.AutogradCUDA), (_KEYS.CompositeImplicitAutograd,)
+
+
+def python_kernels() -> AbstractContextManager[Any]:
+    """The dispatcher takes kernels that `torch._decomp` registers in Python before those in C++ (no public form)."""
+    if OpOverload._get_dispatch is not _kernel_found:
+        OpOverload._get_dispatch = _kernel_found  # type: ignore[method-assign, assignment]
+    guard: AbstractContextManager[Any] = torch._C._EnablePythonDispatcher()
+    return guard
+
+
+def _kernel_found(op: OpOverload[..., Any], key: Any) -> Any:
+    """What PyTorch's `_get_dispatch` finds for an operator that the dispatcher has not called yet. It asserts that none was
+    found before, which another thread may have done since this one looked."""
+    with _finding:
+        known = op._dispatch_cache.get(key)
+        return _find_kernel(op, key) if known is None else known
+
+
+_find_kernel = OpOverload._get_dispatch
+_finding = background.reentrant_lock()  # garbage that is collected meanwhile may call operators
 
 
 def give_batched_kernel(op: Any, kernel: Callable[..., Any]) -> None:

@@ -77,6 +77,7 @@ from pliant.operators_torch_adapter import packed_convolution as packed_convolut
 from pliant.operators_torch_adapter import packed_layers as packed_layers
 from pliant.operators_torch_adapter import packed_size as packed_size
 from pliant.operators_torch_adapter import python_derivative as python_derivative
+from pliant.operators_torch_adapter import python_kernels as python_kernels
 from pliant.operators_torch_adapter import python_kernels_of_aten as python_kernels_of_aten
 from pliant.operators_torch_adapter import registered_fake as registered_fake
 from pliant.operators_torch_adapter import reorder_convolution_weight as reorder_convolution_weight
@@ -102,12 +103,6 @@ def torch_library_folders() -> tuple[str, ...]:
 def below_python_dispatch() -> AbstractContextManager[Any]:
     """Calls reach kernels directly: no dispatch mode and no `__torch_dispatch__` sees them (no public form)."""
     guard: AbstractContextManager[Any] = torch._C._DisableTorchDispatch()
-    return guard
-
-
-def python_kernels() -> AbstractContextManager[Any]:
-    """The dispatcher takes kernels that `torch._decomp` registers in Python before those in C++ (no public form)."""
-    guard: AbstractContextManager[Any] = torch._C._EnablePythonDispatcher()
     return guard
 
 

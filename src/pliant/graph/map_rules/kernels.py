@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from pliant import torch_adapter
+from pliant import background, torch_adapter
 from pliant.records import dataclass
 
 Rule: TypeAlias = (
@@ -101,8 +101,12 @@ _PRODUCTS_ASK = torch_adapter.VERSION < "2.13"  # for plain sizes: `matmul` in C
 
 
 def _taken() -> AbstractContextManager[Any]:
-    _installed()
+    with _installing:
+        _installed()
     return torch_adapter.python_kernels()
+
+
+_installing = background.lock()  # PyTorch refuses a second kernel for an operator
 
 
 @functools.cache
