@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._vmap_internals import _vmap
 
 import pliant
+from pliant.graph.interpret import _Run
 
 
 def _net() -> nn.Module:
@@ -105,3 +107,30 @@ def test_batched_tangents_of_strided_views(mapped: bool) -> None:
         return torch.autograd.grad(result, x, tangents, is_grads_batched=True)[0]
 
     torch.testing.assert_close(gradient(pliant.compile(program)), gradient(program))
+
+
+def _of_one_element(x):
+    return (x + 0j).conj().resolve_conj().sum().real  # whose gradient is one element in every place
+
+
+def test_gradients_of_one_element_in_many_places():
+    x = torch.rand(3, requires_grad=True)
+    first, second = (
+        torch.autograd.grad(f(x), x, torch.tensor([1.0, 2.0]), is_grads_batched=True)[0]
+        for f in (_of_one_element, pliant.compile(_of_one_element))
+    )
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("batched", [torch.vmap, _vmap], ids=["transform", "gradients"])
+@pytest.mark.parametrize("strides", [(0, 1), (1, 0), (6, 2), (0, 2), (0, 0), (4, 1)], ids=str)
+def test_what_has_a_batch_is_copied_with_strides(strides, batched):
+    lies = []
+
+    def copied(value):
+        made = _Run.copied(None, value.expand(2, 3), list(strides))
+        lies.append(made.stride())
+        return made
+
+    given = torch.rand(4, *[size if stride else 1 for size, stride in zip((2, 3), strides)])
+    assert torch.equal(batched(copied)(given), given.expand(4, 2, 3)) and lies == [strides]

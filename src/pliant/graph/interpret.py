@@ -181,14 +181,17 @@ class _Run:
         if list(value.stride()) == strides and value.is_contiguous():
             return value.clone()
         order = _dense_order(value.shape, strides)
-        if order is not None:  # a batched tensor can be copied in no other way
+        if order is not None:
             places = sorted(range(value.dim()), key=order.__getitem__)
             made = value.permute(order).clone(memory_format=torch.contiguous_format).permute(places)
             same = list(made.stride()) == strides  # where there is but one element, any stride is dense
             return made if same else made.as_strided(made.shape, strides)
-        found = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-        once = tuple(slice(None) if stride else slice(0, 1) for stride in strides)
-        found[once].copy_(value[once])
+        found = value.new_empty_strided(value.shape, strides)  # batched where the value is
+        once, given = found, value
+        for dim, (size, stride) in enumerate(zip(value.shape, strides)):
+            if size > 1 and not stride:
+                once, given = once.narrow(dim, 0, 1), given.narrow(dim, 0, 1)
+        once.copy_(given)
         return found
 
     def note(self, node: fx.Node) -> None:
