@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 import torch
 
@@ -190,3 +192,75 @@ def test_switches_of_few_bits(program, dtype):
     switches = [(torch.tensor([on], dtype=dtype), torch.rand(2, 2)) for on in (1, 1, 0, 100, 1)]
     graphs, breaks = _graphs_for(program, *switches)
     assert program is not _on or (graphs <= 3 and not breaks)
+def slices_in_time(x, grid):
+    """As a video's frames are put together in pairs."""
+    sizes, parts, start = grid[:, 1:].prod(-1), [], 0
+    for frames, size in zip(grid[:, 0], sizes):
+        for even, odd in zip(range(0, frames, 2), range(1 if frames > 1 else 0, frames, 2)):
+            parts.append(torch.cat([torch.arange(start + k * size, start + (k + 1) * size) for k in (even, odd)]))
+        start = start + frames * size
+    return x[torch.cat(parts)]
+
+
+def test_ends_of_ranges_are_elements():
+    pliant.reset()
+    compiled = pliant.compile(slices_in_time, backend="eager", fullgraph=True)
+    for grid in ([[1, 2, 3], [2, 4, 2]], [[1, 2, 5], [2, 3, 3]], [[1, 7, 2], [2, 2, 2]]):
+        grid = torch.tensor(grid)
+        x = torch.randn(int(grid.prod(-1).sum()), 2)
+        torch.testing.assert_close(compiled(x, grid), slices_in_time(x, grid))
+    assert pliant.stats()["recompiles"] == 1
+
+
+class Second:
+    def __index__(self):
+        return 1
+
+
+TAKEN_AS_NUMBERS = {
+    "operator.index": lambda x, n: x * operator.index(n[0]),
+    "of one element": lambda x, n: x * operator.index(n[:1]),
+    "of data": lambda x, n: x * operator.index(x.argmax()),
+    "length of a range": lambda x, n: x * len(range(n[0], 9)),
+    "item of a tuple": lambda x, n: x * (1, 2, 3, 4, 5)[n[0]],
+    "slice of a text": lambda x, n: x * len("abcdefgh"[: n[0]]),
+    "a flag": lambda x, n: x * (3, 5)[n[0] > 3],
+    "an object": lambda x, n: x * operator.index(Second()),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_AS_NUMBERS)
+def test_tensors_taken_as_numbers_by_c_code(name):
+    pliant.reset()
+    program = TAKEN_AS_NUMBERS[name]
+    compiled = pliant.compile(program, backend="eager")
+    for k in (2, 3, 4):
+        x, n = torch.arange(4.0), torch.tensor([k, 2])
+        torch.testing.assert_close(compiled(x, n), program(x, n))
+    assert not pliant.stats()["graph_breaks"]
+
+
+@pytest.mark.parametrize("value", [torch.tensor(2.0), torch.tensor([1, 2]), torch.tensor([], dtype=torch.int64), "2"])
+def test_what_is_no_index_is_refused_as_in_eager(value):
+    pliant.reset()
+    compiled = pliant.compile(lambda x, n: x * operator.index(n + n), backend="eager")
+    with pytest.raises(TypeError) as told:
+        operator.index(value)
+    with pytest.raises(TypeError) as ours:
+        compiled(torch.ones(2), value)
+    assert str(ours.value) == str(told.value)
+
+
+def powers(x, n):
+    for i in range(n[0]):
+        x = x * 1.5 + i
+    return x
+
+
+def test_a_loop_up_to_an_element_that_had_many_values():
+    """Where it is data from then on, the code behind the break has the tensor, and would break there again and again."""
+    pliant.reset()
+    compiled = pliant.compile(powers, backend="eager")
+    for k in range(2, 14):
+        x, n = torch.ones(2), torch.tensor([k, 2])
+        torch.testing.assert_close(compiled(x, n), powers(x, n))

@@ -25,6 +25,7 @@ PROGRAMS = {
     "__iter__": lambda x: [*x][0],
     "__float__": lambda x: x * float(x.sum()),
     "__bool__": lambda x: x * bool(x.sum() > 1),
+    "__index__": lambda x: x * [1, 2, 3][x.argmax()],
 }
 
 

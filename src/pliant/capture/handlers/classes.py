@@ -40,6 +40,7 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.graph.fake_tensor import is_fake
+from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import DisableFuncTorch, DisableTorchDispatch, profiler
@@ -193,6 +194,9 @@ def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _construct_range(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     ends = [subscripts.as_index(t, a) for a in args]
+    for end, given_end in zip(ends, args):
+        if end is not given_end and is_unbacked(end):
+            concrete(end)  # breaks here: the code behind a break is given what had to be asked, and would ask again
     made: Any = None
     if (parts := progressions.parts_of_range(ends)) is not None:
         made = (progressions.turns if _is_of_a_loop(t.frames[-1]) else progressions.varying_range)(t, *parts)

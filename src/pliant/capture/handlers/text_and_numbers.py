@@ -307,6 +307,13 @@ def _convert(function: Any, symbolic: Any, specials: tuple[str, ...], t: Tracer,
     return t.native(function, *args, **kwargs)
 
 
+@takes(operator.index)
+def _index(t: Tracer, value: Any) -> Any:
+    number = subscripts.as_index(t, value)
+    t.refuse_opaque(number)
+    return number if varying(number) is int else t.native(operator.index, t.plain(number))
+
+
 def _checked(function: Any, result: Any, special: str) -> Any:
     """What a conversion makes of what the object's method gave."""
     if type(result) is not (int if special in ("__int__", "__index__") else function):

@@ -23,6 +23,7 @@ from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_b
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import python_method
+from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
@@ -39,6 +40,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumber
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.tensor_spec import certain, product
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource
 
@@ -79,6 +81,16 @@ def _item_in_c(t: Tracer, container: Any, key: Any) -> Any:
 def _tensor_key(t: Tracer, key: Any) -> Any:
     """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
     return _TENSOR_KEYS.of(key)(t, key)
+
+
+def _is_a_number(t: Tracer, key: FakeTensor) -> bool:
+    """Whether C code would read the one integer in the tensor, and nobody else is to hear of it."""
+    if key.dtype_.is_floating_point or key.dtype_.is_complex or not certain(product(key.size_) == 1):
+        return False
+    heard = t.overrides.modes or key.subclass_ is not None or t.recorder.region is not None
+    if not heard:
+        refuse_patched(t, "__index__")
+    return not heard
 
 
 def _part_of_key(t: Tracer, key: Any) -> Any:
@@ -275,6 +287,9 @@ _INHERITED: ByKind[Callable[..., Any]] = ByKind(
 
 
 def as_index(t: Tracer, key: Any) -> Any:
+    """The number that C code takes the key for, where it can be taken for one: what `__index__` says."""
+    if is_fake(key):
+        return t.native(torch.Tensor.item, key) if _is_a_number(t, key) else key
     method = None if issubclass(type(key), int) else python_method(t, key, "__index__")  # an int is its own, whatever its class says
     return key if method is None else t.call(polyfills.checked, (int, "__index__ returned non-int (type {})", method, key), {})
 
