@@ -17,7 +17,7 @@ from pliant.bytecode.cfg import can_end
 from pliant.bytecode.decode import Op, Program
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.numbers.foreseen import foreseen, place_of
+from pliant.capture.numbers.foreseen import foreseen, name_of
 from pliant.capture.protocols.tail_calls import steps_of
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import concrete, is_int, is_str, is_symbolic, varying
@@ -175,7 +175,8 @@ def decide(frame: Frame, op: Op, value: Any) -> bool:
     t = frame.tracer
     assumed, seen = (_side_that_returns(frame.program, op) if _is_unknown(t, value) else None), ""
     if assumed is None and _is_unknown(t, value) and op.target is not None:
-        assumed, seen = foreseen(frame, op, value), place_of(frame, op)
+        assumed = foreseen(frame, op, value)
+        seen = name_of(frame, op, assumed is True)
     tested = element(t, value) if assumed is not None and is_fake(value) else value
     condition = t.truth(tested, linked=True)
     if assumed is None or not is_unbacked(condition):

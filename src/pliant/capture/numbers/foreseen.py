@@ -4,8 +4,9 @@ In:     a conditional jump on a number or 0-d tensor that only the graph knows.
 Out:    `foreseen`: its outcome for the inputs at hand, if it is worked out from integers of inputs and a module's few floats alone.
 Holds:  nothing is run but the calls that lead from inputs to the condition, of `_CALLS`: they draw nothing and write
         nothing; stores into what they read are done on copies. What it says is checked, so it may be a guess.
-        A call of which it does not hold runs eagerly, and no later code assumes it: the graph breaks there. Not with
-        `fullgraph`, where the program is told of the branch.
+        A call of which it does not hold runs eagerly, and no later code assumes it: the other outcome may be (a module
+        is set up by its first call), and where that does not hold either, the graph breaks there. Not with `fullgraph`,
+        where the program is told of the branch.
 Source: speculation with a check, as in tracing compilers (Gal et al., "Trace-based just-in-time type specialization", 2009).
 """
 
@@ -45,10 +46,10 @@ _CALLS = frozenset(RULES) | set(
 def foreseen(frame: Frame, op: Op, value: Any) -> bool | None:
     """The outcome of a test of `value`, an unbacked number or a 0-d tensor; None where the graph is to break."""
     t = frame.tracer
-    key = place_of(frame, op)
-    if not _may_be(t, key):
+    if not _may_be(t, frame, op):
         return None
-    return _told(t, lambda run: run.value(value.node) if is_fake(value) else run.number(written(value)))
+    told = _told(t, lambda run: run.value(value.node) if is_fake(value) else run.number(written(value)))
+    return None if told is None or name_of(frame, op, told) in t.inputs.policy.outcomes else told
 
 
 def foreseen_truth(t: Tracer, condition: Expr) -> bool | None:
@@ -64,16 +65,16 @@ def _told(t: Tracer, ask: Callable[[_Run], Any]) -> bool | None:
         return None
 
 
-def place_of(frame: Frame, op: Op) -> str:
-    """What names the branch in messages, and among those that did not hold."""
-    return f"the outcome of the branch at {frame.location()} (operation {op.offset})"
+def name_of(frame: Frame, op: Op, outcome: bool) -> str:
+    """What names the branch in messages, and the outcome among those that did not hold."""
+    return f"the outcome of the branch at {frame.location()} (operation {op.offset}: {outcome})"
 
 
-def _may_be(t: Tracer, key: str) -> bool:
-    policy, asserts = t.inputs.policy, t.shape_env.runtime_asserts
-    if not policy.may_break or key in policy.outcomes or t.recorder.region is not None:
+def _may_be(t: Tracer, frame: Frame, op: Op) -> bool:
+    names = [name_of(frame, op, outcome) for outcome in (False, True)]
+    if not t.inputs.policy.may_break or t.inputs.policy.outcomes.issuperset(names) or t.recorder.region is not None:
         return False
-    return sum(str(one) == key for one in asserts) < _MOST_TURNS
+    return sum(str(one) in names for one in t.shape_env.runtime_asserts) < _MOST_TURNS
 
 
 class _Run(NodeValues):
@@ -151,9 +152,10 @@ class _Run(NodeValues):
 
     def _is_setting(self, fake: FakeTensor, example: torch.Tensor) -> bool:
         """Whether it is a few floats that a module keeps, as a buffer: probabilities by which it is set up, not its data."""
-        source = self.t.inputs.world.source_of(fake)
-        is_held = source is not None and root_of(source).is_held
-        return is_held and example.numel() <= MOST_ELEMENTS and not example.requires_grad
+        world = self.t.inputs.world
+        source = world.source_of(fake)
+        is_kept = source is not None and (root_of(source).is_held or world.is_of_module(source))
+        return is_kept and example.numel() <= MOST_ELEMENTS and not example.requires_grad
 
 
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
