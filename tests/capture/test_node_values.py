@@ -91,3 +91,46 @@ def test_numbers_that_are_drawn_are_not_constants():
     found = [compiled(x) for _ in range(3)]
     torch.manual_seed(0)
     assert all(torch.equal(one, program(x)) for one in found)
+
+
+def _next(x, step, steps):
+    """As schedulers of diffusion look up where they are."""
+    at = torch.where(steps == step)[0]
+    return x * 2 if at == len(steps) - 1 else x * steps[at + 1] + 1
+
+
+def in_steps(x):
+    steps = torch.tensor([1008, 512, 3])
+    for step in steps:
+        x = _next(x, step, steps)
+    return x
+
+
+def as_many_as_are_set(x):
+    found = []
+    for bits in ([1, 0, 1], [0, 0, 1], [1, 1, 1], [0, 0, 0]):
+        at = torch.tensor(bits).nonzero()
+        found.append((at, at.size(0), x * at.sum(0)))
+    return found
+
+
+def none_is_set(x):
+    at = torch.where(torch.tensor([False, False]))[0]
+    return x + (1 if len(at) == 0 else 2), at
+
+
+def set_before(x):
+    mask = torch.tensor([False, True, True])
+    first = torch.where(mask)[0]
+    mask[0] = True
+    return x + len(first), first, torch.where(mask)[0]
+
+
+@pytest.mark.parametrize("program", [in_steps, as_many_as_are_set, none_is_set, set_before], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", ["eager", "pliant"])
+def test_places_of_what_is_set_in_constants_are_known(program, backend):
+    pliant.reset()
+    compiled = pliant.compile(program, backend=backend, fullgraph=True, dynamic=True)
+    for n in (2, 3):
+        torch.testing.assert_close(compiled(torch.ones(n, 1)), program(torch.ones(n, 1)))
+    assert pliant.stats()["graphs"] == 1 and not pliant.stats()["assumptions"]

@@ -36,10 +36,11 @@ from pliant.capture.numbers.element_rules import (
 )
 from pliant.capture.numbers.node_values import Constants
 from pliant.capture.numbers.ranges import end_of_range, ends_of_range
-from pliant.capture.structures import is_node, is_several
+from pliant.capture.structures import is_node, is_several, several
 from pliant.capture.value_kinds import concrete, is_symbolic, varying
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.unbacked import is_unbacked, written
 from pliant.graph.writes import is_written
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
@@ -114,6 +115,17 @@ class Elements:
             result = node.meta["val"] if item is None else node.meta["val"][item]
             value = self._found[id(result)][1].places.shape[dim] if self.flat(result) is not None else None
         return None if value is None else self.inputs.shape_env.expr_of(value)
+
+    def learn_sizes(self, result: Any) -> None:
+        """Sizes that data gives are these from here on, where constants alone lead to the data."""
+        env = self.inputs.shape_env
+        for fake in several(result):
+            if not self.constants.is_noted(fake) or not any(map(is_unbacked, fake.size_)):
+                continue
+            made = self.constants.of(fake)
+            for size, number in zip(fake.size_, () if made is None else made.shape, strict=made is not None):
+                if is_unbacked(size):
+                    env.facts.learn(written(size).eq(env.expr_of(number)))
 
     # ---- before guards: whether it can be told
     def _is_known(self, fake: FakeTensor, ask: bool, seen: dict[int, bool]) -> bool:

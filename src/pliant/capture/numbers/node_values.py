@@ -20,6 +20,7 @@ from pliant.capture.structures import several
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import CONSTANT_NUMEL, FakeTensor, is_fake
+from pliant.graph.unbacked import written
 from pliant.graph.writes import is_written
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
@@ -107,15 +108,27 @@ class Constants(NodeValues):
                 return torch.tensor(told)
         found = self.called(node)
         pairs = list(zip(several(made), several(found), strict=True))
-        if any(is_fake(fake) and (real.dtype, real.size()) != (fake.dtype_, fake.size_) for fake, real in pairs):
+        if not all(_is_as_told(fake, real) for fake, real in pairs if is_fake(fake)):
             raise Unknown  # under another mode of PyTorch it would give something else
         return found
 
 
+def _is_as_told(fake: FakeTensor, real: torch.Tensor) -> bool:
+    """Whether the trace was told of such a tensor; the values say how large it is where it was told of a size of data."""
+    if real.dtype is not fake.dtype_ or real.dim() != len(fake.size_):
+        return False
+    return all(_is_of_data(told) or told == size for told, size in zip(fake.size_, real.shape, strict=True))
+
+
 def _is_small(value: Any) -> bool:
-    """Whether elements of such a tensor are looked for: numbers, and few integers (lengths, indices)."""
+    """Whether elements of such a tensor are looked for: numbers, and few integers (lengths, indices), as many as data says."""
     if not is_fake(value) or value.device_.type != "cpu":
         return False
     sizes = value.size_
     few = len(sizes) == 1 and not is_symbolic(sizes[0]) and sizes[0] <= CONSTANT_NUMEL
-    return sizes == () or few
+    return sizes == () or few or len(sizes) in (1, 2) and _is_of_data(sizes[0])
+
+
+def _is_of_data(size: Any) -> bool:
+    """Whether it was known from data alone when it was made."""
+    return is_symbolic(size) and bool(size.node.shape_env.unbacked_symbols(written(size)))

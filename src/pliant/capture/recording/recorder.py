@@ -181,6 +181,7 @@ class Recorder(Nodes, TorchFunctionMode):
         returns = func not in _NOT_RECORDED and has_tensor(result) or self.inputs.shape_env.fresh
         if returns or result is None and (has_tensor(args) or is_random(func) or is_operator):
             self.record(func, args, kwargs, result)
+            self.elements.learn_sizes(result)
         return result
 
     def become(self, tensor: FakeTensor, made: FakeTensor) -> None:
