@@ -297,3 +297,11 @@ def _is_registered_by_pytorch(name: str) -> bool:
 
 _PACKAGE = os.path.dirname(torch.__file__)
 _REGISTERED = re.compile(r"(\w+)(?:\[alias\])?: registered at (.*):\d+ ::")
+
+
+def has_library_convolution(dtype: torch.dtype) -> bool:
+    """Whether oneDNN convolves volumes of this dtype on this processor, as it is switched now. Which kernel PyTorch selects
+    has no public form; what it is asked of are sizes, those of a call that no other kernel serves as well."""
+    image, weight = torch.empty(1, dtype=dtype).expand(16, 2, 1, 1, 1), torch.empty(1, dtype=dtype).expand(2, 1, 1, 1, 1)
+    chosen = torch._C._select_conv_backend(image, weight, None, [1] * 3, [0] * 3, [1] * 3, False, [0] * 3, 2)
+    return bool(chosen.name == "Mkldnn")

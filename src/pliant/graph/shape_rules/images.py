@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pliant.graph.shape_rules.neural import suggested
+from pliant.graph.shape_rules.neural import convolved, per_dim, suggested
 from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
     Dim,
@@ -18,6 +18,7 @@ from pliant.graph.tensor_spec import (
     TensorSpec,
     channels_last_strides,
     holds,
+    product,
     require,
     require_floats,
     require_same,
@@ -81,6 +82,31 @@ def upsample_nearest3d_backward(
 def max_unpool2d(x: TensorSpec, indices: TensorSpec, output_size: Sequence[Dim]) -> TensorSpec:
     require_same(x.size, indices.size, "max_unpool2d: input and indices differ in size")
     return suggested(x, (*x.size[:-2], *output_size))
+
+
+# -- rearranged -------------------------------------------------------------------------------------------------------
+@rule(_aten.im2col.default)
+def im2col(
+    x: TensorSpec, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> TensorSpec:
+    """Blocks of images as columns, in rows whatever the images' layout is."""
+    if x.dtype is not torch.bool and not x.dtype.is_complex:
+        require_floats(x, "im2col")
+    require(x.ndim in (3, 4), f"Expected 3D or 4D (batch mode) tensor, but got {x.ndim}D")
+    for extent in x.size[-3:]:
+        require(extent > 0, "Expected a tensor with non-zero dimensions for input")
+    for given, least in ((kernel_size, 1), (dilation, 1), (padding, 0), (stride, 1)):
+        require(len(given) in (1, 2) and min(given) >= least, "im2col: a number is too small")
+    blocks = convolved(x.size[-2:], *[per_dim(given, 2) for given in (kernel_size, stride, padding, dilation)])
+    return x.like((*x.size[:-3], x.size[-3] * product(per_dim(kernel_size, 2)), product(blocks)))
+
+
+@rule(_aten.channel_shuffle.default)
+def channel_shuffle(x: TensorSpec, groups: Dim) -> TensorSpec:
+    require(x.ndim > 2, "channel_shuffle expects an input with more than 2 dimensions")
+    require(groups > 0, "Number of groups to divide channels in must be positive.")
+    require(x.size[1] % groups == 0, "Number of channels must be divisible by groups.")
+    return suggested(x) if x.device.type == "cpu" else x.like()
 
 
 # -- sampled at points ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import torch
 from pliant.graph.layouts import elementwise_strides, preserved_strides
 from pliant.graph.shape_rules.pointwise import common_device
 from pliant.graph.shape_rules.registry import DependsOnValues, Rules
+from pliant.graph.shape_rules.views import expand, view_strides
 from pliant.graph.tensor_spec import (
     DENSE_ORDERS,
     Dim,
@@ -20,6 +21,7 @@ from pliant.graph.tensor_spec import (
     is_empty,
     is_row_major,
     key_of,
+    keys_of,
     require,
     require_same,
     row_major_strides,
@@ -94,15 +96,19 @@ def index(x: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
 def _index_strides(
     x: TensorSpec, given: Sequence[TensorSpec], size: Any, before: Sequence[int], after: Sequence[int], rank: int
 ) -> Any:
-    """TensorIterator sees the source restrided (stride 0 at the indexed dimensions) and the indices reshaped."""
+    """TensorIterator sees the source restrided (stride 0 at the indexed dimensions) and the indices, expanded to one another's
+    size, as views with dimensions of 1 around, which have strides too."""
     source_stride = (*[x.stride[d] for d in before], *[0] * rank, *[x.stride[d] for d in after])
     operands = [TensorSpec(size, source_stride, x.dtype, x.device)]
-    for i in given:
-        extents = (*[1] * len(before), *[1] * (rank - i.ndim), *i.size, *[1] * len(after))
-        strides = (*[0] * len(before), *[0] * (rank - i.ndim), *i.stride, *[0] * len(after))
-        operands.append(TensorSpec(extents, strides, i.dtype, i.device))
-    if is_row_major(x) and all(is_row_major(i) for i in given) and not any(key_of(s) == 0 for s in size):
+    in_rows = x.stride_key == keys_of(row_major_strides(x.size)) or (1 not in x.size_key and is_row_major(x))
+    if in_rows and all(is_row_major(i) for i in given) and not any(key_of(s) == 0 for s in size):
         return row_major_strides(size)
+    shape = size[len(before) : len(before) + rank]
+    for i in given:
+        extents = (*[1] * len(before), *shape, *[1] * len(after))
+        strides = view_strides(expand(i, shape), extents)
+        assert strides is not None, "dimensions of 1 need no copy"
+        operands.append(TensorSpec(extents, strides, i.dtype, i.device))
     return elementwise_strides(size, operands)
 
 

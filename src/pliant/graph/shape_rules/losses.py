@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from pliant.graph.layouts import preserved_strides
 from pliant.graph.shape_rules.pointwise import pointwise_rule
 from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import Dim, TensorSpec, require, require_floats, require_same
@@ -47,6 +48,28 @@ def huber_loss(x: TensorSpec, target: TensorSpec, reduction: int = 1, delta: Any
     require(delta > 0, "huber_loss does not support non-positive values for delta.")
     found = _distance(x, target, reduction)
     return TensorSpec(found.size, found.stride, x.dtype, found.device)
+
+
+@rule(_aten.mse_loss_backward.default)
+def mse_loss_backward(grad: TensorSpec, x: TensorSpec, target: TensorSpec, reduction: int) -> TensorSpec:
+    """Zeros in rows, to which the gradient is added."""
+    found: TensorSpec = pointwise_rule(_aten.mse_loss_backward.default)(grad, x, target, reduction)
+    return found.like()
+
+
+@rule(_aten.smooth_l1_loss_backward.default, _aten.huber_loss_backward.default)
+def distance_backward(grad: TensorSpec, x: TensorSpec, target: TensorSpec, reduction: int, bound: float) -> TensorSpec:
+    return mse_loss_backward(grad, x, target, reduction)
+
+
+@rule(_aten.binary_cross_entropy.default)
+def binary_cross_entropy(x: TensorSpec, target: TensorSpec, weight: _Maybe = None, reduction: int = 1) -> TensorSpec:
+    """Made like the first tensor, whatever the others are."""
+    require_floats(x, "binary_cross_entropy")
+    require_same(target.size, x.size, "binary_cross_entropy: input and target differ in size")
+    found: TensorSpec = pointwise_rule(_aten.mul.Tensor)(x, x if weight is None else weight)
+    require_same(found.size, x.size, "binary_cross_entropy: the weight does not broadcast to the input")
+    return x.like(()) if reduction else TensorSpec(x.size, preserved_strides(x), x.dtype, x.device)
 
 
 def _distance(x: TensorSpec, target: TensorSpec, reduction: int) -> TensorSpec:

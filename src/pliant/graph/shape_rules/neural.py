@@ -12,15 +12,18 @@ from typing import Any
 
 import torch
 
-from pliant import torch_adapter
+from pliant import operators_torch_adapter, torch_adapter
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.shape_rules.registry import Rules
 from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
     TensorSpec,
+    certain,
     channels_last_strides,
     holds,
+    is_channels_last,
+    is_row_major,
     keys_of,
     product,
     require,
@@ -109,7 +112,14 @@ def batch_norm(
     for parameter in (weight, bias, running_mean, running_var):
         if parameter is not None:
             require_same(parameter.size, x.size[1:2], "batch_norm: a parameter does not have one element a channel")
-    return suggested(x), saved, saved
+    return _normalized(x), saved, saved
+
+
+def _normalized(x: TensorSpec) -> TensorSpec:
+    """In the memory format of `x`; on the CPU channels last too where `x` lies so, whatever its sizes of 1 suggest."""
+    if x.device.type == "cpu" and x.ndim in (4, 5) and 1 in x.size_key and not is_row_major(x) and is_channels_last(x):
+        return x.like(stride=channels_last_strides(x.size))
+    return suggested(x)
 
 
 @rule(_aten.cudnn_batch_norm.default)
@@ -147,8 +157,14 @@ def batch_norm_functional(
 def batch_norm_with_update(
     x: TensorSpec, weight: _Maybe, bias: _Maybe, mean: TensorSpec, var: TensorSpec, momentum: float, eps: float
 ) -> tuple[TensorSpec, ...]:
-    room = x.like((0,), dtype=torch.uint8)
-    return (*batch_norm(x, weight, bias, mean, var, True, momentum, eps), room, mean.like(), var.like())
+    return (*batch_norm_with_reserve(x, weight, bias, mean, var, momentum, eps), mean.like(), var.like())
+
+
+@rule(_aten._batch_norm_with_update.default)
+def batch_norm_with_reserve(
+    x: TensorSpec, weight: _Maybe, bias: _Maybe, mean: TensorSpec, var: TensorSpec, momentum: float, eps: float
+) -> tuple[TensorSpec, ...]:
+    return (*batch_norm(x, weight, bias, mean, var, True, momentum, eps), x.like((0,), dtype=torch.uint8))
 
 
 @rule(_aten.native_batch_norm_backward.default)
@@ -182,15 +198,17 @@ def group_norm_backward(
 
 
 # -- convolution ------------------------------------------------------------------------------------------------------
-def _per_dim(values: Sequence[Dim], rank: int) -> list[Dim]:
+def per_dim(values: Sequence[Dim], rank: int) -> list[Dim]:
     return list(values) * rank if len(values) == 1 else list(values)
 
 
 _Geometry = Sequence[Sequence[Dim]]  # stride, padding, dilation: one number a spatial dimension
 
 
-def _convolved(size: Sequence[Dim], kernel: Sequence[Dim], geometry: _Geometry) -> list[Dim]:
-    stride, padding, dilation = geometry
+def convolved(
+    size: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[Dim], padding: Sequence[Dim], dilation: Sequence[Dim]
+) -> list[Dim]:
+    """How many places a kernel has along each dimension."""
     # out = floor((in + 2 p - d (k - 1) - 1) / s) + 1
     reach = [d * (k - 1) for d, k in zip(dilation, kernel)]
     for n, p, r in zip(size, padding, reach):
@@ -214,17 +232,40 @@ def convolution(
     if x.dtype is not weight.dtype:
         raise RuntimeError(f"convolution: input is {x.dtype} and weight {weight.dtype}")
     require(x.ndim == weight.ndim, f"convolution: expected an input with {weight.ndim} dimensions")
-    geometry = [_per_dim(values, rank) for values in (stride, padding, dilation)]
+    geometry = [per_dim(values, rank) for values in (stride, padding, dilation)]
     if transposed:
         require_same(x.size[1:2], weight.size[:1], "convolution: the channels of input and weight differ")
-        spatial = _transposed(x.size[2:], weight.size[2:], geometry, _per_dim(output_padding, rank))
+        spatial = _transposed(x.size[2:], weight.size[2:], geometry, per_dim(output_padding, rank))
         channels = weight.size[1] * groups
     else:
         require_same(x.size[1:2], (weight.size[1] * groups,), "convolution: the channels of input and weight differ")
-        spatial = _convolved(x.size[2:], weight.size[2:], geometry)
+        spatial = convolved(x.size[2:], weight.size[2:], *geometry)
         channels = weight.size[0]
     size = (x.size[0], channels, *spatial)
-    return x.like(size, _channels_last(size) if _runs_channels_last(x, weight) else None)
+    last = _runs_channels_last(x, weight) and _keeps_channels_last(x, weight, geometry, transposed, output_padding, groups)
+    return x.like(size, _channels_last(size) if last else None)
+
+
+def _keeps_channels_last(
+    x: TensorSpec, weight: TensorSpec, geometry: _Geometry, transposed: bool, extra: Sequence[Dim], groups: Dim
+) -> bool:
+    """Volumes on the CPU are row-major where ATen's own kernels convolve them and not oneDNN's, which are called for
+    several, for large ones, and for wide or grouped kernels."""
+    if x.ndim != 5 or x.device.type != "cpu":
+        return True
+    if not operators_torch_adapter.has_library_convolution(x.dtype):
+        return False
+    stride, _, dilation = geometry
+    if transposed and any(e >= s for e, s in zip(per_dim(extra, 3), stride)):
+        return False
+    if x.dtype is not torch.float32:
+        return True
+    height, width = weight.size[-2:]
+    worthwhile = groups != 1 or (holds(height > 3) and holds(width > 3))
+    if not (worthwhile or certain(x.size[0] > 1) or certain(product(x.size[:4]) > 20480)):
+        return False
+    spread = any(n != 1 for n in (*stride, *dilation)) or not (holds(height == 1) and holds(width == 1))
+    return spread or torch.get_num_threads() > 1 or certain(x.size[0] >= 16)
 
 
 def _runs_channels_last(x: TensorSpec, weight: TensorSpec) -> bool:
@@ -250,7 +291,8 @@ def convolution_backward(
     padding: Sequence[Dim], dilation: Sequence[Dim], transposed: bool, output_padding: Sequence[Dim], groups: Dim,
     mask: Sequence[bool],
 ) -> _Three:  # fmt: skip
-    last = _runs_channels_last(x, weight)
+    geometry = [per_dim(values, weight.ndim - 2) for values in (stride, padding, dilation)]
+    last = _runs_channels_last(x, weight) and _keeps_channels_last(x, weight, geometry, transposed, output_padding, groups)
 
     def fresh(like: TensorSpec) -> TensorSpec:
         return like.like(stride=_channels_last(like.size) if last else None)

@@ -9,6 +9,7 @@ asked of the operator's own kernel on tensors of one element, once per process a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -86,7 +87,7 @@ def _tiny(value: Any, device: torch.device) -> Any:
 
 def pointwise_rule(func: Any) -> Rule:
     """The rule of one operator."""
-    numbers = _operands_as_numbers(func)
+    numbers, promoted = _operands_as_numbers(func), _first_promoted(func)
 
     def infer(*args: Any, **kwargs: Any) -> Any:
         specs = [v for v in (*args, *kwargs.values()) if type(v) is TensorSpec]
@@ -96,13 +97,31 @@ def pointwise_rule(func: Any) -> Rule:
         small = any(type(n) is int and n < 2 for n in size)
         if specs and small and any(isinstance(one, _NUMBERS) for one in args[:numbers]):
             operands = [*specs, specs[0].like(())]  # a tensor without dimensions
-        stride = elementwise_strides(size, operands) if specs else ()
         device = common_device(specs)
+        if promoted is not None and device.type == "cpu":
+            operands = [*operands[:promoted], *_as_computed(operands[promoted:], dtypes)]
+        stride = elementwise_strides(size, operands) if specs else ()
         if type(dtypes) is tuple:
             return tuple([TensorSpec(size, stride, dtype, device) for dtype in dtypes])
         return TensorSpec(size, stride, dtypes, device)
 
     return infer
+
+
+def _first_promoted(func: Any) -> int | None:
+    """From which operand on all are computed in one dtype, whichever they have; None if the operator refuses several."""
+    name = func._schema.name.removeprefix("aten::")
+    if name == "where":
+        return 1
+    return 0 if any(a.name in ("other", "exponent", "tensor1", "min") for a in func._schema.arguments) else None
+
+
+def _as_computed(specs: Sequence[TensorSpec], result: torch.dtype) -> list[TensorSpec]:
+    """Operands in the dtype in which the CPU computes: casts are copies, which have no gaps and repeat nothing."""
+    common = result
+    if result is torch.bool:  # of a comparison
+        common = functools.reduce(torch.promote_types, [spec.dtype for spec in specs])
+    return [s if s.dtype is common or not s.ndim else TensorSpec(s.size, preserved_strides(s), common, s.device) for s in specs]
 
 
 _NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -228,6 +247,14 @@ def isinf(self: TensorSpec) -> TensorSpec:
 def threshold_backward(grad: TensorSpec, self: TensorSpec, threshold: Any) -> TensorSpec:
     """The operand that was compared is asked first how the result lies."""
     result: TensorSpec = pointwise_rule(_aten.threshold_backward.default)(self, grad, threshold)
+    return result
+
+
+@rule(_aten.rsub.Tensor)
+def rsub(self: TensorSpec, other: TensorSpec, alpha: Any = 1) -> TensorSpec:
+    """The second operand is the first of the difference."""
+    result_dtypes(_aten.rsub.Tensor, (self, other), {"alpha": alpha})
+    result: TensorSpec = pointwise_rule(_aten.sub.Tensor)(other, self, alpha=alpha)
     return result
 
 
