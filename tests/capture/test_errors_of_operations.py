@@ -83,3 +83,36 @@ def _outcome(function):
 def test_they_are_those_of_eager(program):
     compiled = pliant.compile(program, backend="eager", fullgraph=True)
     assert _outcome(compiled) == _outcome(compiled) == _outcome(program)
+
+
+REFUSED = {
+    "another size": lambda w: setattr(w, "grad", torch.ones(2)),
+    "another dtype": lambda w: setattr(w, "grad", torch.ones(3, dtype=torch.float64)),
+    "no tensor": lambda w: setattr(w, "grad", 3),
+    "itself": lambda w: setattr(w, "grad", w),
+    "more gradients than a number takes": lambda w: torch.autograd.grad(w.sum(), w, torch.ones(2)),
+    "fewer gradients": lambda w: torch.autograd.grad((w.sum(), w.prod()), w, (None,)),
+    "a batch of gradients": lambda w: torch.autograd.grad(w.sum(), w, torch.ones(2, 2), is_grads_batched=True),
+    "gradients of another size": lambda w: w.sum().backward(torch.ones(4)),
+    "of a complex number": lambda w: (w * 1j).sum().backward(),
+    "an array of conjugates": lambda w: (w.detach() * 1j).conj().numpy(),
+    "an array of negated elements": lambda w: (w.detach() * 1j).conj().imag.numpy(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_tensors_refuse_is_refused_once_what_came_before_is_done(name):
+    pliant.reset()
+    use, found = REFUSED[name], []
+
+    def program(w, seen):
+        seen.append(1)
+        use(w)
+        return w * 2
+
+    for function in (program, pliant.compile(program, backend="aot_eager")):
+        w, seen = torch.ones(3, requires_grad=True), []
+        with pytest.raises((RuntimeError, TypeError)) as caught:
+            function(w, seen)
+        found.append((caught.type, str(caught.value), seen, w.grad))
+    assert found[1] == found[0] and found[0][2:] == ([1], None)

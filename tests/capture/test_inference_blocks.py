@@ -48,6 +48,14 @@ def gradients_recorded_again(x):
     return y, z, x.sin()
 
 
+def leaf_over_a_break(x):
+    with torch.inference_mode():
+        y = (x * 2).requires_grad_()
+        pliant.graph_break()
+        z = y + 1
+    return y, z, x + 1
+
+
 def made(kind):
     with torch.inference_mode() if kind == "inference" else contextlib.nullcontext():
         return torch.ones(3, requires_grad=kind == "leaf")
@@ -81,6 +89,14 @@ def test_inference_tensors(program, kind, mode, backend):
     want = seen(program, x, mode)
     assert seen(compiled, x, mode) == want
     assert seen(compiled, x, mode) == want
+
+
+@pytest.mark.fallbacks_expected
+def test_a_tensor_of_a_block_that_is_told_to_require_gradients_crosses_a_break():
+    pliant.reset()
+    x = made("leaf")
+    assert seen(pliant.compile(leaf_over_a_break, backend="aot_eager"), x, False) == seen(leaf_over_a_break, x, False)
+    pliant.reset()
 
 
 MADE_OF = {

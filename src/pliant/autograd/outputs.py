@@ -7,6 +7,7 @@ Holds:  views are made of the caller's own tensors by the calls that eager makes
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
@@ -110,7 +111,7 @@ def _getter(output: Output) -> _Get:
             return lambda inputs, results, made: inputs[position]
         case FromResult(position, leaf):
             if leaf:
-                return lambda inputs, results, made: results[position].requires_grad_()
+                return lambda inputs, results, made: _as_leaf(results[position])
             return lambda inputs, results, made: results[position]
         case Literal(value):
             return lambda inputs, results, made: value
@@ -123,6 +124,12 @@ def _getter(output: Output) -> _Get:
             assert_never(output)
 
 
+def _as_leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """Told to require gradients; a tensor of inference mode is told so within it, as the program did."""
+    with torch.inference_mode(True) if tensor.is_inference() else contextlib.nullcontext():
+        return tensor.requires_grad_()
+
+
 def _view_getter(source: FromInput | FromResult | SameAs, steps: tuple[ViewStep, ...], leaf: bool) -> _Get:
     find = _getter(source)
 
@@ -131,7 +138,7 @@ def _view_getter(source: FromInput | FromResult | SameAs, steps: tuple[ViewStep,
         for step in steps:
             tensor = _replay(step, tensor, results)
         # A view made under no_grad of what requires grad says that it does too, but gets no gradient before it is told to.
-        return tensor.requires_grad_() if leaf else tensor
+        return _as_leaf(tensor) if leaf else tensor
 
     return get
 

@@ -20,7 +20,11 @@ from pliant.autograd.history import Node, leaves_behind
 from pliant.errors import Unsupported
 from pliant.records import dataclass
 
-FREED = "Trying to backward through the graph a second time, of which what it saved was freed (see retain_graph)"
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+    "you need to backward through the graph a second time or if you need to access saved tensors after calling backward."
+)  # in PyTorch's own words
 # What PyTorch says of a function without a derivative, of a custom operator without one, and of a source that is larger than the
 # indices by which it is scattered.
 _MISSING = re.compile(

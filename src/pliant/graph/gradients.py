@@ -64,4 +64,6 @@ def _mapped(engine: Callable[..., tuple[Any, ...]], given: list[torch.Tensor]) -
 def _ones(output: torch.Tensor) -> torch.Tensor:
     if output.numel() != 1:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    if not output.dtype.is_floating_point:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
     return torch.ones_like(output, memory_format=torch.preserve_format)

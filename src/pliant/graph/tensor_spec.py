@@ -243,6 +243,10 @@ def same_dim(one: Dim, other: Dim) -> bool:
     return one is other or key_of(one) == key_of(other) or certain(one == other)
 
 
+def same_sizes(one: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    return len(one) == len(other) and all(map(same_dim, one, other))
+
+
 def with_known_sign(dims: Sequence[Dim]) -> Sizes:
     """Wanted sizes with a symbolic one that is negative (-1: whatever fits) as the number, under a guard."""
     return tuple([d if type(d) is int or not holds(d < 0) else int(d) for d in dims])

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch.utils.hooks import BackwardHook
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Rows
 from pliant.capture.outside.read_later import read_later
 from pliant.capture.recording.regions import (
@@ -30,7 +30,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.gradients import gradients
 from pliant.graph.tensor_hook import TensorHook
-from pliant.graph.tensor_spec import dense_order, row_major_strides
+from pliant.graph.tensor_spec import dense_order, row_major_strides, same_sizes
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import AttributeSource, StateSource
 from pliant.guards.state import nan_checks
@@ -97,14 +97,26 @@ def _record(
     for one in wanted:
         t.world.note_differentiated(one)
     arguments = (list(roots), list(wanted), list(given), keep, create_graph, unused, batched)
+    if not _fit(roots, given, batched):
+        raise GraphBreak("tensor-error", "gradients of other sizes than the tensors have, or as many")
     try:
         with DisableTorchFunction():
             found: tuple[Any, ...] = t.native(gradients, *arguments)
-    except RuntimeError as error:
-        raise GraphBreak("tensor-error", str(error).splitlines()[0]) from None
+    except Raised as raised:  # by the engine on fakes, which words it otherwise, and counts writes of `.data` too
+        raise GraphBreak("tensor-error", str(raised.error).partition("\n")[0]) from None
     first = [t.recorder.histories.get(id(one), one) for one in wanted]  # data given later does not cut the history
     t.recorder.record(gradients, (arguments[0], first, *arguments[2:]), {}, found)
     return found
+
+
+def _fit(roots: Sequence[Any], given: Sequence[Any], batched: bool) -> bool:
+    """Whether each result is given a gradient as large, or None; the engine itself would broadcast it."""
+    if len(roots) != len(given):
+        return False
+    pairs = [(root, gradient) for root, gradient in zip(roots, given) if gradient is not None]
+    if any(gradient.dtype_.is_complex != root.dtype_.is_complex for root, gradient in pairs):
+        return False
+    return all(same_sizes(gradient.size_[int(batched) :], root.size_) for root, gradient in pairs)
 
 
 # ---- where histories lead

@@ -61,7 +61,8 @@ def key_of(key: Any) -> Any:
 
 def to_array(t: Tracer, tensor: FakeTensor) -> Any:
     """tensor.numpy()"""
-    if tensor.requires_grad or tensor.device_.type != "cpu" or tensor.dtype_ is torch.bfloat16:
+    has_none = tensor.requires_grad or tensor.device_.type != "cpu" or tensor.dtype_ is torch.bfloat16
+    if has_none or tensor.spec.lazy:  # elements that are conjugated or negated when they are read
         raise GraphBreak("unknown-call", "numpy() of a tensor that has none")
     return wrap(_own_data(t, tensor))
 

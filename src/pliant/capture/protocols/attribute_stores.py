@@ -35,7 +35,8 @@ from pliant.capture.value_kinds import (
     plain_class,
 )
 from pliant.capture.varying_values import UNSETTLED, Text
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.tensor_spec import same_sizes
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import is_immutable
 from pliant.torch_adapter import store_in_module
@@ -167,7 +168,16 @@ def _change_tensor(t: Tracer, fake: FakeTensor, name: str, value: Any) -> None:
     elif name != "grad" and hasattr(getattr(torch.Tensor, name, None), "__set__"):
         t.native(setattr, fake, name, value)  # the recorder decides
     else:
+        if name == "grad" and value is not None and not _fits_as_gradient(fake, value):
+            raise GraphBreak("tensor-error", "a gradient that its tensor refuses")  # which the store itself complains of
         t.world.slot_set(fake, name, value, "plain")
+
+
+def _fits_as_gradient(fake: FakeTensor, value: Any) -> bool:
+    if not is_fake(value) or value is fake:
+        return False
+    fits = fake.dtype_.is_floating_point or fake.dtype_.is_complex
+    return fits and value.dtype_ is fake.dtype_ and value.device_ == fake.device_ and same_sizes(value.size_, fake.size_)
 
 
 # Of tensors, parameters or not, that have had attributes, and that have had none: CPython words it otherwise.

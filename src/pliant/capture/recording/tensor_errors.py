@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from pliant.capture.signatures import Args, Kwargs
-from pliant.capture.structures import mapped
+from pliant.capture.structures import leaves, mapped
 from pliant.capture.value_kinds import concrete, is_constant, is_symbolic
-from pliant.graph.fake_tensor import is_fake
+from pliant.graph.fake_tensor import is_fake, memory_of
 from pliant.graph.given_warnings import collected
 from pliant.interruptions import pass_on
-from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, set_grad_enabled
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, is_view, set_grad_enabled
 
 _MANY = 1 << 24  # elements; larger stand-ins cost too much
 
@@ -34,6 +34,9 @@ def error_of_eager(function: Any, args: Args, kwargs: Kwargs) -> Exception | Non
     elif getattr(function, "__objclass__", None) not in torch.Tensor.mro():  # a method in C has no module
         if not (getattr(function, "__module__", None) or "").startswith(("torch", "_operator")):
             return None
+    fakes = [one for one in leaves(args, tuple(kwargs.values())) if is_fake(one)]
+    if len(set(map(id, map(memory_of, fakes)))) < len(set(map(id, fakes))):
+        return None  # stand-ins do not share memory
     errors = [_error(function, args, kwargs, fill) for fill in (0, 1)]  # one that depends on elements is the data's
     if any(error is None for error in errors) or str(errors[0]) != str(errors[1]):
         return None
@@ -69,6 +72,9 @@ def _stand_in(value: Any, fill: int) -> Any:
             raise _Unfit
         with DisableTorchFunction(), below_python_dispatch():
             made = torch.empty_strided(sizes, strides, dtype=value.dtype_).fill_(fill)
+            if value.requires_grad and (is_view(value) or not value.is_leaf):  # autograd complains of leaves that are written
+                with torch.enable_grad():
+                    return made.fill_(torch.full((), fill, dtype=value.dtype_, requires_grad=True))
             return made.requires_grad_(value.requires_grad)
     if is_symbolic(value):
         return concrete(value)
