@@ -116,3 +116,56 @@ def test_what_tensors_refuse_is_refused_once_what_came_before_is_done(name):
             function(w, seen)
         found.append((caught.type, str(caught.value), seen, w.grad))
     assert found[1] == found[0] and found[0][2:] == ([1], None)
+
+
+def _import_of_nothing():
+    from math import nothing  # noqa: F401
+
+
+# Refused within the program, which catches the error: what, and how it is worded.
+CAUGHT = {
+    "a part of a leaf is written": lambda w: w[0].add_(1),
+    "an expanded leaf is written": lambda w: w.expand(2, 3).mul_(2),
+    "one of several parts is written": lambda w: (w * 2).split(2)[0].add_(1),
+    "a view made under no_grad is written": lambda w: torch.no_grad()(w.view)(3).add_(1),
+    "its own transpose is copied to a tensor": lambda w: (y := torch.ones(3, 4)).copy_(y.t()),
+    "gradients of nothing": lambda w: torch.autograd.grad(w.sum(), []),
+    "gradients of a graph that is freed": lambda w: [(y := (w**2).sum()).backward(), y.backward()],
+    "a seed that is no number": lambda w: torch.manual_seed("a"),
+    "a batch along no dimension": lambda w: torch.vmap(lambda x: x, in_dims=5)(w.detach()),
+    "tangents that are no tuple": lambda w: torch.func.jvp(torch.sin, w.detach(), w.detach()),
+    "an import of a name that is not there": lambda w: _import_of_nothing(),
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_errors_that_the_program_catches_are_those_of_eager(name):
+    pliant.reset()
+    use = CAUGHT[name]
+
+    def program(w):
+        try:
+            use(w)
+        except (RuntimeError, ValueError, ImportError) as error:
+            return type(error), str(error), w * 2
+        return None
+
+    compiled = pliant.compile(program, backend="aot_eager")
+    found = [function(torch.ones(3, requires_grad=True))[:2] for function in (program, compiled)]
+    assert found[1] == found[0]
+
+
+def test_writes_of_the_data_of_what_the_derivative_reads_are_not_refused():
+    def program(w, x):
+        y = w * x
+        x.data.mul_(2)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            return str(error)
+        return w.grad
+
+    found = []
+    for function in (program, pliant.compile(program, backend="aot_eager")):
+        found.append(function(torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)))
+    assert found[1].tolist() == found[0].tolist() == [2, 2, 2]

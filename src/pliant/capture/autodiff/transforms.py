@@ -34,7 +34,7 @@ from pliant.capture.recording.regions import (
 )
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, in_form_of
-from pliant.capture.value_kinds import is_list
+from pliant.capture.value_kinds import is_list, is_number, is_tuple
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.transforms import Gradient, Jacobian, Mapped, PulledBack, PushedForward, without_samples
 from pliant.guards.sources import held
@@ -204,6 +204,8 @@ def _pushed(t: Tracer, traced: _Traced, values: list[Any], tangents: list[Any]) 
 
 @ROWS.takes(torch.func.jvp)
 def _push(t: Tracer, func: Any, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    if not (is_tuple(primals) and is_tuple(tangents)):
+        raise GraphBreak("tensor-error", "jvp: primals and tangents are tuples")
     traced = _trace(t, {"func": func, "has_aux": has_aux}, tuple(t.sequence(primals)), {})
     found = _pushed(t, traced, traced.values, flat(t, tuple(t.sequence(tangents)))[0])
     return found if has_aux else found[:2]
@@ -303,7 +305,9 @@ def _in_dims(t: Tracer, in_dims: Any, args: Args, kwargs: Kwargs) -> list[int | 
     """The mapped dimension of each leaf of (args, kwargs): keyword arguments are not mapped."""
     leaves, spec = flat(t, args)
     dims = broadcast_to_tree(_tupled(in_dims), spec)
-    if dims is None or not are_tensors(one for dim, one in zip(dims, leaves) if dim is not None):
+    mapped = [] if dims is None else [(dim, one) for dim, one in zip(dims, leaves) if dim is not None]
+    fits = dims is not None and are_tensors(one for _, one in mapped)
+    if dims is None or not fits or not all(is_number(dim) and -one.dim() <= dim < one.dim() for dim, one in mapped):
         raise GraphBreak("tensor-error", "vmap: in_dims do not fit the arguments")
     return [*dims, *[None] * len(flat(t, kwargs)[0])]
 

@@ -190,7 +190,7 @@ def _check_told_exception(t: Tracer, asked: Any) -> None:
 # ---- the state of the random generators, which the graph reads and sets in its order among draws
 @ROWS.takes(torch.manual_seed)
 def _manual_seed(t: Tracer, seed: Any) -> Any:
-    call_torch(t, random_state.seed, (seed,), {})
+    call_torch(t, random_state.seed, (t.call(int, (seed,), {}),), {})
     return t.world.hold(torch.default_generator, "torch.default_generator")
 
 

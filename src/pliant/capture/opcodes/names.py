@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from pliant.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers
-from pliant.capture.graph_breaks import GraphBreak, Raised, StartAgain
+from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised, StartAgain
 from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, NULL
@@ -230,6 +230,14 @@ def _load(name: str) -> None:
 _tried: set[str] = set()
 
 
+def _import_from(t: Tracer, op: Op) -> Any:
+    name: Any = op.arg
+    try:
+        return t.get_attr(t.frames[-1].stack[-1], name)
+    except NoAttribute:  # then a loaded module of that name is meant, or the import has an error of its own
+        raise GraphBreak("side-effect-call", f"import of {name}, which its module does not have") from None
+
+
 ROWS.on_operands(
     {
         **dict.fromkeys(("POP_TOP", "END_FOR"), lambda t, op, value: None),
@@ -237,7 +245,7 @@ ROWS.on_operands(
         "PUSH_NULL": lambda t, op: NULL,
         "COPY": lambda t, op: t.frames[-1].stack[-op.arg],
         "LOAD_CONST": lambda t, op: op.arg,
-        "IMPORT_FROM": lambda t, op: t.get_attr(t.frames[-1].stack[-1], op.arg),
+        "IMPORT_FROM": _import_from,
         "LOAD_LOCALS": lambda t, op: t.frames[-1].class_locals,
         "STORE_GLOBAL": lambda t, op, value: t.world.dict_set(known_globals(t.frames[-1]), op.arg, value),
         "STORE_DEREF": lambda t, op, value: t.world.cell_set(t.frames[-1].cells[op.arg], value),

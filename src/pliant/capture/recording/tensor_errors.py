@@ -73,6 +73,8 @@ def _stand_in(value: Any, fill: int) -> Any:
         with DisableTorchFunction(), below_python_dispatch():
             made = torch.empty_strided(sizes, strides, dtype=value.dtype_).fill_(fill)
             if value.requires_grad and (is_view(value) or not value.is_leaf):  # autograd complains of leaves that are written
+                if any(n > 1 and not step for n, step in zip(sizes, strides)):
+                    raise _Unfit  # nothing is written to elements that share memory
                 with torch.enable_grad():
                     return made.fill_(torch.full((), fill, dtype=value.dtype_, requires_grad=True))
             return made.requires_grad_(value.requires_grad)
