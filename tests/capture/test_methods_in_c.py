@@ -136,3 +136,26 @@ def test_attributes_of_values_of_own_classes(base, read):
                 found.append(str(error))
         one.c = call // 2
     assert found[::2] == found[1::2]
+
+
+@pytest.mark.fallbacks_expected
+def test_methods_of_arrays_that_are_not_traced_are_called_in_eager():
+    numpy = pytest.importorskip("numpy")
+
+    def program(x, array):
+        found = []
+        try:
+            found.append(array.tobytes())
+        except AttributeError as error:
+            found.append(error)
+        return x * 2, found
+
+    def given(x, method):
+        return x * 2, method()
+
+    pliant.reset()
+    array = numpy.ones(2)
+    assert pliant.compile(program, backend="eager")(torch.ones(2), array)[1] == [array.tobytes()]
+    assert pliant.compile(given, backend="eager")(torch.ones(2), array.tobytes)[1] == array.tobytes()
+    assert all("AttributeError" not in reason for reason in pliant.stats()["fallback_reasons"])
+    pliant.reset()

@@ -102,6 +102,8 @@ def _method_in_c(world: World, value: Any, source: Source) -> Any:
     receiver = concrete(world.bring(owner, AttributeSource(source, "__self__")))
     name = world.bring(value.__name__, AttributeSource(source, "__name__"))
     if receiver is not owner:
+        if not hasattr(receiver, name):  # of an array, which is traced as a tensor
+            raise GraphBreak("unknown-object", f"the method {name} of {type(owner).__name__}")
         return getattr(receiver, name)
     if type(value) is types.MethodWrapperType:  # of which class, which `super()` chooses
         world.bring(value.__objclass__, AttributeSource(source, "__objclass__"))
