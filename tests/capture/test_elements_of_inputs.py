@@ -192,6 +192,8 @@ def test_switches_of_few_bits(program, dtype):
     switches = [(torch.tensor([on], dtype=dtype), torch.rand(2, 2)) for on in (1, 1, 0, 100, 1)]
     graphs, breaks = _graphs_for(program, *switches)
     assert program is not _on or (graphs <= 3 and not breaks)
+
+
 def slices_in_time(x, grid):
     """As a video's frames are put together in pairs."""
     sizes, parts, start = grid[:, 1:].prod(-1), [], 0
