@@ -28,8 +28,9 @@ _PRODUCTS: dict[str, Callable[..., Any]] = {
 }
 
 
+_aten = torch.ops.aten
 # What a method of tensors does that has another name than the operator.
-_METHODS: dict[Any, Callable[..., Any]] = {torch.ops.aten._local_scalar_dense.default: torch.Tensor.item}
+_METHODS: dict[Any, Callable[..., Any]] = {_aten._local_scalar_dense.default: torch.Tensor.item}
 
 
 @functools.cache

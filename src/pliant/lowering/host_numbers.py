@@ -19,7 +19,8 @@ from pliant.lowering.context import Lowering
 from pliant.lowering.tensors import Tensor
 from pliant.symbolic.expr import Symbol
 
-_READ = torch.ops.aten._local_scalar_dense.default
+_aten = torch.ops.aten
+_READ = _aten._local_scalar_dense.default
 _WIDE = (torch.uint64,)  # do not fit into an int64
 
 
