@@ -43,6 +43,7 @@ from pliant.graph.shape_rules.indexing import GIVES_SPARSE
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.strided import BY_STRIDES, refuse_outside
 from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Interner, TensorSpec
+from pliant.graph.unfit_numbers import refuse_unfit_numbers
 from pliant.graph.unsupported import UnsupportedOperator
 from pliant.records import dataclass
 from pliant.torch_adapter import make_wrapper_subclass
@@ -251,9 +252,11 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             outcome = self._outcome(plan, rule, args, kwargs)
         except DependsOnValues:
             return SPECIAL[func](self, func, *args, **kwargs)
+        result = self._instantiate(outcome, args, kwargs)
+        refuse_unfit_numbers(plan, args, kwargs, result)
         if key is not None:
             self._remembered[key] = outcome
-        return self._instantiate(outcome, args, kwargs)
+        return result
 
     def _outcome(self, plan: CallPlan, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What the rule says, its specs interned, written arguments in place of results that they are."""
