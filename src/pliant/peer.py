@@ -1,7 +1,8 @@
 """What a program told PyTorch's own compiler, through its public functions, that this one is to honour.
 
 In:     names of state in modules of that compiler.
-Out:    registered backends, marks on functions, the stance, whether breaks are errors, whether it compiles autograd.
+Out:    registered backends, marks on functions, the stance, whether breaks are errors, whether it compiles autograd; which
+        weak references are its own.
 Holds:  that compiler is neither loaded nor called: its state is read where the program has loaded it, and is else as if
         nothing had been said.
 """
@@ -9,6 +10,8 @@ Holds:  that compiler is neither loaded nor called: its state is read where the 
 from __future__ import annotations
 
 import sys
+import types
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,3 +53,11 @@ def breaks_are_errors() -> bool:
 def compiles_autograd() -> bool:
     """Whether the engine of autograd hands its work to that compiler."""
     return _state(_COMPILED_AUTOGRAD, "compiled_autograd_enabled") is True
+
+
+def is_its_own(reference: Any) -> bool:
+    """Whether it keeps the weak reference itself: once used, it notes which modules are made. A proxy is the program's."""
+    if not issubclass(type(reference), weakref.ref):  # whose attributes are those of what it refers to
+        return False
+    callback = reference.__callback__
+    return isinstance(callback, types.FunctionType) and str(callback.__module__).startswith(PEER)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pliant import peer
 from pliant.bytecode.resume import resume_freevars
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.iterators.carried import BRING, SHARED, TRACED, shared
@@ -234,7 +235,12 @@ def ends_noticed(value: Any) -> bool:
     """Whether the end of an object runs code of the program, or is seen through a weak reference."""
     if is_builtin(value) or is_method(value):
         value = value.__self__
-    return _may_hold(value) and (weakref.getweakrefcount(value) > 0 or end_runs_code(value))
+    return _may_hold(value) and (_is_seen(value) or end_runs_code(value))
+
+
+def _is_seen(value: Any) -> bool:
+    """Whether the program has weak references to the object."""
+    return weakref.getweakrefcount(value) > 0 and not all(map(peer.is_its_own, weakref.getweakrefs(value)))
 
 
 def end_runs_code(value: Any) -> bool:
