@@ -18,6 +18,8 @@ class Breaking(nn.Module):
 
 @pytest.mark.parametrize("module", [f"{PEER}.utils", "program"])
 def test_modules_that_are_let_go_of_behind_a_break(module):
+    pliant.reset()
+
     def noted(reference):
         pass
 
