@@ -33,6 +33,7 @@ def outcome(f, *args):
         return type(error), str(error)
 
 
+@pytest.mark.spread(2, "name", "dtype", "dynamic")
 @pytest.mark.parametrize("dynamic", [False, None])
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
 @pytest.mark.parametrize("name", PROGRAMS)
