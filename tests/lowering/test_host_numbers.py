@@ -84,6 +84,12 @@ def test_what_lies_on_the_gpu_is_not_read_for_the_cpu():
     assert [one.target._schema.name for one in program.computations if isinstance(one, Extern)] == ["aten::_to_copy"]
 
 
+def test_what_comes_back_to_the_cpu_is_computed_behind_the_read():
+    """`n.to(device).cpu()` is a number that loops of the CPU may compute, too."""
+    lowered(lambda x, n: x + n.to(DEVICE).to(HOST), ((5,), torch.float32, HOST), ((), torch.float32, HOST))
+    lowered(lambda x, n: x + (n.to(DEVICE) * 2).to(HOST), ((5,), torch.float32, HOST), ((), torch.float32, HOST))
+
+
 def test_complex_numbers_are_the_operators_own():
     program = lowered(lambda x, n: torch.real(x * n), ((5,), torch.float32, DEVICE), ((), torch.complex64, HOST))
     assert not any(getattr(one, "target", None) is torch.ops.aten._local_scalar_dense.default for one in program.computations)

@@ -8,13 +8,13 @@ Holds:  it is read when the operators before it have run, as eager's kernels of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 import torch
 
 from pliant.graph.unbacked import Binding
-from pliant.ir.loops import Computation, Extern
-from pliant.ir.scalar import cast, index_value
+from pliant.ir.loops import Buffer, Computation, Extern
+from pliant.ir.scalar import cast, index_expressions, index_value
 from pliant.lowering.context import Lowering
 from pliant.lowering.tensors import Tensor
 from pliant.symbolic.expr import Symbol
@@ -60,24 +60,27 @@ class HostNumbers:
         return Tensor(low, t.dtype, (), lambda index: number)
 
     def read_late(self, computations: Iterable[Computation]) -> Iterator[Computation]:
-        """The computations in an order in which loops of the CPU, which use no such number, come before calls that read
-        some: the loops are then one native call, not one for each number."""
-        waiting: list[Computation] = []
+        """The computations in an order in which loops of the CPU that use no such number come before calls that read some:
+        the loops are then one native call, not one for each number."""
+        waiting, read, told = list[Extern](), set[Buffer](), set[Symbol]()
         for c in computations:
-            if c in self._reads:
+            if isinstance(c, Extern) and c in self._reads:
                 waiting.append(c)
+                read.add(c.args[0].buffer)
+                told.update([binding.symbol for binding in c.defines])
                 continue
-            if waiting and not _may_come_before(c, waiting):
+            if waiting and not _may_come_before(c, read, told):
                 yield from waiting
-                waiting = []
+                waiting, read, told = [], set(), set()
             yield c
         yield from waiting
 
 
-def _may_come_before(c: Computation, reads: list[Computation]) -> bool:
-    if isinstance(c, Extern) or c.out.device.type != "cpu":
+def _may_come_before(c: Computation, read: Set[Buffer], told: Set[Symbol]) -> bool:
+    """Whether a computation is loops of the CPU that neither write what calls read nor use what they tell."""
+    if isinstance(c, Extern) or c.out.device.type != "cpu" or c.out in read:
         return False
-    return all(isinstance(one, Extern) and one.args[0].buffer is not c.out for one in reads)
+    return all(told.isdisjoint(e.free) for e in index_expressions(c.value))  # a number may come back from the device
 
 
 def _kind(dtype: torch.dtype) -> tuple[type, torch.dtype]:
