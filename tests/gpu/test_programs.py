@@ -402,3 +402,21 @@ def test_steps_of_optimizers_take_few_launches(kind, count):
         torch.cuda.synchronize()
     kernels = [one for one in profile.events() if one.device_type is torch.autograd.DeviceType.CUDA]
     assert len(kernels) <= 8
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batch_norm_lies_and_counts_as_eagers(dtype, training):
+    def normalized(x, mean, variance):
+        affine = F.batch_norm(x, mean, variance, mean, variance, training)
+        return affine, *torch.native_batch_norm(x, None, None, mean, variance, training, 0.1, 1e-5)
+
+    torch.manual_seed(0)
+    base = torch.randn(3, 4, 5, 6, device="cuda", dtype=dtype)
+    for x in (base, base.transpose(2, 3), base.to(memory_format=torch.channels_last)):
+        statistics = torch.randn(4, device="cuda"), torch.rand(4, device="cuda") + 0.5
+        expected = normalized(x, *[one.clone() for one in statistics])
+        found = pliant.compile(normalized, fullgraph=True)(x, *[one.clone() for one in statistics])
+        for one, other in zip(found, expected, strict=True):
+            assert one.stride() == other.stride()
+            torch.testing.assert_close(one, other)

@@ -115,6 +115,22 @@ def test_a_gpu_without_an_index_is_the_current_one(monkeypatch):
     assert spec((2,), device=GPU).device == GPU and spec((2,), device=torch.device("cpu", 0)).device == torch.device("cpu")
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm_lies_as_its_input(training):
+    """The library's, too, but only in a memory format; in inference it gives no statistics."""
+    turned, statistics = (100, 25, 1, 5), [spec((4,)), spec((4,))]
+    own = RULES[aten.native_batch_norm.default](spec((3, 4, 5, 5), turned), None, None, *statistics, training, 0.1, 1e-5)
+    assert [(one.size, one.stride) for one in own] == [((3, 4, 5, 5), turned), ((4,), (1,)), ((4,), (1,))]
+    library = RULES[aten.cudnn_batch_norm.default](spec((3, 4, 5, 5), turned), *statistics, *statistics, training, 0.1, 1e-5)
+    assert [one.size for one in library] == [(3, 4, 5, 5), *[(4,) if training else (0,)] * 2, (0,)]
+    assert library[0].stride == (100, 25, 5, 1)
+
+
+def test_gradients_of_dropout_are_row_major():
+    grad, mask = spec((2, 3, 4), (12, 1, 3)), spec((2, 3, 4), (12, 1, 3), torch.bool)
+    assert RULES[aten.native_dropout_backward.default](grad, mask, 2.0).stride == (12, 4, 1)
+
+
 def test_nearest_pixels_of_few_channels():
     """The number of channels is asked of images with channels last alone: elsewhere no answer is a guard."""
     last = (48, 1, 12, 3)

@@ -183,8 +183,18 @@ def _batch_norm(
         return [rounded(result, out[0].dtype), rounded(mean, out[1].dtype), rounded(rstd, out[2].dtype)]
     assert running_mean is not None and running_var is not None
     result = _batch_norm_eval(low, x, weight, bias, running_mean, running_var, eps)
-    empty = [filled(low, f, 0) for f in out[1:3]]  # eager saves nothing
-    return [rounded(result, out[0].dtype), *empty]
+    return [rounded(result, out[0].dtype), *_statistics_used(low, out[1:3], running_mean, running_var, eps)]
+
+
+def _statistics_used(
+    low: Lowering, out: Sequence[torch.Tensor], mean: Tensor, variance: Tensor, eps: float
+) -> list[Tensor]:
+    """The running ones, or nothing, as the kernel for eager's device gives them."""
+    if all(type(n) is int and n == 0 for n in out[0].shape):
+        return [filled(low, f, 0) for f in out]
+    dtype = out[0].dtype
+    mean, variance = (mapped(low, one, dtype, lambda v: v, 0) for one in (mean, variance))
+    return [mean, _rstd(low, variance, eps)]
 
 
 def _batch_norm_no_stats(

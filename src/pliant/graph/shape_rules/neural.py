@@ -106,9 +106,9 @@ def batch_norm(
     x: TensorSpec, weight: _Maybe, bias: _Maybe, running_mean: _Maybe, running_var: _Maybe, training: bool,
     momentum: float, eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:  # fmt: skip
+    """A GPU's own kernel gives the statistics that it used in either mode."""
     _require_dtypes(x, "batch_norm", weight, bias, running_mean, running_var)
-    channels = x.size[1] if training else 0
-    saved = x.like((channels,), dtype=_statistics_dtype(x, weight))
+    saved = x.like((x.size[1] if training or x.device.type == "cuda" else 0,), dtype=_statistics_dtype(x, weight))
     for parameter in (weight, bias, running_mean, running_var):
         if parameter is not None:
             require_same(parameter.size, x.size[1:2], "batch_norm: a parameter does not have one element a channel")
@@ -116,7 +116,10 @@ def batch_norm(
 
 
 def _normalized(x: TensorSpec) -> TensorSpec:
-    """In the memory format of `x`; on the CPU channels last too where `x` lies so, whatever its sizes of 1 suggest."""
+    """In the memory format of `x`, on a GPU in its order; on the CPU channels last too where `x` lies so, whatever its sizes of 1
+    suggest."""
+    if x.device.type == "cuda":
+        return x.like(stride=preserved_strides(x))
     if x.device.type == "cpu" and x.ndim in (4, 5) and 1 in x.size_key and not is_row_major(x) and is_channels_last(x):
         return x.like(stride=channels_last_strides(x.size))
     return suggested(x)
@@ -127,8 +130,9 @@ def cudnn_batch_norm(
     x: TensorSpec, weight: _Maybe, bias: _Maybe, running_mean: _Maybe, running_var: _Maybe, training: bool,
     momentum: float, eps: float,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
-    normalized = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
-    return (*normalized, x.like((0,), dtype=torch.uint8))
+    _, saved, _ = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
+    saved = saved if training else saved.like((0,))
+    return suggested(x), saved, saved, x.like((0,), dtype=torch.uint8)
 
 
 @rule(_aten._native_batch_norm_legit.no_stats)

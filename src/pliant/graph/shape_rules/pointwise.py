@@ -250,6 +250,13 @@ def threshold_backward(grad: TensorSpec, self: TensorSpec, threshold: Any) -> Te
     return result
 
 
+@rule(_aten.native_dropout_backward.default)
+def native_dropout_backward(grad: TensorSpec, mask: TensorSpec, scale: Any) -> TensorSpec:
+    """Row-major on a GPU."""
+    result: TensorSpec = pointwise_rule(_aten.native_dropout_backward.default)(grad, mask, scale)
+    return result.like() if result.device.type == "cuda" else result
+
+
 @rule(_aten.rsub.Tensor)
 def rsub(self: TensorSpec, other: TensorSpec, alpha: Any = 1) -> TensorSpec:
     """The second operand is the first of the difference."""
