@@ -1,6 +1,7 @@
 """`copy.copy` and `copy.deepcopy`: what is new, what is shared, and where copied tensors lie."""
 
 import copy
+import copyreg
 import functools
 
 import pytest
@@ -127,3 +128,19 @@ def test_texts_that_tell_sizes_are_copied_without_a_break(copied):
     compiled = pliant.compile(f, fullgraph=True)
     for size in (2, 3, 4, 5):
         assert compiled(torch.ones(size)) == f(torch.ones(size))
+
+
+class Registered:
+    def __init__(self, v=1.0):
+        self.v = v
+
+
+@pytest.mark.fallbacks_expected
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_class_may_be_copied_by_a_function_that_is_registered(copied, monkeypatch):
+    pliant.reset()
+    one = Registered(2.0)
+    compiled = pliant.compile(lambda x: x * copied(one).v)
+    assert torch.equal(compiled(X), X * 2)
+    monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda one: (Registered, (5.0,)))
+    assert torch.equal(compiled(X), X * 5)

@@ -3,6 +3,7 @@
 import array
 import collections
 import decimal
+import functools
 import io
 import itertools
 import threading
@@ -159,3 +160,61 @@ def test_methods_of_arrays_that_are_not_traced_are_called_in_eager():
     assert pliant.compile(given, backend="eager")(torch.ones(2), array.tobytes)[1] == array.tobytes()
     assert all("AttributeError" not in reason for reason in pliant.stats()["fallback_reasons"])
     pliant.reset()
+
+
+class Owner:
+    def __init__(self):
+        self.items = [1.0, 2.0]
+
+    def first(self, *_):
+        return self.items[0]
+
+    def __call__(self, *_):
+        return self.items[0]
+
+
+# What a class holds under `g`, made of an object whose state changes between two calls.
+HELD = {
+    "method in C": lambda owner: owner.items.index,
+    "method wrapper": lambda owner: owner.items.__getitem__,
+    "method": lambda owner: owner.first,
+    "static method of one in C": lambda owner: staticmethod(owner.items.index),
+    "static method of a method": lambda owner: staticmethod(owner.first),
+    "static method of an object": lambda owner: staticmethod(owner),
+    "class method of a method": lambda owner: classmethod(owner.first),
+    "partial": lambda owner: functools.partial(owner.items.index),
+}
+PROPERTIES = {
+    "property of a method": lambda owner: property(owner.first),
+    "property of an object": property,
+    "cached property": lambda owner: functools.cached_property(owner.first),
+}
+
+
+@pytest.mark.fallbacks_expected  # what binds again is not traced
+@pytest.mark.parametrize("kind", [*HELD, *PROPERTIES])
+def test_what_a_class_holds_of_an_object_is_read_at_each_call(kind):
+    pliant.reset()
+    owner = Owner()
+    made = type("Holder", (), {"g": {**HELD, **PROPERTIES}[kind](owner)})
+    argument = 0 if kind == "method wrapper" else 1.0
+
+    def program(x, holder):
+        found = holder.g
+        return x * (found(argument) if kind in HELD else found)
+
+    compiled = pliant.compile(program, backend="eager")
+    for items in ([1.0, 2.0], [2.0, 1.0], [3.0, 1.0]):
+        owner.items[:] = items
+        holders = [made, made] if kind in HELD else [made(), made()]
+        assert torch.equal(compiled(torch.ones(2), holders[0]), program(torch.ones(2), holders[1]))
+
+
+@pytest.mark.fallbacks_expected
+def test_a_special_method_of_another_object_is_not_the_objects_own():
+    items = [0.0]
+    made = type("Place", (), {"__index__": items.__len__})()
+    compiled = pliant.compile(lambda x: x * [1.0, 5.0, 6.0][made], backend="eager")
+    for count in (1, 2):
+        items[:] = [0.0] * count
+        assert torch.equal(compiled(torch.ones(2)), torch.ones(2) * [1.0, 5.0, 6.0][count])

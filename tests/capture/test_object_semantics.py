@@ -393,6 +393,17 @@ def test_what_autograd_keeps_of_a_tensor(name):
     agree(f, (plain,), (hooked,), (kept,), (kept[1:],), (X,), (X[1:],))
 
 
+@pytest.mark.parametrize("name", ["output_nr", "grad_dtype"])
+def test_which_of_some_a_tensor_has_is_asked_at_each_call(name):
+    def f(x):
+        return x * 2, str(getattr(x, name, None))
+
+    leaf, other = (torch.ones(2, requires_grad=True) for _ in range(2))
+    if hasattr(other, "grad_dtype"):
+        other.grad_dtype = torch.float64
+    agree(f, *((one,) for one in ((leaf, other) if name == "grad_dtype" else torch.ones(3, 2, requires_grad=True).unbind())))
+
+
 def test_a_second_gradient_of_what_was_freed_inside():
     def f(x, second):
         y = x.sin()

@@ -110,8 +110,9 @@ class Keeper:
             return
         try:
             key = key_of(circumstances_of(dispatcher.compilation, dispatcher.root, args, kwargs))
-        except NotKept as refused:
-            _refused("not found", dispatcher.name, refused)
+        except Exception as error:  # what cannot be told, or a fault here: the old way is always open
+            pass_on(error)
+            _refused("not found", dispatcher.name, error)
             return
         seen = dispatcher.seen
         for digest, text in itertools.islice(open_store(_STORE).all(key, _SUFFIX), _MOST):

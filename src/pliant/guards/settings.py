@@ -53,6 +53,11 @@ KERNEL_SETTINGS = (
     *(Setting(getter, setter) for getter, setter in CUDNN_SETTINGS),
     *(Setting(*PRECISION_SETTING, ("cuda", kind)) for kind in ("all", "matmul", "conv")),
 )
+# Precisions of products in float32 on the CPU. The older setting PyTorch refuses to read where a newer one is of another mind.
+PRECISIONS = (
+    Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    *(Setting(*PRECISION_SETTING, key) for key in (("generic", "all"), *(("mkldnn", kind) for kind in ("all", "matmul", "conv", "rnn")))),
+)
 
 
 def _for_an_absent_device() -> tuple[Setting, ...]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import collections
 import copy
+import copyreg
 import enum
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +32,8 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, ByKind
 from pliant.capture.varying_values import Text
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.guards.kinds import MISSING
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import DictAttributeSource, held
 from pliant.guards.standard import can_change, identity_types
 from pliant.torch_adapter import copy_of_tensor
 
@@ -187,6 +190,7 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
 
 
 # ---- objects
+_REGISTERED = DictAttributeSource(held(sys.modules["copyreg"], "copyreg"), "dispatch_table")
 _OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getnewargs__", "__getnewargs_ex__")
 
 
@@ -195,6 +199,10 @@ def _instance(t: Tracer, value: Any, part: Any, memo: dict[Any, Any] | None = No
     cls = type(value)
     if any(operators.python_method(t, value, name) for name in _OWN_WAYS) or not _is_plain(cls):
         raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}")
+    if cls in copyreg.dispatch_table:
+        raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}, for which `copyreg` has a function")
+    if not t.world.is_made(cls):
+        t.world.guard(_REGISTERED, Kind.NO_KEY, cls)
     getter = operators.python_method(t, value, "__getstate__")
     state = t.get_attr(value, "__dict__") if getter is None else t.call(getter, (value,), {})
     made = object.__new__(cls)

@@ -117,11 +117,11 @@ def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
 
 
 def _through_property(t: Tracer, found: property, obj: Any, name: str, value: Any) -> Any:
-    function = found.fdel if value is DELETED else found.fset
-    if function is None:
+    part = "fdel" if value is DELETED else "fset"
+    if getattr(found, part) is None:
         what = "deleter" if value is DELETED else "setter"
         raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
-    return TailCall(inside(t, function, name, type(obj)), (obj,) if value is DELETED else (obj, value))
+    return TailCall(inside(t, found, part, name, type(obj)), (obj,) if value is DELETED else (obj, value))
 
 
 def _through_slot(t: Tracer, found: types.MemberDescriptorType, obj: Any, name: str, value: Any) -> None:

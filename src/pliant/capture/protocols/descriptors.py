@@ -20,10 +20,10 @@ from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import ByKind, exactly, is_function, is_symbolic, name_of_class
+from pliant.capture.value_kinds import HOLDS_FUNCTIONS, ByKind, exactly, is_function, is_symbolic, name_of_class
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import DictAttributeSource
+from pliant.guards.sources import AttributeSource, DictAttributeSource, held
 from pliant.guards.standard import LRU_CACHE, can_change
 
 IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -57,10 +57,17 @@ def has_getter(t: Tracer, found: Any) -> bool:
     return t.world.type_lookup(type(found), "__get__") is not MISSING
 
 
-def inside(t: Tracer, function: Any, name: str, cls: type) -> Any:
-    """A function in a descriptor that was found on the class: reached by the entry as itself."""
-    is_from_outside = type(function) is LRU_CACHE and not t.world.is_made(cls)
-    return t.world.hold(function, name) if is_function(function) or is_from_outside else function
+def inside(t: Tracer, found: Any, part: str, name: str, cls: type) -> Any:
+    """What a descriptor that was found on the class holds: a function, which the entry reaches as itself, or an object, which
+    is read where the descriptor has it."""
+    value = getattr(found, part)
+    if is_function(value):
+        return t.world.hold(value, name)
+    if t.world.is_made(cls) or _is_of_trace(t, cls, name, None):
+        return value
+    if type(value) is LRU_CACHE:
+        return t.world.hold(value, name)
+    return t.world.resolve(t.world.bring(value, AttributeSource(held(found, name), part)))
 
 
 def bind(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None = None) -> Any:
@@ -75,6 +82,13 @@ def itself(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | 
     return found if _is_of_trace(t, cls, name, owner) else t.world.hold(found, f"{cls.__qualname__}.{name}")
 
 
+def _function_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    """One that is a method of an object has a state, which is the object's."""
+    if HOLDS_FUNCTIONS.of(found.__self__):
+        return itself(t, found, obj, cls, name, owner)
+    return plain_class_value(t, cls, found, name, owner)
+
+
 def _held_method(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     return types.MethodType(itself(t, found, obj, cls, name, owner), obj)
 
@@ -84,7 +98,7 @@ def _read_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: typ
 
 
 def _of_class(t: Tracer, found: classmethod[Any, Any, Any], obj: Any, cls: type, name: str, owner: type | None) -> Any:
-    function = inside(t, found.__func__, name, cls)
+    function = inside(t, found, "__func__", name, cls)
     if sys.version_info < (3, 13) and hasattr(type(function), "__get__"):
         return bind(t, function, cls, type(cls), name)  # then it binds what it wraps
     return types.MethodType(function, cls)
@@ -93,12 +107,12 @@ def _of_class(t: Tracer, found: classmethod[Any, Any, Any], obj: Any, cls: type,
 def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     if found.fget is None:
         raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
-    return TailCall(inside(t, found.fget, name, cls), (obj,))
+    return TailCall(inside(t, found, "fget", name, cls), (obj,))
 
 
 def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     """A cached property that is not in the instance's dict yet."""
-    return TailCall(t.world.hold(polyfills.computed_once, "computed_once"), (inside(t, found.func, name, cls), obj, str(found.attrname)))
+    return TailCall(t.world.hold(polyfills.computed_once, "computed_once"), (inside(t, found, "func", name, cls), obj, str(found.attrname)))
 
 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
@@ -147,7 +161,7 @@ _BOUND: ByKind[Callable[..., Any]] = ByKind(
     _got,
     exact={
         types.FunctionType: lambda t, found, obj, cls, name, owner: types.MethodType(found, obj),
-        types.BuiltinFunctionType: itself,
+        types.BuiltinFunctionType: _function_in_c,
         LRU_CACHE: _held_method,
         **dict.fromkeys(_IN_C, lambda t, found, obj, cls, name, owner: t.native(found.__get__, obj, cls)),
         **dict.fromkeys(IN_C, _read_in_c),
@@ -156,7 +170,7 @@ _BOUND: ByKind[Callable[..., Any]] = ByKind(
         property: _property_value,
         functools.cached_property: _compute_once,
         classmethod: _of_class,
-        staticmethod: lambda t, found, obj, cls, name, owner: inside(t, found.__func__, name, cls),
+        staticmethod: lambda t, found, obj, cls, name, owner: inside(t, found, "__func__", name, cls),
     },
 )
 

@@ -38,12 +38,14 @@ from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     DICT_TYPES,
     DICT_VIEWS,
+    HOLDS_FUNCTIONS,
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
     concrete,
     exactly,
     has_method,
+    is_bound,
     is_builtin,
     is_class,
     is_function,
@@ -105,9 +107,14 @@ def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
     found = t.world.python_function(cls, name)
     if found is None and name.startswith("__"):
         other = t.world.type_lookup(cls, name)
-        if isinstance(other, _OTHER_WAYS) or other is not MISSING and other is not None and _is_of_a_program(type(other)):
+        if isinstance(other, _OTHER_WAYS) or _is_method_of_another(other) or _is_of_a_program(type(other)):
             raise GraphBreak("unknown-object", f"the {name} of a {cls.__qualname__} is no function")
     return found
+
+
+def _is_method_of_another(found: Any) -> bool:
+    """Whether it is a method in C of an object that the class holds, whose state it reads."""
+    return is_bound(found) and not HOLDS_FUNCTIONS.of(found.__self__)
 
 
 _OTHER_WAYS = (staticmethod, classmethod, property, functools.partial, LRU_CACHE)

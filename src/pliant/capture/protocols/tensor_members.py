@@ -6,6 +6,7 @@ Out:    the traced value, MISSING where there is none.
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -39,14 +40,20 @@ def has_attributes(t: Tracer, fake: FakeTensor) -> bool:
 
 
 # What autograd keeps of a tensor, and fakes do not have.
-OF_AUTOGRAD = frozenset(("_backward_hooks", "_base", "_grad", "_post_accumulate_grad_hooks", "retains_grad"))
+OF_AUTOGRAD = frozenset(
+    ("_backward_hooks", "_base", "_grad", "_post_accumulate_grad_hooks", "_python_dispatch", "grad_dtype", "output_nr", "retains_grad")
+)
+_ANSWERS = (types.NoneType, bool, int, torch.dtype)
 
 
 def of_autograd(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:
-    """One of these of a tensor from outside, if it says no more than whether there is something."""
-    with DisableTorchFunction():
-        value = getattr(example, name)
-    if value is not None and type(value) is not bool:
+    """One of these of a tensor from outside, if it says no more than whether there is something, or which."""
+    try:
+        with DisableTorchFunction():
+            value = getattr(example, name)
+    except (AttributeError, RuntimeError):  # of no leaf, or of an older PyTorch
+        return t.native(getattr, fake, name)
+    if type(value) not in _ANSWERS:
         raise GraphBreak("unknown-object", f"`{name}` of a tensor")
     t.world.guard(AttributeSource(t.world.place_of(fake), name), Kind.EQUALS, value)
     return value
