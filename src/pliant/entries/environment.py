@@ -21,7 +21,7 @@ from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root
 from pliant.entries.content import Content, NotKept, content, digest_of, module_of
 from pliant.entries.own_patterns import pattern_content
 from pliant.entries.own_sources import source_digest
-from pliant.guards.settings import KERNEL_SETTINGS, PRECISIONS, Settings
+from pliant.guards.settings import KERNEL_SETTINGS, Settings, precisions
 from pliant.runtime.compilers import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
 from pliant.torch_adapter import VERSION, mkldnn_enabled, python_kernels_of_aten
@@ -130,7 +130,7 @@ def _backends() -> Parts:
     return {
         "mkldnn": mkldnn_enabled(),
         "vectors": torch.backends.cpu.get_cpu_capability(),
-        "precision": [setting.read() for setting in PRECISIONS],
+        "precision": precisions(),
         "gpus": _gpus(),
         "digits": sys.get_int_max_str_digits(),
     }

@@ -53,11 +53,6 @@ KERNEL_SETTINGS = (
     *(Setting(getter, setter) for getter, setter in CUDNN_SETTINGS),
     *(Setting(*PRECISION_SETTING, ("cuda", kind)) for kind in ("all", "matmul", "conv")),
 )
-# Precisions of products in float32 on the CPU. The older setting PyTorch refuses to read where a newer one is of another mind.
-PRECISIONS = (
-    Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    *(Setting(*PRECISION_SETTING, key) for key in (("generic", "all"), *(("mkldnn", kind) for kind in ("all", "matmul", "conv", "rnn")))),
-)
 
 
 def _for_an_absent_device() -> tuple[Setting, ...]:
@@ -82,6 +77,19 @@ SETTINGS = (
 _ROWS = {(one.getter, one.key): row for row, one in enumerate(SETTINGS)}
 NESTED = (torch.autocast_increment_nesting, torch.autocast_decrement_nesting, torch.clear_autocast_cache)
 SETTERS = frozenset((*(one.setter for one in SETTINGS), *NESTED))
+
+# Precisions of products in float32 on the CPU. The older setting PyTorch refuses to read where a newer one is of another mind.
+_PRECISIONS = (
+    Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    *(Setting(*PRECISION_SETTING, key) for key in (("generic", "all"), *(("mkldnn", kind) for kind in ("all", "matmul", "conv", "rnn")))),
+)
+
+
+def precisions() -> list[Any]:
+    """In what the CPU may multiply: nothing said means all of float32."""
+    found = [one.read() for one in _PRECISIONS]
+    return ["ieee" if value == "none" else value for value in found]
+
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
