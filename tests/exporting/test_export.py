@@ -461,3 +461,9 @@ def test_what_guards_alone_ask_is_not_asked(monkeypatch):
     model = nn.Module()
     model.inner, model.forward = nn.Linear(4, 4), lambda x: model.inner(x)
     assert pliant.export(model, (torch.ones(2, 4),)).operators()
+
+
+def test_values_of_static_sizes_are_not_asked_for_symbols(monkeypatch):
+    program = pliant.export(lambda x: (x * 2).relu() + 1, (torch.ones(2, 3),))
+    monkeypatch.setattr("pliant.graph.interpret.bind_symbols", None)
+    assert torch.equal(program(torch.ones(2, 3)), torch.full((2, 3), 3.0))

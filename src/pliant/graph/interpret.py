@@ -9,7 +9,7 @@ Holds:  nothing is compiled or fused; values are freed after their last use. Sym
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import torch
@@ -40,6 +40,13 @@ def bind_symbols(described: Any, value: Any, values: Values) -> None:
         for stride, real in zip(described.stride_, value.stride()):
             _bind(stride, real, values)
         _bind(described.offset_, value.storage_offset(), values)
+
+
+def tells_symbols(described: Any) -> bool:
+    """Whether a real value says anything about symbols."""
+    if type(described) is FakeTensor:
+        return any(isinstance(one, _SYMBOLIC) for one in (*described.size_, *described.stride_, described.offset_))
+    return isinstance(described, _SYMBOLIC)
 
 
 def _bind(described: Any, real: Any, values: Values) -> None:
@@ -82,11 +89,12 @@ class _InModes(fx.Interpreter):
 def eager(aten: AtenGraph, lays_out: bool = False) -> Runnable:
     """The backend that compiles nothing: an `AtenCompiler`. `lays_out`: inputs may lie otherwise than they are described."""
     last_uses = _last_uses(aten.graph)
+    telling = {node for node in aten.graph.nodes if tells_symbols(node.meta.get("val"))}
 
     def call(inputs: list[Any]) -> list[Any]:
         given = list(inputs)
         inputs.clear()
-        return _Run(aten, last_uses, lays_out).all(given)
+        return _Run(aten, last_uses, lays_out, telling).all(given)
 
     return call
 
@@ -117,12 +125,17 @@ def _dense_order(size: Any, strides: list[int]) -> list[int] | None:
 
 
 class _Run:
-    """One execution. `lays_out`: inputs may lie otherwise than they are described."""
+    """One execution. `lays_out`: inputs may lie otherwise than they are described. `telling`: the nodes whose values say something
+    about symbols, if that is known."""
 
     def __init__(
-        self, aten: AtenGraph, last_uses: dict[fx.Node, list[fx.Node]] | None = None, lays_out: bool = False
+        self,
+        aten: AtenGraph,
+        last_uses: dict[fx.Node, list[fx.Node]] | None = None,
+        lays_out: bool = False,
+        telling: Set[fx.Node] | None = None,
     ) -> None:
-        self.graph, self.lays_out = aten.graph, lays_out
+        self.graph, self.lays_out, self.telling = aten.graph, lays_out, telling
         self.last_uses = _last_uses(aten.graph) if last_uses is None else last_uses
         self.nodes: dict[fx.Node, Any] = {}
         self.symbols: Values = {}
@@ -198,7 +211,8 @@ class _Run:
         """Bind symbols, free what is not used again."""
         for binding in node.meta.get("binds", ()):
             self.symbols[binding.symbol] = binding.value(self.nodes[node])
-        bind_symbols(node.meta.get("val"), self.nodes[node], self.symbols)
+        if self.telling is None or node in self.telling:
+            bind_symbols(node.meta.get("val"), self.nodes[node], self.symbols)
         for dead in self.last_uses.get(node, ()):
             self.nodes.pop(dead, None)
 
