@@ -70,7 +70,10 @@ def give_differentiable_kernel(op: Any, kernel: Callable[..., Any]) -> None:
     """What computes the operator where derivatives are recorded, while `python_kernels` are taken (no public form). The kernel
     gets PyTorch's own in front of the arguments."""
     for key in _COMPOSED if is_composite(op) else _RECORDED:
-        op.py_impl(key)(functools.partial(kernel, functools.partial(op._op_dk, key)))
+        # Most formulas are registered for all devices at once. Asked for one that has none of its own, PyTorch calls the kernel
+        # of operators without derivatives, which drops tangents.
+        in_c = key if op.has_kernel_for_dispatch_key(key) else _KEYS.Autograd
+        op.py_impl(key)(functools.partial(kernel, functools.partial(op._op_dk, in_c)))
 
 
 def below_batches() -> AbstractContextManager[Any]:

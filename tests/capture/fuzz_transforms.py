@@ -146,7 +146,7 @@ def _differs_by_rounding(function: Any, size: int, train: bool, backend: str) ->
     compiled = pliant.compile(function, backend=backend, dynamic=True)
     try:
         wanted = _outcome(function, size, train, torch.float64)
-        torch.testing.assert_close(_outcome(compiled, size, train, torch.float64), wanted, rtol=1e-9, atol=1e-7)
+        torch.testing.assert_close(_outcome(compiled, size, train, torch.float64), wanted, rtol=1e-9, atol=1e-6)
     except Exception:  # it has a constant in single precision, for one
         return False
     return True
@@ -174,8 +174,9 @@ def disagreement(program: Program, backend: str = "aot_eager") -> str | None:
         try:
             torch.testing.assert_close(_outcome(compiled, size, program.train), wanted, rtol=2e-3, atol=2e-3)
         except Exception as error:
-            if not _differs_by_rounding(space["program"], size, program.train, backend):
-                return f"at {size}: {type(error).__name__} {str(error).strip()[:300]}"
+            if _differs_by_rounding(space["program"], size, program.train, backend):
+                return None  # its graphs in double precision are counted, too
+            return f"at {size}: {type(error).__name__} {str(error).strip()[:300]}"
     stats = pliant.stats()
     if "pull" in program.text and set(stats["break_reasons"]) == {"random-state"}:
         return None  # what is drawn is not drawn again where a derivative is taken later

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.capture.vmap_rows import ROWS
 from tests.capture.vmap_table import WAYS, _outcome, in_dims_of, inputs
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 import pliant
@@ -67,3 +68,30 @@ def test_what_kernels_read_as_dense_is_dense(norm):
     for n in (5, 6, 7):
         x = torch.randn(n, 4, 4)
         torch.testing.assert_close(compiled(x, w), mapped(x, w), rtol=1e-4, atol=1e-4)
+
+
+GIVEN = {
+    "embedding_dense_backward": lambda dy: (dy, torch.tensor([0, 1, 2]), 5, -1, False),
+    "native_batch_norm_backward": lambda dy: (
+        dy, dy.detach() * dy.detach(), None, None, None, torch.zeros(4), torch.ones(4), True, 1e-5, [True, True, True],
+    ),
+    "glu_backward": lambda dy: (dy, torch.arange(24.0).reshape(3, 8), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_rules_leave_to_pytorch_has_tangents(name):
+    """No gradient is recorded here, so none of the rules composes the operator."""
+    op = getattr(torch.ops.aten, name)
+    torch.manual_seed(0)
+    values, tangents = torch.randn(3, 4), torch.randn(3, 4)
+
+    def found():
+        with forward_ad.dual_level():
+            results = op(*GIVEN[name](forward_ad.make_dual(values, tangents)))
+            return [tuple(forward_ad.unpack_dual(one)) for one in (results if isinstance(results, tuple) else (results,))]
+
+    wanted = found()
+    assert all(tangent is not None for _, tangent in wanted)
+    with python_kernels():
+        torch.testing.assert_close(found(), wanted)
