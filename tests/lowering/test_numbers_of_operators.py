@@ -51,3 +51,31 @@ def test_integers_are_not_divided_by_what_their_type_wraps_to_zero(name, by):
         return
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         compiled(x)
+
+
+COMPARISONS = {
+    "comparisons": lambda x, v: (x == v, x != v, x < v, x <= v, x > v, x >= v, v < x),
+    "remainders": lambda x, v: (x % v, torch.fmod(x, v)),
+    "clamp": lambda x, v: x.clamp(-v, v),
+    "hardshrink": F.hardshrink,
+    "a number in a tensor": lambda x, v: x <= torch.tensor(v, dtype=torch.float64),
+    "large integers": lambda x, v: x * 0 + 256 == 257,
+}
+
+
+@pytest.mark.parametrize("varies", [False, True], ids=["constant", "varies"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_halves_are_compared_with_what_their_dtype_makes_of_a_number(name, dtype, varies):
+    pliant.reset()
+    program = COMPARISONS[name]
+    compiled = pliant.compile(program, dynamic=varies)
+    for v in (1.1, 0.3):
+        mine, theirs = (torch.full((40,), v).to(dtype).requires_grad_() for _ in range(2))
+        found, expected = compiled(mine, v), program(theirs, v)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        if name in ("clamp", "hardshrink"):
+            found.sum().backward()
+            expected.sum().backward()
+            assert torch.equal(mine.grad, theirs.grad)
+    assert not pliant.stats()["fallbacks"]

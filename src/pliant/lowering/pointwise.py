@@ -28,11 +28,13 @@ Formula = Callable[..., Scalar]
 
 
 def elements(
-    low: Lowering, out: torch.Tensor, inputs: Sequence[Any], compute: torch.dtype, formula: Formula, cost: int = 1
-) -> Tensor:
-    """The tensor of `formula(*elements of inputs)`, where each element has dtype `compute`; None stays None."""
+    low: Lowering, out: torch.Tensor, inputs: Sequence[Any], compute: torch.dtype, formula: Formula, cost: int = 1,
+    rounded: torch.dtype | None = None,
+) -> Tensor:  # fmt: skip
+    """The tensor of `formula(*elements of inputs)`, where each element has dtype `compute`; None stays None. Inputs of other
+    dtypes than `rounded` are converted to that first."""
     shape = low.shape_of(out)
-    readers = [reader(low, x, compute, shape) for x in inputs]
+    readers = [reader(low, x, compute, shape, rounded) for x in inputs]
     final = opmath(out.dtype)
 
     def at(index: Index) -> Scalar:
@@ -51,16 +53,19 @@ def combined(
     return low.pointwise(dtype, shape, lambda i: f(*[r(i) for r in readers]), weight)
 
 
-def reader(low: Lowering, x: Any, dtype: torch.dtype, out_shape: tuple[Expr, ...]) -> Callable[[Index], Any]:
+def reader(
+    low: Lowering, x: Any, dtype: torch.dtype, out_shape: tuple[Expr, ...], rounded: torch.dtype | None = None
+) -> Callable[[Index], Any]:
     """A function from the index of a result to the element of an argument, converted to `dtype`."""
     if isinstance(x, Tensor):
         tensor = low.for_broadcast(x, out_shape)
+        between = dtype if rounded is None or x.dtype is rounded else rounded
         if tensor.shape == out_shape:
-            return lambda index: cast(tensor.at(index), dtype)
-        return lambda index: cast(tensor.at(broadcast_index(tensor.shape, out_shape, index)), dtype)
+            return lambda index: cast(cast(tensor.at(index), between), dtype)
+        return lambda index: cast(cast(tensor.at(broadcast_index(tensor.shape, out_shape, index)), between), dtype)
     if x is None:
         return lambda index: None
-    literal = number(low, x, dtype)
+    literal = cast(number(low, x, rounded or dtype), dtype)
     return lambda index: literal
 
 
@@ -101,10 +106,14 @@ def _gelu(low: Lowering, out: torch.Tensor, x: Tensor, approximate: str = "none"
 
 
 def comparison(op: str) -> Callable[..., Tensor]:
-    """Arguments are promoted among themselves, the result is bool."""
+    """Arguments are promoted among themselves, and rounded to that dtype; the result is bool."""
 
     def rule(low: Lowering, out: torch.Tensor, *args: Any) -> Tensor:
-        return elements(low, out, args, opmath(common_dtype(args)), lambda *xs: apply(op, *xs), OPS[op].cost)
+        common = common_dtype(args)
+        # kernels of CUDA compare numbers with halves for equality in f32
+        exact = op in ("eq", "ne") and out.device.type == "cuda" and not all(isinstance(a, Tensor) for a in args)
+        rounded = None if exact else common
+        return elements(low, out, args, opmath(common), lambda *xs: apply(op, *xs), OPS[op].cost, rounded)
 
     return rule
 
@@ -208,7 +217,7 @@ def _refuse_zero_divisor(dtype: torch.dtype, y: Any) -> None:
 def _modulo(op: str) -> Callable[..., Tensor]:
     def rule(low: Lowering, out: torch.Tensor, x: Any, y: Any) -> Tensor:
         _refuse_zero_divisor(out.dtype, y)
-        return elements(low, out, (x, y), opmath(out.dtype), lambda a, b: apply(op, a, b), OPS[op].cost)
+        return elements(low, out, (x, y), opmath(out.dtype), lambda a, b: apply(op, a, b), OPS[op].cost, out.dtype)
 
     return rule
 

@@ -20,7 +20,7 @@ from pliant.errors import Unsupported
 from pliant.ir.scalar import Scalar, apply, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.formulas import add, elu, lit, mul, plus, reciprocal, square, sub, times
-from pliant.lowering.pointwise import by_formula, only_floats
+from pliant.lowering.pointwise import by_formula, elements, only_floats
 from pliant.lowering.tensors import Index, Tensor, opmath
 from pliant.lowering.views import dim_of
 
@@ -138,12 +138,9 @@ def _celu(x: Scalar, alpha: float = 1) -> Scalar:
     return elu(x, alpha, 1, 1 / alpha)
 
 
-def _within(x: Scalar, limit: float) -> Scalar:
-    return apply("bit_and", _is(x, "ge", -limit), _is(x, "le", limit))
-
-
-def hardshrink(x: Scalar, limit: float = 0.5) -> Scalar:
-    return where(_within(x, limit), lit(x, 0), x)
+def hardshrink(x: Scalar, limit: Scalar) -> Scalar:
+    within = apply("bit_and", apply("ge", x, apply("neg", limit)), apply("le", x, limit))
+    return where(within, lit(x, 0), x)
 
 
 def softshrink(x: Scalar, limit: float = 0.5) -> Scalar:
@@ -151,8 +148,8 @@ def softshrink(x: Scalar, limit: float = 0.5) -> Scalar:
     return where(_is(x, "gt", limit), plus(x, -limit), where(_is(x, "lt", -limit), plus(x, limit), inside))
 
 
-def shrink_backward(grad: Scalar, x: Scalar, limit: float) -> Scalar:
-    outside = apply("bit_or", _is(x, "gt", limit), _is(x, "lt", -limit))
+def shrink_backward(grad: Scalar, x: Scalar, limit: Scalar) -> Scalar:
+    outside = apply("bit_or", apply("gt", x, limit), apply("lt", x, apply("neg", limit)))
     return where(outside, grad, lit(x, 0))  # 0 where x is NaN, as on eager's vectors
 
 
@@ -213,6 +210,19 @@ def _row(formula: Callable[..., Scalar], cost: int, tensors: int = 1) -> Callabl
     return only_floats(by_formula(formula, cost, tensors))
 
 
+def _with_limit(formula: Callable[..., Scalar]) -> Callable[..., Tensor]:
+    """The same of elements and a limit, which eager rounds to their dtype."""
+
+    def rule(low: Lowering, out: torch.Tensor, *operands: Any) -> Tensor:
+        return elements(low, out, operands, opmath(out.dtype), formula, 4, out.dtype)
+
+    return only_floats(rule)
+
+
+def _hardshrink(low: Lowering, out: torch.Tensor, x: Tensor, limit: Any = 0.5) -> Tensor:
+    return _with_limit(hardshrink)(low, out, x, limit)
+
+
 def _in_float32(formula: Callable[..., Scalar], cost: int) -> Callable[..., Tensor]:
     """The same without doubles, for which its series are too short."""
     rule = _row(formula, cost)
@@ -247,10 +257,10 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.deg2rad.default: _row(lambda x: times(x, math.pi / 180), 1),
     aten.rad2deg.default: _row(lambda x: times(x, 180 / math.pi), 1),
     aten.celu.default: _row(_celu, 18),
-    aten.hardshrink.default: _row(hardshrink, 4),
+    aten.hardshrink.default: _hardshrink,
     aten.softshrink.default: _row(softshrink, 7),
-    aten.hardshrink_backward.default: _row(shrink_backward, 4, 2),
-    aten.softshrink_backward.default: _row(shrink_backward, 4, 2),
+    aten.hardshrink_backward.default: _with_limit(shrink_backward),
+    aten.softshrink_backward.default: _with_limit(shrink_backward),
     aten.logit_backward.default: _row(logit_backward, 10, 2),
     aten.glu.default: _glu,
     aten.glu_backward.default: _glu_backward,
