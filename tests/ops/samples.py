@@ -61,7 +61,7 @@ ROWS: dict[str, Row] = {
     **{name: (getattr(torch, name), ANY if name != "lgamma" else FLOATS) for name in _UNARY.split()},
     **{
         name: (getattr(torch, name), ANY)
-        for name in "floor ceil trunc round abs neg sign square isnan isinf isfinite".split()
+        for name in "floor ceil trunc round abs neg sign square isnan isinf isfinite isposinf isneginf signbit".split()
     },
     **{name: (getattr(torch, name), PAIRS) for name in "add sub mul div eq ne lt le gt ge minimum maximum".split()},
     **{
@@ -74,6 +74,15 @@ ROWS: dict[str, Row] = {
     **{
         f"logical_{k}": (getattr(torch, f"logical_{k}"), [(f32, i64), (boolean, boolean)]) for k in ("and", "or", "xor")
     },
+    "shifts": (  # by none of the bits, by all, by fewer than none
+        lambda x, y: (x << y, x >> y),
+        [(i64, torch.tensor([0, 1, 63, 64, -1])), (values(i64).to(torch.int8), torch.tensor([0, 1, 7, 8, -1], dtype=torch.int8))],
+    ),
+    "shifts by numbers": (
+        lambda x: (x << 3, x >> 3, x >> 100, x << 40, 5 << x),
+        [(values(i64).to(dtype),) for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, i64)],
+    ),
+    "heaviside": (torch.heaviside, [*FLOAT_PAIRS, (i64, i64)]),
     "bitwise_not": (torch.bitwise_not, [(i64,), (boolean,)]),
     "logical_not": (torch.logical_not, [(f32,), (i64,), (boolean,)]),
     "add alpha": (lambda x, y: torch.add(x, y, alpha=2), PAIRS),

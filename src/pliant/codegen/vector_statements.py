@@ -53,7 +53,8 @@ _OF_HALVES = {"abs": "{0} & 0x7fff", "neg": "{0} ^ 0x8000", "copysign": "({0} & 
 _LANES_OF_INT = frozenset((torch.int32, torch.int64, torch.int8, torch.uint8))
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 _BYTES = {torch.int8: "({0} << 24) >> 24", torch.uint8: "{0} & 255"}  # of what an int32 is cut to
-_OF_BYTES = _COMPARISONS | {"minimum", "maximum"}  # operators that are int32's on their lanes
+# operators that are int32's on their lanes, and leave there what a byte holds
+_OF_BYTES = _COMPARISONS | {"minimum", "maximum", "bit_and", "bit_or", "bit_xor", "shift_right"}
 _RANGES = {torch.int8: Interval(-128, 127), torch.uint8: Interval(0, 255), torch.bool: Interval(0, 1)}
 _NARROW = Interval(-(2**31) + 1, 2**31 - 2)  # what int64 values in lanes of 32 bits may be; clamped numbers lie outside
 _LANE = Interval(-(2**31), 2**31 - 1)

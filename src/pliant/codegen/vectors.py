@@ -461,6 +461,7 @@ VECTOR_OPS: dict[tuple[str, str], str] = {
     **{(op, "i"): text for op, text in {**_INFIX, **_BITS}.items()},
     ("minimum", "i"): "p_choosei({0} < {1}, {0}, {1})", ("maximum", "i"): "p_choosei({0} > {1}, {0}, {1})",
     ("abs", "i"): "p_choosei({0} < 0, -{0}, {0})",
+    ("shift_left", "i"): "{0} << {1}", ("shift_right", "i"): "{0} >> {1}",
     **{(op, "b"): text for op, text in _BITS.items()},
     ("eq", "b"): "~({0} ^ {1})", ("ne", "b"): "{0} ^ {1}", ("minimum", "b"): "{0} & {1}", ("maximum", "b"): "{0} | {1}",
 }  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pliant.errors import Unsupported
-from pliant.ir.scalar import Scalar, apply, where
+from pliant.ir.scalar import Scalar, apply, cast, const, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.formulas import add, elu, lit, mul, plus, reciprocal, square, sub, times
 from pliant.lowering.pointwise import by_formula, elements, only_floats
@@ -129,6 +129,55 @@ def sinc(x: Scalar) -> Scalar:
 
 def ldexp(x: Scalar, exponent: Scalar) -> Scalar:
     return mul(x, apply("exp2", exponent))
+
+
+# -- signs and steps --------------------------------------------------------------------------------------------------
+
+
+def heaviside(x: Scalar, at_zero: Scalar) -> Scalar:
+    return where(apply("eq", x, lit(x, 0)), at_zero, cast(apply("gt", x, lit(x, 0)), x.dtype))
+
+
+def _sign_bit(low: Lowering, out: torch.Tensor, x: Tensor) -> Tensor:
+    if x.dtype is torch.bool:
+        raise Unsupported("truth values")
+    return elements(low, out, (x,), opmath(x.dtype), lambda a: apply("signbit", a))
+
+
+def _is_infinity(infinity: float) -> Callable[..., Tensor]:
+    def rule(low: Lowering, out: torch.Tensor, x: Tensor) -> Tensor:
+        if not x.dtype.is_floating_point:
+            return elements(low, out, (), torch.bool, lambda: const(False, torch.bool))
+        return elements(low, out, (x,), opmath(x.dtype), lambda a: _is(a, "eq", infinity))
+
+    return rule
+
+
+# -- shifts of bits ---------------------------------------------------------------------------------------------------
+
+
+def _shifted(op: str) -> Callable[..., Tensor]:
+    """By fewer bits than there are as the processor shifts; else nothing is left, or the sign alone."""
+
+    def rule(low: Lowering, out: torch.Tensor, x: Any, amount: Any) -> Tensor:
+        if out.dtype not in _SHIFTED:
+            raise Unsupported(f"a shift of {out.dtype}")
+        most = torch.iinfo(out.dtype).bits - 1
+
+        def formula(a: Scalar, by: Scalar) -> Scalar:
+            if isinstance(amount, int) and 0 <= amount <= most:
+                return apply(op, a, by)
+            inside = apply("bit_and", _is(by, "ge", 0), _is(by, "le", most))
+            if op == "shift_right" and out.dtype.is_signed:
+                return apply(op, a, where(inside, by, lit(by, most)))
+            return where(inside, apply(op, a, where(inside, by, lit(by, 0))), lit(a, 0))
+
+        return elements(low, out, (x, amount), out.dtype, formula, 2)
+
+    return rule
+
+
+_SHIFTED = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 
 # -- activations ------------------------------------------------------------------------------------------------------
@@ -244,6 +293,12 @@ def _polygamma(low: Lowering, out: torch.Tensor, order: int, x: Tensor) -> Tenso
     return (_trigamma if order else _digamma)(low, out, x)
 
 
+def _shifts(way: str) -> dict[Any, Callable[..., Tensor]]:
+    named, spelled = getattr(aten, f"bitwise_{way}_shift"), getattr(aten, f"__{way[0]}shift__")
+    overloads = (named.Tensor, named.Tensor_Scalar, named.Scalar_Tensor, spelled.Tensor, spelled.Scalar)
+    return dict.fromkeys(overloads, _shifted(f"shift_{way}"))
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     aten.digamma.default: _digamma,
     aten.polygamma.default: _polygamma,
@@ -256,6 +311,12 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.ldexp.Tensor: _row(ldexp, 13, 2),
     aten.deg2rad.default: _row(lambda x: times(x, math.pi / 180), 1),
     aten.rad2deg.default: _row(lambda x: times(x, 180 / math.pi), 1),
+    aten.heaviside.default: by_formula(heaviside, 3, 2),
+    aten.signbit.default: _sign_bit,
+    aten.isposinf.default: _is_infinity(math.inf),
+    aten.isneginf.default: _is_infinity(-math.inf),
+    **_shifts("left"),
+    **_shifts("right"),
     aten.celu.default: _row(_celu, 18),
     aten.hardshrink.default: _hardshrink,
     aten.softshrink.default: _row(softshrink, 7),
