@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from benchmarks import zoo_models
 from benchmarks.children import fresh_cache
-from benchmarks.one import in_turn
+from benchmarks.one import drop_gradients, in_turn
 from benchmarks.sizes import relative_error
 
 MODES = ("inference", "training")
@@ -145,7 +145,7 @@ def measure(case: zoo_models.Case, mode: str, backend: str, device: str = "cpu")
             found |= nudged((eager, eager), (ours, function), inputs, (got, wanted))
         row["sizes"].append(found)
     row["stages"] = {stage: round(seconds, 2) for stage, seconds in pliant.stats()["seconds"].items() if seconds > 0.1}
-    row["steady"] = steady(eager, function, made[0], training) if backend == "pliant" else {}
+    row["steady"] = steady(eager, ours, function, made[0], training) if backend == "pliant" else {}
     return row
 
 
@@ -241,10 +241,15 @@ def finished(results: list[Tensor]) -> list[Tensor]:
     return results
 
 
-def steady(eager: nn.Module, function: Callable[..., object], inputs: Row, training: bool) -> Row:
+def steady(eager: nn.Module, ours: nn.Module, function: Callable[..., object], inputs: Row, training: bool) -> Row:
+    """Times of both, by turns; gradients that earlier steps left are dropped, as an optimizer's `zero_grad` drops them."""
+
+    def once(model: nn.Module, f: Callable[..., object]) -> None:
+        drop_gradients(model)
+        finished(call(f, inputs, training))
+
     try:
-        a, b = (lambda f=f: finished(call(f, inputs, training)) for f in (eager, function))
-        times = in_turn(a, b, BUDGET)
+        times = in_turn(lambda: once(eager, eager), lambda: once(ours, function), BUDGET)
     except Exception:
         return {}
     e, c = (statistics.median(column) for column in zip(*times, strict=True))
