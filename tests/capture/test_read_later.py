@@ -77,3 +77,27 @@ def test_constants_that_modules_name_are_part_of_the_program():
         x = torch.ones(3, requires_grad=True)
         compiled = pliant.compile(lambda x, apply=apply: apply(x, read), fullgraph=True)
         assert torch.autograd.grad(compiled(x).sum(), x)[0].tolist() == [-math.inf] * 3
+
+
+def _by_grad_mode():
+    return 2.0 if torch.is_grad_enabled() else 3.0
+
+
+@pytest.mark.parametrize("apply", [ReadsLater.apply, _hooked])
+def test_backwards_are_asked_anew_whether_gradients_of_gradients_are_wanted(apply):
+    pliant.reset()
+    compiled = pliant.compile(lambda x: apply(x, _by_grad_mode))
+    x = torch.ones(3, requires_grad=True)
+    for graph, factor in ((False, 3.0), (True, 2.0)):
+        assert torch.autograd.grad(compiled(x).sum(), x, create_graph=graph)[0].tolist() == [factor] * 3
+
+
+def test_blocks_in_a_backward_that_set_the_mode_ask_nothing_of_the_world():
+    def read():
+        with torch.enable_grad():
+            inner = torch.full((), 2.0, requires_grad=True)
+            return torch.autograd.grad(inner**2 * _by_grad_mode(), inner)[0]
+
+    compiled = pliant.compile(lambda x: ReadsLater.apply(x, read), fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    assert torch.autograd.grad(compiled(x).sum(), x)[0].tolist() == [8.0] * 3

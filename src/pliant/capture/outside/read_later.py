@@ -22,6 +22,14 @@ def read_later(t: Tracer, what: str) -> AbstractContextManager[None]:
     return t.world.reads_seen_by(functools.partial(_refuse, what))
 
 
+def asks_grad_mode(t: Tracer, answer: bool, source: Source) -> None:
+    """The program asked whether gradients are recorded. Where they are not: while a backward runs they are, if
+    `create_graph` is given. Contexts of PyTorch's own that set the mode keep the answer to set it back."""
+    asked = bool(t.frames) and t.frames[-1].is_the_users
+    if not answer and asked and t.world.look is not None:
+        t.world.look(answer, source)
+
+
 def _refuse(reader: str, value: Any, source: Source) -> None:
     if may_be_another(value, source):
         raise GraphBreak("read-later", f"{reader} reads `{source}`")

@@ -90,7 +90,7 @@ class World(ToldByValue):
         self._owner_of_dict: dict[int, Any] = {}
         self.viewed: set[int] = set()  # dicts behind proxies that the trace has copies of
         self.changed_reads = 0  # how often a dict was asked into which the trace had stored
-        self._look: Callable[[Any, Source], None] | None = None  # told of each value that is read
+        self.look: Callable[[Any, Source], None] | None = None  # told of each value that is read
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -104,8 +104,8 @@ class World(ToldByValue):
     # ---- reading
     def bring(self, value: Any, source: Source) -> Any:
         """The traced form of `value`, which was just read through `source`."""
-        if self._look is not None:
-            self._look(value, source)
+        if self.look is not None:
+            self.look(value, source)
         if source in self._memo:
             return self._memo[source]
         result = traced_form(self, value, source)
@@ -116,11 +116,11 @@ class World(ToldByValue):
 
     @contextmanager
     def reads_seen_by(self, look: Callable[[Any, Source], None] | None) -> Iterator[None]:
-        before, self._look = self._look, look
+        before, self.look = self.look, look
         try:
             yield
         finally:
-            self._look = before
+            self.look = before
 
     # ---- dicts (of objects, of modules, plain) without copying them
     def instance_dict(self, obj: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import array_memory
 from pliant.capture.numbers.array_memory import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
+from pliant.capture.outside.read_later import asks_grad_mode
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.overrides import note_disabled
@@ -219,6 +220,8 @@ def _noted(t: Tracer, function: Any, args: tuple[Any, ...], answer: Any) -> Any:
         asked, *key = _OLD_NAMES.get(function, (function, *args))
         if t.settings.is_read(asked, tuple(key), answer) is not False:
             t.world.guard(question(asked, *key), Kind.EQUALS, copy.copy(answer))
+    elif function is torch.is_grad_enabled:
+        asks_grad_mode(t, answer, question(function))
     return answer
 
 
