@@ -349,7 +349,7 @@ def _log_sigmoid(low: Lowering, out: Sequence[torch.Tensor], x: Tensor) -> list[
 _BOTH = ("Tensor", "Scalar")
 _OF_FLOATS = (
     "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh erf erfc lgamma atan2 hypot nextafter"
+    "atanh erf erfc lgamma atan2 hypot"
 )
 
 RULES: dict[Any, Callable[..., Any]] = {
@@ -361,6 +361,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     },
     **{k: v for op in ("eq", "ne", "lt", "le", "gt", "ge") for k, v in _overloads(op, comparison(op), *_BOTH).items()},
     **{k: v for op in ("minimum", "maximum", "fmin", "fmax") for k, v in _overloads(op, simple(op)).items()},
+    **_overloads("nextafter", _full_floats(simple("nextafter"))),
     **_overloads("copysign", only_floats(simple("copysign")), *_BOTH),
     **_overloads("add", _add("add"), *_BOTH),
     **_overloads("sub", _add("sub"), *_BOTH),
