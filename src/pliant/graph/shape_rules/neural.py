@@ -355,6 +355,22 @@ def flash_for_cpu_backward(
     return tuple([_flash_result(x, x.size, follows) for x in (query, key, value)])
 
 
+@rule(_aten._native_multi_head_attention.default)
+def native_multi_head_attention(
+    query: TensorSpec, key: TensorSpec, value: TensorSpec, embed_dim: Dim, num_head: Dim, qkv_weight: TensorSpec,
+    qkv_bias: TensorSpec, proj_weight: TensorSpec, proj_bias: TensorSpec, mask: _Maybe = None, need_weights: bool = True,
+    average_attn_weights: bool = True, mask_type: int | None = None,
+) -> tuple[TensorSpec, _Maybe]:  # fmt: skip
+    """What `nn.MultiheadAttention` calls in evaluation: without the weights where they are not asked for."""
+    require(query.ndim == key.ndim == value.ndim == 3, "native_multi_head_attention: expected 3-D tensors")
+    (rows, length, width), (_, others, _) = query.size, key.size
+    require(width == embed_dim, "native_multi_head_attention: another embed_dim")
+    require(qkv_weight.size[0] == 3 * width and qkv_weight.size[1] == width, "native_multi_head_attention: other weights")
+    heads = () if average_attn_weights else (num_head,)
+    weights = query.like((rows, *heads, length, others)) if need_weights else None
+    return query.like((rows, length, width)), weights
+
+
 @rule(_aten.glu.default)
 def glu(x: TensorSpec, dim: int = -1) -> TensorSpec:
     require_floats(x, "glu")
