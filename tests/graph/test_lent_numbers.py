@@ -270,3 +270,12 @@ def test_special_integers(name):
         found = compiled(x, n)
         torch.testing.assert_close(found, expected, equal_nan=True)
         torch.testing.assert_close(torch.autograd.grad(found.sum(), x), gradient, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["chunk", "unsafe_chunk"])
+def test_integers_that_c_divides_by_are_not_lent(name):
+    """No operator is given how many parts there are to be, only how long they are."""
+    compiled = pliant.compile(lambda x, n: getattr(x, name)(n), backend="aot_eager")
+    x = torch.rand(5, 4)
+    for n in (3, 2, 4, 5, 1):
+        torch.testing.assert_close(compiled(x, n), getattr(x, name)(n), rtol=0, atol=0)

@@ -169,9 +169,11 @@ def mode_of(args: Any, kwargs: Any) -> FakeMode | None:
     return next((t.fake_mode for t in tree_leaves((args, kwargs)) if type(t) is FakeTensor), None)
 
 
-def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, known: Collection[Expr] = ()) -> dict[Expr, Number]:
+def _loans_of(
+    func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, known: Collection[Expr] = (), fixed: frozenset[Expr] = frozenset()
+) -> dict[Expr, Number]:
     """What may be lent in this call; guarded as far as that depends on it. `as_symbols`: see `_Trial`; if not, `known` are the
-    integers that are asked for."""
+    integers that are asked for. `fixed`: what is not lent."""
     mode = mode_of(args, kwargs)
     env = None if mode is None else mode.shape_env
     if mode is None or env is None:
@@ -182,7 +184,7 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, k
     def mark(node: Any) -> Number | None:
         e = node.expr
         is_size = e.kind is int and not as_symbols and e not in known
-        if e.kind is bool or is_size or not e.free or env.hint(e) is None:
+        if e.kind is bool or is_size or e in fixed or not e.free or env.hint(e) is None:
             return None
         marker = asked.get(e) or _marker(env, e, asked.values(), forms)
         return None if marker is None else asked.setdefault(e, marker).number
@@ -191,8 +193,8 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, k
     if trial.calls(mark) is None:  # it may teach what sizes are, so it is not the one to compare
         return {}
     trial.markers, trial.wanted = asked, trial.calls(mark) or []
-    if as_symbols and any(map(_stays_integer, trial.wanted, itertools.repeat(asked.values()))):
-        return {}
+    if as_symbols and (counts := {e for e, marker in asked.items() if e.kind is int and not _is_computed_with(marker, trial.wanted)}):
+        return _loans_of(func, args, kwargs, depth, as_symbols, known, fixed | counts)
     specials = {*_SPECIAL, *_constants(args, kwargs)}
     found = {e: marker for e, marker in asked.items() if _guarded(trial, e, specials)}
     for one, other in itertools.combinations(list(found), 2):
@@ -203,10 +205,11 @@ def _loans_of(func: Any, args: Any, kwargs: Any, depth: int, as_symbols: bool, k
     return {e: marker.number for e, marker in found.items()}
 
 
-def _stays_integer(call: tuple[Any, ...], markers: Iterable[_Marker]) -> bool:
-    """Whether an operator gets an integer that was asked for, as one: a dimension, a count, not a number to compute with."""
-    made = {number for marker in markers for kind, number in marker.forms if kind is int}
-    return any(type(one) is int and one in made for one in call)
+def _is_computed_with(marker: _Marker, calls: Calls) -> bool:
+    """Whether operators get an integer as a number to compute with, a float. C++ code that takes a dimension or a count passes it
+    on as an integer, or does arithmetic of its own with it (of how many parts there are: `chunk`), which no trial can tell."""
+    got = {(type(one), one) for call in calls for one in call if type(one) in (int, float)}
+    return {kind for kind, _ in got & marker.forms.keys()} == {float}
 
 
 def _math(name: str, n: Any) -> Any:
