@@ -279,3 +279,12 @@ def test_integers_that_c_divides_by_are_not_lent(name):
     x = torch.rand(5, 4)
     for n in (3, 2, 4, 5, 1):
         torch.testing.assert_close(compiled(x, n), getattr(x, name)(n), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_counts_are_not_tried_with_large_numbers(trains):
+    """C++ makes as many tensors as it is told: a large one in the place of the program's would not end."""
+    x = torch.rand(5, requires_grad=trains)
+    compiled = pliant.compile(torch.combinations, backend="aot_eager")
+    for n in (2, 3, 4):
+        torch.testing.assert_close(compiled(x, n), torch.combinations(x, n), rtol=0, atol=0)

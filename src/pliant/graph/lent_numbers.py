@@ -180,6 +180,7 @@ def _loans_of(
         return {}
     asked: dict[Expr, _Marker] = {}
     forms = _forms_for(args, kwargs)
+    fixed = fixed or frozenset(_counts(mode, env, func, args, kwargs))
 
     def mark(node: Any) -> Number | None:
         e = node.expr
@@ -203,6 +204,20 @@ def _loans_of(
     for e, marker in found.items():
         env.loans.update((made, form(e)) for made, form in marker.forms.items())
     return {e: marker.number for e, marker in found.items()}
+
+
+def _counts(mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any) -> set[Expr]:
+    """The integers that C++ takes as no float: it refuses one. To try others there could take as long as they are large."""
+
+    def as_float(number: Any, e: Expr) -> Any:
+        return env.wrap(floats.to_float(e)) if number.node.expr is e else number
+
+    def takes_float(e: Expr) -> bool:
+        given = tree_map_only(torch.SymInt, lambda number: as_float(number, e), (tuple(args), dict(kwargs)))
+        return _Trial(mode, env, (func, *given), 0, True).calls(lambda node: env.hint(node.expr)) is not None
+
+    integers = {one.node.expr for one in tree_leaves((args, kwargs)) if isinstance(one, torch.SymInt)}
+    return {e for e in integers if not takes_float(e)}
 
 
 def _is_computed_with(marker: _Marker, calls: Calls) -> bool:
