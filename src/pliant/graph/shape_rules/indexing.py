@@ -212,6 +212,8 @@ def repeat(x: TensorSpec, repeats: Sequence[Dim]) -> TensorSpec:
     skip = len(repeats) - x.ndim
     require(skip >= 0, "number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     size = (*repeats[:skip], *[extent * many for extent, many in zip(x.size, repeats[skip:])])
+    for extent in size:
+        require(extent >= 0, "trying to create a tensor with a negative dimension")
     return x.like(size)
 
 

@@ -293,8 +293,7 @@ def slice_(x: TensorSpec, dim: int = 0, start: Dim | None = None, end: Dim | Non
     if not x.size:
         raise RuntimeError("slice() cannot be applied to a 0-dim tensor")
     d = wrap_dim(dim, x.ndim)
-    if int(step) <= 0:
-        raise RuntimeError("slice step must be positive")
+    require(step > 0, "slice step must be positive")
     extent = x.size[d]
     first = 0 if start is None or key_of(start) == 0 else _clamped(start, extent, 0)
     if end is None or key_of(end) == _FAR or key_of(end) == key_of(extent):
