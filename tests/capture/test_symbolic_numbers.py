@@ -178,3 +178,30 @@ def test_a_number_made_of_others_is_computed_from_them():
         assert compiled(torch.ones(rows)) == program(torch.ones(rows))
     steps = [node for node in graphs[0].nodes if node.target is operator.floordiv]
     assert (len(graphs), len(steps)) == (1, 12)
+
+
+def _attributes(x, n):
+    asked = hasattr(n, "__torch_function__"), getattr(n, "absent", 2), n.real, n.imag
+    try:
+        return n.absent
+    except AttributeError as error:
+        return x * n, asked, str(error), error.name, error.obj
+
+
+@pytest.mark.parametrize("numbers", [(3, 4, 5, 2), (0.5, 1.5, 2.5, 0.25)])
+def test_attributes_that_do_not_tell_the_number(numbers):
+    pliant.reset()
+    compiled = pliant.compile(_attributes, backend="aot_eager", fullgraph=True)
+    for n in numbers:
+        found, expected = compiled(torch.ones(3), n), _attributes(torch.ones(3), n)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+    assert pliant.stats()["graphs"] == 2
+
+
+def test_a_distribution_of_a_number_that_varies():
+    pliant.reset()
+    program = lambda x, n: torch.distributions.Normal(x, n).log_prob(x)  # noqa: E731
+    compiled = pliant.compile(program, backend="aot_eager", fullgraph=True)
+    for n in (0.5, 1.5, 2.5, 0.25):
+        torch.testing.assert_close(compiled(torch.ones(3), n), program(torch.ones(3), n))
+    assert pliant.stats()["graphs"] == 2

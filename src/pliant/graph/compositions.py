@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pliant.graph.composed_counts import FACTORY, OF_COUNTS, of_floats
 from pliant.graph.einsum_order import einsum
 from pliant.graph.tensor_spec import DENSE_ORDERS, is_channels_last
 from pliant.symbolic.expr import lit
 from pliant.symbolic.loans import as_argument
 
-_FACTORY = frozenset(("dtype", "device"))
 _IF_NECESSARY = "use_mm_for_euclid_dist_if_necessary"
 
 
@@ -96,30 +96,26 @@ def _corrcoef(x: Tensor) -> Any:
 
 
 def _frequencies(n: Any, d: float = 1.0, **options: Any) -> Any:
-    if type(n) is int or not options.keys() <= _FACTORY:
+    if type(n) is int or not options.keys() <= FACTORY:
         return NotImplemented
-    counted = torch.arange(n, **_of_floats(options))
+    counted = torch.arange(n, **of_floats(options))
     half = (n + 1) // 2
     return torch.cat([counted[:half], counted[half:] - n]) * (1.0 / (n * d))
 
 
 def _half_frequencies(n: Any, d: float = 1.0, **options: Any) -> Any:
-    if type(n) is int or not options.keys() <= _FACTORY:
+    if type(n) is int or not options.keys() <= FACTORY or n < 0:  # halves of which C++ rounds up
         return NotImplemented
-    return torch.arange(n // 2 + 1, **_of_floats(options)) * (1.0 / (n * d))
-
-
-def _of_floats(options: dict[str, Any]) -> dict[str, Any]:
-    return {**options, "dtype": options.get("dtype") or torch.get_default_dtype()}
+    return torch.arange(n // 2 + 1, **of_floats(options)) * (1.0 / (n * d))
 
 
 def _window(*weights: float) -> Callable[..., Any]:
     """A sum of cosines over a window, with these weights unless others are given."""
 
     def window(n: Any, periodic: bool = True, *others: float, **options: Any) -> Any:
-        if type(n) is int or not options.keys() <= _FACTORY or others and len(weights) != 2 or not n > 1:
+        if type(n) is int or not options.keys() <= FACTORY or others and len(weights) != 2 or not n > 1:
             return NotImplemented
-        at = torch.arange(n, **_of_floats(options))
+        at = torch.arange(n, **of_floats(options))
         given = (*others, *weights[len(others) :])
         angle = at * (2 * math.pi / (n if periodic else n - 1))
         return sum((-1) ** k * weight * (angle * k).cos() for k, weight in enumerate(given[1:], 1)) + given[0]
@@ -138,7 +134,7 @@ def _take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Any:
 def _bilinear(left: Tensor, right: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     given = (left, right, weight, *([] if bias is None else [bias]))
     lead = left.shape[:-1]
-    if all(type(n) is int for n in lead) or len({one.dtype for one in given}) > 1 or weight.dim() != 3 or left.dim() < 1:
+    if all(type(n) is int for n in (*lead, *weight.shape)) or len({one.dtype for one in given}) > 1 or weight.dim() != 3 or left.dim() < 1:
         return NotImplemented
     if torch.is_autocast_enabled(left.device.type) or left.dim() != right.dim() or lead != right.shape[:-1]:
         return NotImplemented
@@ -154,9 +150,9 @@ def _triangle(lower: bool) -> Callable[..., Any]:
     """The places of a triangle, row by row. How many there are follows from the sizes."""
 
     def indices(row: Any, col: Any, offset: Any = 0, **options: Any) -> Any:
-        if not options.keys() <= _FACTORY or options.get("dtype") not in (None, torch.int64, torch.int32):
+        if not options.keys() <= FACTORY or options.get("dtype") not in (None, torch.int64, torch.int32):
             return NotImplemented
-        if all(type(n) is int for n in (row, col)) or type(offset) is not int or not (row > 0 and col > 0):
+        if all(type(n) is int for n in (row, col, offset)) or not (row > 0 and col > 0):
             return NotImplemented
         below = _size_of_lower(row, col, offset if lower else offset - 1)
         inside = torch.arange(col, device=options.get("device")) - torch.arange(row, device=options.get("device"))[:, None]
@@ -168,9 +164,9 @@ def _triangle(lower: bool) -> Callable[..., Any]:
     return indices
 
 
-def _size_of_lower(row: Any, col: Any, offset: int) -> Any:
+def _size_of_lower(row: Any, col: Any, offset: Any) -> Any:
     """How many places are in the lower triangle: its first rows grow by one each, those below it are full."""
-    first = min(col, 1 + offset) if offset > 0 else int(row + offset > 0)
+    first = min(col, 1 + offset) if offset > 0 else 1 if row + offset > 0 else 0
     last = max(0, min(col, row + offset))
     rows = max(0, min(row, row + offset))
     growing = last - first + 1
@@ -362,6 +358,7 @@ def _fill_diagonal(x: Tensor, fill_value: Any, wrap: Any = False) -> Any:
 
 
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **OF_COUNTS,
     torch.Tensor.fill_diagonal_: _fill_diagonal,
     F.group_norm: _group_norm,
     torch.Tensor.to: _to,
@@ -406,6 +403,9 @@ _FIRST: dict[Any, tuple[str, ...]] = {
     torch.hann_window: ("window_length",),
     torch.hamming_window: ("window_length", "periodic", "alpha", "beta"),
     torch.blackman_window: ("window_length",),
+    torch.linalg.diagonal: ("A",),
+    torch.vander: ("x",),
+    torch.linalg.vander: ("x",),
     torch.alpha_dropout: ("input", "p", "train"),
     torch.feature_alpha_dropout: ("input", "p", "train"),
 }

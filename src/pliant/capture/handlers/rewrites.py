@@ -320,13 +320,34 @@ def _evenly(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -
 
 
 @instead(torch.linspace)
-def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
     """The operator takes a plain number of steps."""
+    return (_evenly, given) if (given := _steps_of(t, start, end, steps, dtype, device, options)) is not None else None
+
+
+def _powers_evenly(base: Any, *given: Any) -> torch.Tensor:
+    return torch.pow(base, _evenly(*given))
+
+
+@instead(torch.logspace)
+def _logspace(
+    t: Tracer, start: Any, end: Any, steps: Any, base: Any = 10.0, *, dtype: Any = None, device: Any = None, **options: Any
+) -> Any:
+    given = _steps_of(t, start, end, steps, dtype, device, options) if plain_class(base) in (int, float) else None
+    return (_powers_evenly, (base, *given)) if given is not None else None
+
+
+def _steps_of(t: Tracer, start: Any, end: Any, steps: Any, dtype: Any, device: Any, options: dict[str, Any]) -> Any:
+    """What `_evenly` takes; None if the operator is to do it."""
     dtype = dtype or torch.get_default_dtype()
     simple = dtype in (torch.float32, torch.float64) and {int, float}.issuperset(map(plain_class, (start, end)))
-    if not simple or varying(steps) is not int or is_unbacked(steps) or not t.truth(steps > 1):
+    usual = all(name in _USUAL and (value is None or value is _USUAL[name]) for name, value in options.items())
+    if not simple or not usual or varying(steps) is not int or is_unbacked(steps) or not t.truth(steps > 1):
         return None
-    return _evenly, (start, end, steps, dtype, device)
+    return start, end, steps, dtype, device
+
+
+_USUAL = {"layout": torch.strided, "requires_grad": False, "pin_memory": False}
 
 
 def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:

@@ -181,6 +181,14 @@ def _as_whole(number: Any) -> Any:
 
 # Methods whose answer is that of other numbers, too.
 LIKE_OTHERS = {"bit_length": _of_as_many_bits, "is_integer": _as_whole}
+# Attributes that follow from the number, whichever it is.
+KINDS = (int, float, bool)
+PARTS: dict[tuple[Any, str], Callable[[Any], Any]] = {
+    **dict.fromkeys(((int, "real"), (float, "real"), (int, "numerator")), lambda number: number),
+    (int, "imag"): lambda _: 0,
+    (float, "imag"): lambda _: 0.0,
+    (int, "denominator"): lambda _: 1,
+}
 
 
 # ---- a tensor or a number

@@ -21,7 +21,7 @@ from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, 
 from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
-from pliant.capture.numbers.number_domains import LIKE_OTHERS
+from pliant.capture.numbers.number_domains import KINDS, LIKE_OTHERS, PARTS
 from pliant.capture.numbers.progressions import is_progression
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.protocols import polyfills
@@ -114,7 +114,19 @@ def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
         return bring_class(t, obj)
     if name in LIKE_OTHERS and is_symbolic(obj) and not is_unbacked(obj):
         return _native(t, LIKE_OTHERS[name](obj), name)
-    return find_attribute(t, concrete(obj), name)
+    kind = varying(obj)
+    if (kind, name) in PARTS:
+        return PARTS[kind, name](obj)
+    return _lacking(t, obj, kind, name) if kind in KINDS and not hasattr(kind, name) else find_attribute(t, concrete(obj), name)
+
+
+def _lacking(t: Tracer, number: Any, kind: Any, name: str) -> Any:
+    """What no number of the class has, whichever it is."""
+    try:
+        return _native(t, kind(), name)
+    except NoAttribute as raised:
+        raised.error.obj = number
+        raise
 
 
 def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:

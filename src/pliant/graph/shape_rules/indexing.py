@@ -177,6 +177,8 @@ def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     joined = cat(tensors, d)
     extent, step = first.size[d], joined.stride[d]
     size = (*first.size[:d], len(tensors), *first.size[d:])
+    if any(key_of(n) == 0 for n in first.size):
+        return joined.view(size, row_major_strides(size))
     return joined.view(size, (*joined.stride[:d], extent * step, *joined.stride[d:]))
 
 

@@ -237,6 +237,8 @@ def convolution(
         raise RuntimeError(f"convolution: input is {x.dtype} and weight {weight.dtype}")
     require(x.ndim == weight.ndim, f"convolution: expected an input with {weight.ndim} dimensions")
     geometry = [per_dim(values, rank) for values in (stride, padding, dilation)]
+    for step in geometry[0]:
+        require(step > 0, "non-positive stride is not supported")
     if transposed:
         require_same(x.size[1:2], weight.size[:1], "convolution: the channels of input and weight differ")
         spatial = _transposed(x.size[2:], weight.size[2:], geometry, per_dim(output_padding, rank))
