@@ -73,7 +73,7 @@ def _split_along(dim: int) -> Callable[..., Any]:
 
 def _rot90(x: Tensor, k: Any = 1, dims: Sequence[int] = (0, 1)) -> Any:
     """A guard says how far it is turned, not how often."""
-    return torch.rot90(x, next(turns for turns in range(4) if k % 4 == turns), dims) if _varies(k) else NotImplemented
+    return torch.rot90(x, next(turns for turns in range(4) if k % 4 == turns), tuple(dims)) if _varies(k) else NotImplemented
 
 
 # -- powers, differences, windows -------------------------------------------------------------------------------------

@@ -213,8 +213,8 @@ def _counts(mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any) ->
         return env.wrap(floats.to_float(e)) if number.node.expr is e else number
 
     def takes_float(e: Expr) -> bool:
-        given = tree_map_only(torch.SymInt, lambda number: as_float(number, e), (tuple(args), dict(kwargs)))
-        return _tried(mode, env, func, *given, lambda node: env.hint(node.expr), 0, call=_as_it_is) is not None
+        ours, named = tree_map_only(torch.SymInt, lambda number: as_float(number, e), (tuple(args), dict(kwargs)))
+        return _tried(mode, env, func, ours, named, lambda node: env.hint(node.expr), 0, call=_as_it_is) is not None
 
     integers = {one.node.expr for one in tree_leaves((args, kwargs)) if isinstance(one, torch.SymInt)}
     return {e for e in integers if not takes_float(e)}

@@ -125,7 +125,7 @@ def _lacking(t: Tracer, number: Any, kind: Any, name: str) -> Any:
     try:
         return _native(t, kind(), name)
     except NoAttribute as raised:
-        raised.error.obj = number
+        raised.error.obj = number  # type: ignore[attr-defined]
         raise
 
 
