@@ -205,3 +205,32 @@ def test_a_distribution_of_a_number_that_varies():
     for n in (0.5, 1.5, 2.5, 0.25):
         torch.testing.assert_close(compiled(torch.ones(3), n), program(torch.ones(3), n))
     assert pliant.stats()["graphs"] == 2
+
+
+_LEVELS = [1.5, 2.5, 0.25, 3.5]
+
+
+@pytest.mark.parametrize(
+    "program, places, graphs",
+    [
+        (lambda x, n: x * [1.0, 2.0, 3.0, 4.0][int(n % 4)], range(3, 12), 2),
+        (lambda x, n: x * _LEVELS[n], (2, 1, 0, 3, 7), 2),
+        (lambda x, n: x * (1.0, 2.0, 3.0)[n], (2, -1, -2, -3, -4), 2),
+        (lambda x, n: x * 2 if _LEVELS[n] > 2.0 else x * 3, (2, 1, 0, 3), 3),
+        (lambda x, n: 1 / (x * (1.0, -0.0, 0.0)[n]), (0, 1, 2), 3),
+        (lambda x, n: x.new_zeros(int((1.0, 2.0, 3.0)[n]), 2), (0, 1, 2), 2),
+    ],
+    ids=["remainder", "from outside", "from behind", "decided", "zeros of both signs", "size"],
+)
+def test_floats_at_places_that_vary(program, places, graphs):
+    pliant.reset()
+    compiled = pliant.compile(program, backend="aot_eager")
+    for n in places:
+        outcomes = []
+        for one in (compiled, program):
+            try:
+                outcomes.append(one(torch.ones(3), n).tolist())
+            except IndexError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+    assert pliant.stats()["graphs"] == graphs

@@ -191,6 +191,34 @@ PARTS: dict[tuple[Any, str], Callable[[Any], Any]] = {
 }
 
 
+# ---- an item at a place that varies
+_FEW = 16  # each is a question more for every call
+
+
+def float_at(items: Any, place: Any) -> Any:
+    """The item of a few floats at a place that varies: one of them, whichever the call says. None elsewhere. Of integers and
+    other things the place is fixed: they are sizes, or decide something."""
+    if type(place) is not torch.SymInt or is_unbacked(place) or not are_few_floats(items):
+        return None
+    place = place if concrete(place >= 0) else place + len(items)
+    if not concrete(place >= 0) or not concrete(place < len(items)):
+        return None
+    node = place.node
+    found = node.wrap_float(items[-1])
+    for k in reversed(range(len(items) - 1)):
+        found = node.eq(node.wrap_int(k)).sym_ite(node.wrap_float(items[k]), found)
+    return wrap_node(found) if found.constant is None else found.constant
+
+
+def are_few_floats(items: Any) -> bool:
+    return 1 < len(items) <= _FEW and all(map(_is_plain_float, items))
+
+
+def _is_plain_float(item: Any) -> bool:
+    """One that expressions tell from others: zeros of both signs are equal there."""
+    return type(item) is float and math.isfinite(item) and (item != 0.0 or math.copysign(1.0, item) > 0)
+
+
 # ---- a tensor or a number
 _PRECISE = (torch.float32, torch.float64)
 _NUMBERS_OF: dict[torch.dtype, type] = {**dict.fromkeys(_PRECISE, float), torch.int64: int}

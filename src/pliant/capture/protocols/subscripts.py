@@ -18,6 +18,7 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.numbers.array_memory import is_array, is_index, key_of, refuse_elements
 from pliant.capture.numbers.given_numbers import asked_key, made_key, refuse_many_keys
+from pliant.capture.numbers.number_domains import are_few_floats, float_at
 from pliant.capture.numbers.progressions import item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
@@ -37,6 +38,7 @@ from pliant.capture.value_kinds import (
     is_iterable,
     is_list,
     is_slice,
+    is_symbolic,
 )
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumber
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -61,7 +63,8 @@ def _tensor_item(t: Tracer, tensor: Any, key: Any) -> Any:
 
 
 def _item_at(t: Tracer, sequence: Any, key: Any) -> Any:
-    return t.native(operator.getitem, sequence, _index(t, key))
+    found = float_at(sequence, key) if is_symbolic(key) else None
+    return t.native(operator.getitem, sequence, _index(t, key)) if found is None else found
 
 
 def _object_item(t: Tracer, container: Any, key: Any) -> Any:
@@ -238,7 +241,7 @@ def _plain_list_item(t: Tracer, container: Any, key: Any) -> Any:
     world = t.world
     if not world.needs_guards(container):
         return _item_at(t, container, key)
-    if is_fake(key) or is_slice(key) or world.has_changes(container):
+    if is_fake(key) or is_slice(key) or world.has_changes(container) or is_symbolic(key) and are_few_floats(container):
         return subscript(t, world.adopt(container), key)
     refuse_many_keys(t, container, key)
     index = _place(t, key)
