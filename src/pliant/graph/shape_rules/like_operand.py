@@ -217,6 +217,7 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
     same_layout: (
         _aten.lift_fresh_copy.default, _aten.detach_copy.default, _aten.alias_copy.default, _aten.fill.Scalar,
         _aten.zero.default, _aten.bernoulli.p, _aten.bernoulli.Tensor, _aten.uniform.default,
+        _aten.random.default, _aten.random.to, getattr(_aten.random, "from"),
         _aten.normal_functional.default, _aten.exponential.default, _aten.geometric.default, _aten.log_normal.default,
         _aten.cauchy.default, _aten.index_fill.int_Scalar, _aten.index_fill.int_Tensor,
         _aten.put.default, _aten.index_put.default, _aten.nan_to_num.default,

@@ -137,6 +137,14 @@ def svd(
     return u, singular, column_major(x, size) if x.device.type == "cpu" else x.like(size)
 
 
+@rule(_aten.linalg_pinv.atol_rtol_tensor)
+def pinv(x: TensorSpec, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> TensorSpec:
+    require(x.ndim >= 2, "linalg.pinv: the input must have at least 2 dimensions")
+    require(x.dtype.is_floating_point or x.dtype.is_complex, "linalg.pinv: expected a floating point or complex tensor")
+    require(not hermitian or x.size[-1] == x.size[-2], "linalg.pinv: a hermitian matrix must be square")
+    return x.like((*x.size[:-2], x.size[-1], x.size[-2]))
+
+
 @rule(_aten.linalg_eig.default)
 def eig(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     dtype = x.dtype.to_complex() if not x.dtype.is_complex else x.dtype
