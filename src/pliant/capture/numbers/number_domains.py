@@ -18,7 +18,16 @@ from typing import Any
 import torch
 
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import concrete, is_fixed_number, is_int, is_number, is_symbolic, plain_class, varying
+from pliant.capture.value_kinds import (
+    concrete,
+    exactly,
+    is_fixed_number,
+    is_int,
+    is_number,
+    is_symbolic,
+    plain_class,
+    varying,
+)
 from pliant.capture.varying_values import TensorOrNumber
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked
@@ -198,7 +207,7 @@ _FEW = 16  # each is a question more for every call
 def float_at(items: Any, place: Any) -> Any:
     """The item of a few floats at a place that varies: one of them, whichever the call says. None elsewhere. Of integers and
     other things the place is fixed: they are sizes, or decide something."""
-    if type(place) is not torch.SymInt or is_unbacked(place) or not are_few_floats(items):
+    if varying(place) is not int or is_unbacked(place) or not are_few_floats(items):
         return None
     place = place if concrete(place >= 0) else place + len(items)
     if not concrete(place >= 0) or not concrete(place < len(items)):
@@ -214,9 +223,12 @@ def are_few_floats(items: Any) -> bool:
     return 1 < len(items) <= _FEW and all(map(_is_plain_float, items))
 
 
+_is_float = exactly(float)
+
+
 def _is_plain_float(item: Any) -> bool:
     """One that expressions tell from others: zeros of both signs are equal there."""
-    return type(item) is float and math.isfinite(item) and (item != 0.0 or math.copysign(1.0, item) > 0)
+    return _is_float(item) and math.isfinite(item) and (item != 0.0 or math.copysign(1.0, item) > 0)
 
 
 # ---- a tensor or a number
