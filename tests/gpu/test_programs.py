@@ -420,3 +420,30 @@ def test_batch_norm_lies_and_counts_as_eagers(dtype, training):
         for one, other in zip(found, expected, strict=True):
             assert one.stride() == other.stride()
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("given", [float, torch.tensor], ids=["number", "tensor of no dimension"])
+def test_halves_beside_numbers_are_rounded_as_eagers(given, dtype):
+    names = ("eq", "ne", "lt", "le", "gt", "ge", "fmod", "remainder")
+
+    def program(x, value):
+        return [getattr(torch, name)(x, value) for name in names], F.hardshrink(x, 0.3)
+
+    compiled = pliant.compile(program)
+    for value in (0.3, 0.1, -0.7, 2.5):
+        x = torch.cat([torch.linspace(-3, 3, 61), torch.tensor([value])]).to("cuda", dtype)
+        for name, found, expected in zip(names, compiled(x, given(value))[0], program(x, given(value))[0]):
+            assert torch.equal(found, expected), name
+        assert torch.equal(compiled(x, given(value))[1], F.hardshrink(x, 0.3))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_shifts(dtype):
+    def program(x, amounts):
+        return x << 3, x >> 2, x << amounts, x >> amounts, (x & 15) | (x >> 4)
+
+    x = torch.randint(0, 255, (500,), device="cuda").to(dtype)
+    amounts = torch.randint(0, 7, (500,), device="cuda").to(dtype)
+    for found, expected in zip(pliant.compile(program)(x, amounts), program(x, amounts)):
+        assert torch.equal(found, expected)
