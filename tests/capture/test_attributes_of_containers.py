@@ -1,6 +1,7 @@
 """Attributes that containers have beside their items, and stores into an object's table."""
 
 import collections
+import copy
 
 import pytest
 
@@ -63,3 +64,29 @@ def test_attributes_beside_items(make):
         mine.value = theirs.value = value
         assert compiled(0, mine) == with_items(theirs, theirs)
         assert (mine, vars(mine)) == (theirs, vars(theirs))
+
+
+def whole_first(g):
+    g.move_to_end(next(iter(g)))  # all items are read
+    before = getattr(g, "value", "none")
+    g.value = 7
+    vars(g)["other"] = before
+    return before, g.value, g.other, sorted(vars(g))
+
+
+def copied(g):
+    g.mine = [g]
+    shallow, deep = copy.copy(g), copy.deepcopy(g)
+    facts = [getattr(one, "value", "none") for one in (shallow, deep, g.copy(), g)]
+    return *facts, shallow.mine is g.mine, deep.mine[0] is deep, vars(shallow), sorted(vars(deep))
+
+
+@pytest.mark.parametrize("program", [whole_first, copied])
+def test_attributes_of_what_is_used_as_a_whole(program):
+    compiled = pliant.compile(lambda x, g: program(g), backend="eager")
+    for value in (0, 1, 2, 0):
+        mine, theirs = (collections.OrderedDict(a=1, b=2) for _ in range(2))
+        if value:
+            mine.value = theirs.value = value
+        assert str(compiled(0, mine)) == str(program(theirs))
+        assert str((mine, vars(mine))) == str((theirs, vars(theirs)))

@@ -77,3 +77,22 @@ def test_the_address_of_a_number_that_varies_breaks():
     for n in (3, 4, 5):
         assert compiled(torch.ones(2), n)[1]
     assert pliant.stats()["graph_breaks"]
+
+
+def test_texts_with_an_address_are_of_one_object():
+    def program(x):
+        made = {"a": object(), "b": [object()]}
+        return x + 1, "{a!r} {b}".format_map(made) == f"{made['a']!r} {made['b']}", "{k[0]:>{n}}".format_map({"k": "ab", "n": 3})
+
+    assert pliant.compile(program, backend="eager")(torch.ones(2))[1:] == (True, "  a")
+
+
+@pytest.mark.parametrize("pattern", ["{}", "{0}", "{a.b}", "{c}", "{a!x}"])
+def test_patterns_that_are_refused(pattern):
+    def program(x):
+        try:
+            return x, pattern.format_map({"a": 1})
+        except (AttributeError, KeyError, ValueError) as error:
+            return x, repr(error)
+
+    assert pliant.compile(program, backend="eager")(torch.ones(2))[1] == program(torch.ones(2))[1]

@@ -57,3 +57,51 @@ def test_changed():
         return x + next(g), g.__name__, g.__qualname__
 
     assert outcome(pliant.compile(program)) == outcome(program)
+
+
+def called_otherwise():
+    def made():
+        yield 1
+        yield 2
+        yield 3
+
+    made.__name__ = "other"
+    generator = made()
+    made.__name__ = "third"
+    return generator
+
+
+def broken(x):
+    """Names of a generator that starts in front of a break, and of one that starts behind."""
+    first, second = called_otherwise(), called_otherwise()
+    x = x + next(first)
+    pliant.graph_break()
+    read = first.__name__, first.__qualname__, second.__name__, second.__qualname__
+    return x + next(first) + next(second), *read
+
+
+def renamed(x):
+    g, h = wrapped(), called_otherwise()
+    g.__name__, g.__qualname__ = "a", "b.c"
+    x = x + next(h)
+    h.__name__ = "d"
+    pliant.graph_break()
+    return x + next(g) + next(h), g.__name__, g.__qualname__, h.__name__, h.__qualname__
+
+
+def kept(x, box):
+    box[:] = called_otherwise(), numbers(), called_otherwise()
+    return x + next(box[1]) + next(box[2])
+
+
+@pytest.mark.parametrize("program", [broken, renamed])
+def test_names_are_those_of_the_call(program):
+    assert outcome(pliant.compile(program)) == outcome(program)
+
+
+@pytest.mark.fallbacks_expected
+def test_names_of_generators_that_leave():
+    expected, found = [], []
+    kept(torch.ones(2), expected)
+    pliant.compile(kept)(torch.ones(2), found)
+    assert [(one.__name__, one.__qualname__) for one in found] == [(one.__name__, one.__qualname__) for one in expected]

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import traceback
+import unittest
 
 import pytest
 import torch
@@ -527,3 +528,39 @@ def test_tracebacks_of_two_calls_are_two():
     first.__traceback__.tb_next = None
     assert len(walk(second)) == 3
     assert pliant.stats()["graphs"] > 0
+
+
+def caught_and_yielded():
+    try:
+        int("no number")
+    except ValueError as error:
+        yield error
+    yield 3
+
+
+def ends_frames(x):
+    case = unittest.TestCase()
+    with case.assertRaises(ValueError) as found:
+        int("no number")
+    with case.assertRaisesRegex(ZeroDivisionError, "by zero"):
+        1 // 0
+    case.assertRaises(KeyError, {}.__getitem__, 1)
+    return x + 1, str(found.exception)
+
+
+def ends_a_generator(x):
+    generator = caught_and_yielded()
+    error = next(generator)
+    traceback.clear_frames(error.__traceback__)
+    return x + 1, next(generator, "ended")
+
+
+def test_frames_of_a_traceback_are_cleared():
+    expected = ends_frames(torch.ones(2))[1]
+    assert pliant.compile(ends_frames, backend="eager", fullgraph=True)(torch.ones(2))[1] == expected
+
+
+@pytest.mark.fallbacks_expected
+def test_a_generator_in_a_traceback_ends():
+    expected = ends_a_generator(torch.ones(2))[1]
+    assert pliant.compile(ends_a_generator, backend="eager")(torch.ones(2))[1] == expected

@@ -41,7 +41,7 @@ def written(form: StepForm | ResumesForm | Place, facts: FactWriter) -> Json:
         space = None if form.globals is None else facts.namer.reference(form.globals)
         return ["step", _point(form.point, facts), space]
     if not isinstance(form, ResumesForm):
-        return ["place", _point(form.point, facts), facts.namer.reference(form.globals), form.name]
+        return ["place", _point(form.point, facts), facts.namer.reference(form.globals), list(form.names)]
     known = [[slot, *_known(what, facts)] for slot, what in sorted(form.known.items())]
     points = [_point(one, facts) for one in form.points]
     return ["resumes", points, facts.namer.reference(form.globals), form.name, known, form.alone, form.in_tail]
@@ -93,10 +93,10 @@ def _step(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int | 
     return code if space is None else types.FunctionType(code, reader.finder.find(space))
 
 
-def _place(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int, name: str) -> Any:
+def _place(reader: FactReader, dispatcher: Dispatcher, point: Json, space: int, names: list[str]) -> Any:
     from pliant.capture.iterators.suspended import Place
 
-    return Place(_read_point(point, reader), reader.finder.find(space), name)
+    return Place(_read_point(point, reader), reader.finder.find(space), (names[0], names[1]))
 
 
 def _resumes(

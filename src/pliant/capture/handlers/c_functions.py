@@ -320,7 +320,15 @@ _METHODS: ByKind[Method] = ByKind(
         **dict.fromkeys((*_OWN_SELF_TYPES, list, dict, set), _by_name(call_container_method)),
         FakeTensor: _fake_method,
         torch.Tensor: _tensor_method,
-        str: _named({"format": _by_name(format_text), "__mod__": _takes(by_percent), "join": _join}, computed_method),
+        str: _named(
+            {
+                "format": _by_name(format_text),
+                "format_map": _takes(lambda t, text, values, /: TailCall(polyfills.formatted_by_map, (text, values))),
+                "__mod__": _takes(by_percent),
+                "join": _join,
+            },
+            computed_method,
+        ),
         bytes: _named({"join": _join}, computed_method),
         frozenset: _frozenset_method,
         tuple: _tuple_method,

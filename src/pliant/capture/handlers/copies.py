@@ -29,7 +29,7 @@ from pliant.capture.protocols import operators, tensor_members
 from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Tracer
-from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, ByKind
+from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, ByKind, exactly
 from pliant.capture.varying_values import Text
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.kinds import MISSING, Kind
@@ -45,7 +45,7 @@ _KEEP = object()  # the key of a memo under which the originals are kept alive
 @ROWS.takes(copy.copy)
 def _copy(t: Tracer, x: Any) -> Any:
     value = t.world.adopt(t.world.resolve(x))
-    return _SHALLOW.of(value)(t, value)
+    return _with_attributes(t, x, _SHALLOW.of(value)(t, value), lambda part: part)
 
 
 @ROWS.takes(copy.deepcopy, copy_of_tensor)
@@ -60,12 +60,12 @@ def _deep(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     make = _DEEP.of(value)
     if make is _itself:
         return value
-    value = t.world.adopt(t.world.resolve(value))
+    given, value = value, t.world.adopt(t.world.resolve(value))
     if id(value) in memo:
         return memo[id(value)]
     memo.setdefault(_KEEP, []).append(value)
     memo[id(value)] = made = make(t, value, memo)
-    return made
+    return _with_attributes(t, given, made, lambda part: _deep(t, part, memo))
 
 
 # ---- by kind of value
@@ -86,6 +86,16 @@ def _deep_mapping(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
     for key, item in value.items():
         made[_deep(t, key, memo)] = _deep(t, item, memo)
     return made
+
+
+def _with_attributes(t: Tracer, value: Any, made: Any, part: Callable[[Any], Any]) -> Any:
+    """The copy of the value, which may have attributes beside its items."""
+    if _has_attributes(made):
+        made.__dict__.update({name: part(one) for name, one in t.mapping(t.get_attr(value, "__dict__")).items()})
+    return made
+
+
+_has_attributes = exactly(collections.OrderedDict)
 
 
 def _deep_fixed(keeps: bool, t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:

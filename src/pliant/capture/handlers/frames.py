@@ -13,9 +13,10 @@ import functools
 import inspect
 import sys
 import traceback
+from types import CodeType
 from typing import Any
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import CannotCapture, GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.program_stack import LOOKS, places
 from pliant.capture.protocols import polyfills
@@ -31,6 +32,7 @@ from pliant.capture.protocols.frames import (
 )
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import concrete
 
 ROWS = Rows()
@@ -76,3 +78,23 @@ def _getouterframes(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if place is None or not place.is_of(next(places(t))):  # those around the innermost are the stack
         raise GraphBreak(LOOKS, "the frames around a given one")
     return _looks(stack, t, (context,), {})
+
+
+@handles(traceback.clear_frames)
+def _clear_frames(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Entries that the trace made hold no locals, and one that runs is left alone: nothing is cleared. Only a generator that
+    caught the exception and stands at a `yield` would end."""
+    known = traceback.clear_frames
+    entry = inspect.signature(known).bind(*args, **kwargs).arguments["tb"]
+    if t.world.is_foreign(entry):
+        return t.inline(known, args, kwargs)
+    suspended = {_place(one.frame.code) for one in t.generators if one.gi_suspended}
+    while entry is not None and not t.world.is_foreign(entry):
+        if _place(entry.tb_frame.f_code) in suspended:
+            raise CannotCapture(BreakReason("cannot-rebuild", "the end of a generator in a traceback", t.location()))
+        entry = entry.tb_next
+    return None if entry is None else t.inline(known, (entry,), {})
+
+
+def _place(code: CodeType) -> tuple[str, int, str]:
+    return code.co_filename, code.co_firstlineno, code.co_qualname

@@ -53,12 +53,22 @@ def _can_be_thrown(error: Any, value: Any, traceback: Any) -> bool:
 NAMES = ("__name__", "__qualname__")  # those of the function
 
 
+def _names_when_called(t: Tracer, function: types.FunctionType) -> dict[str, Any]:
+    """Names that a generator keeps, whatever its function is called later. One from outside has others than its code where it
+    is wrapped."""
+    code = function.__code__
+    if t.world.is_foreign(function) and (function.__name__, function.__qualname__) == (code.co_name, code.co_qualname):
+        return {}
+    return {name: t.get_attr(function, name) for name in NAMES}
+
+
 class TracedGenerator(ItsOwnIterator):
     """A suspended frame with the generator protocol. Exceptions leave as themselves, as C code expects."""
 
     def __init__(self, frame: Frame, function: types.FunctionType | None = None) -> None:
         self.frame = frame
         self.function = function  # which has been called; None: one that was suspended before
+        self.names = {} if function is None else _names_when_called(frame.tracer, function)
         self.started = False
         self.finished = False
         self.running = False
@@ -70,9 +80,16 @@ class TracedGenerator(ItsOwnIterator):
     def __getattr__(self, name: str) -> Any:
         if name not in NAMES:
             raise AttributeError(f"'generator' object has no attribute '{name}'")
+        if name in self.names:
+            return self.names[name]
         if self.function is None:
             raise GraphBreak("unknown-object", "the name of a generator that has started")
         return self.frame.tracer.get_attr(self.function, name)
+
+    def named(self) -> tuple[str, str]:
+        """What it is called, and its qualified name."""
+        qualified = self.frame.name
+        return self.names.get("__name__", qualified.rpartition(".")[2]), self.names.get("__qualname__", qualified)
 
     @property
     def gi_running(self) -> bool:
@@ -332,12 +349,14 @@ def _resumed(t: Tracer, real: Suspended, source: Source) -> TracedGenerator:
     stack = [next(values) if bound else NULL for bound in point.stack]
     local = dict(zip(point.locals, values, strict=True))
     cells = dict(zip(resume_freevars(point.code), real.cells, strict=True))
-    frame = Frame(t, point.code, place.globals, local, cells, place.name, False)
+    frame = Frame(t, point.code, place.globals, local, cells, place.names[1], False)
     frame.stack.extend(stack[:-1])  # without what was yielded
     notice(frame)
     frame.ip = frame.program.index_of(point.offset) + 1
     frame.op = frame.program.ops[frame.ip - 1]
-    return started(frame)
+    made = started(frame)
+    made.names = dict(zip(NAMES, place.names, strict=True))
+    return made
 
 
 def started(frame: Frame) -> TracedGenerator:

@@ -39,7 +39,7 @@ class Place:
 
     point: ResumePoint
     globals: dict[str, Any]
-    name: str
+    names: tuple[str, str]  # of the generator: its name, its qualified name
 
 
 class Suspended(ItsOwnIterator):
@@ -83,7 +83,7 @@ class Suspended(ItsOwnIterator):
         place = self.place
         if place is None:
             raise ValueError("generator already executing")
-        make = types.FunctionType(generator_code(place.point), place.globals, place.name, None, self.cells or None)
+        make = types.FunctionType(generator_code(place.point), place.globals, place.names[0], None, self.cells or None)
         self.generator = made = make(*with_generators(self.values))
         next(made)  # the `yield` that the traced program has done
         self.values = ()
@@ -99,11 +99,11 @@ is_carried, _is_suspended = exactly(Carried), exactly(Suspended)
 _STATES: weakref.WeakKeyDictionary[Generator[Any, Any, Any], Suspended] = weakref.WeakKeyDictionary()
 
 
-def revive(state: Suspended) -> Generator[Any, Any, Any]:
+def revive(state: Suspended, name: str, qualified_name: str) -> Generator[Any, Any, Any]:
     """A generator object that stands for the state, for all who refer to it."""
     made: Any = polyfills.revived(state)
     next(made)
-    made.__name__ = made.__qualname__ = state.place.name.rpartition(".")[2] if state.place is not None else "generator"
+    made.__name__, made.__qualname__ = name, qualified_name
     _STATES[made] = state
     return made  # type: ignore[no-any-return]
 
@@ -168,12 +168,12 @@ def _without_caller(step: Callable[[], tuple[Any, ...]]) -> Iterator[tuple[Any, 
 _places: dict[tuple[Any, ...], Place] = {}
 
 
-def place_of(point: ResumePoint, globals_: dict[str, Any], name: str) -> Place:
+def place_of(point: ResumePoint, globals_: dict[str, Any], names: tuple[str, str]) -> Place:
     """The one object for the place, which guards can compare."""
-    key = (id(point.code), point.offset, point.stack, point.locals, id(globals_), name)
+    key = (id(point.code), point.offset, point.stack, point.locals, id(globals_), names)
     found = _places.get(key)
     if found is None:
-        found = _places[key] = Place(point, globals_, name)
+        found = _places[key] = Place(point, globals_, names)
     return found
 
 

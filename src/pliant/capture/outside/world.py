@@ -357,6 +357,8 @@ class World(ToldByValue):
         shadow = copy_in(self, value, self.place_of(value))
         self.set_origin(shadow, self.place_of(value))
         self.stand_for(shadow, shadow)  # it must not be taken for a container that still needs adopting
+        if base is type(value) and self.has_dict(shadow):  # an OrderedDict's attributes are looked up in what stands for it
+            shadow.__dict__ = self.adopt(self.instance_dict(value))
         changed = self._change(value)
         added, changed.added = changed.added, None  # not before: where the copy breaks, they are still to be replayed
         if added:

@@ -73,7 +73,8 @@ def _change_number(t: Tracer, obj: Any, name: str, value: Any) -> None:
 def _change_generator(t: Tracer, generator: TracedGenerator, name: str, value: Any) -> None:
     """A real one says what it thinks of it."""
     if name in NAMES and isinstance(value, str):
-        raise GraphBreak("unknown-object", "another name for a generator")
+        generator.names[name] = value
+        return
     _change_in_c(t, types.GeneratorType, (_ for _ in ()), name, value)
 
 

@@ -431,7 +431,12 @@ def formatted(pattern: str, args: Args, kwargs: Kwargs) -> str:
     return filled(pattern, args, kwargs, None, 2)[0]
 
 
-def filled(pattern: str, args: Args, kwargs: Kwargs, following: int | None, depth: int) -> tuple[str, int | None]:
+def formatted_by_map(pattern: str, mapping: Any, /) -> str:
+    """pattern.format_map(mapping)"""
+    return filled(pattern, None, mapping, None, 2)[0]
+
+
+def filled(pattern: str, args: Args | None, kwargs: Kwargs, following: int | None, depth: int) -> tuple[str, int | None]:
     """The pattern with its fields filled in, and the place of the argument for the next field without a name: -1 once a
     field has named a place."""
     if depth == 0:
@@ -452,6 +457,8 @@ def filled(pattern: str, args: Args, kwargs: Kwargs, following: int | None, dept
             if following is not None and following >= 0:
                 raise ValueError("cannot switch from automatic field numbering to manual field specification")
             following = -1
+        if place is not None and args is None:
+            raise ValueError("Format string contains positional fields")
         if place is not None and place >= len(args):
             raise IndexError(f"Replacement index {place} out of range for positional args tuple")
         value = kwargs[first] if place is None else args[place]

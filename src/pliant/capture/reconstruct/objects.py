@@ -239,12 +239,17 @@ _ITERATORS: tuple[type, ...] = (
 # ---- generators, iterators that a loop still needs, traced callables
 def _generator(b: Statements, obj: TracedGenerator) -> str:
     if obj.is_broken:  # the code behind the break says where it stands next
-        return b.bind(obj, f"{b.hold(revive)}({b.hold(Suspended)}())", hint="generator")
+        return _revived(b, obj, f"{b.hold(Suspended)}()")
     if obj.finished:
         return b.bind(obj, f"{b.hold(finished)}()", hint="generator")
     if obj.started:
-        return b.bind(obj, f"{b.hold(revive)}({_suspended(b, obj)})", hint="generator")
+        return _revived(b, obj, _suspended(b, obj))
     return _new_generator(b, obj)
+
+
+def _revived(b: Statements, obj: TracedGenerator, state: str) -> str:
+    name, qualified = obj.named()
+    return b.bind(obj, f"{b.hold(revive)}({state}, {name!r}, {qualified!r})", hint="generator")
 
 
 def _suspended(b: Statements, obj: TracedGenerator) -> str:
@@ -259,7 +264,7 @@ def _suspended(b: Statements, obj: TracedGenerator) -> str:
     cells = [frame.cells.get(n) or types.CellType() for n in resume_freevars(frame.code)]
     values = [*(v for v in stack if v is not NULL), *(frame.locals[n] for n in point.locals)]
     b.keep.append(cells)
-    place = b.names(place_of(point, frame.globals, frame.name), "place")
+    place = b.names(place_of(point, frame.globals, obj.named()), "place")
     return f"{b.hold(Suspended)}({place}, ({b.items(cells)}{',' * (len(cells) == 1)}), ({b.items(values)},))"
 
 
@@ -269,11 +274,15 @@ def _new_generator(b: Statements, obj: TracedGenerator) -> str:
     names, placed, own = _parameters(code), code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     values = frame.locals | {n: frame.cells[n].cell_contents for n in code.co_cellvars if n in names and n in frame.cells}
     closure = f"({b.items([frame.cells[n] for n in code.co_freevars])},)" if code.co_freevars else "None"
-    make = f"{b.names(types.FunctionType, 'FunctionType')}({b.hold(code)}, {b.hold(frame.globals)}, {code.co_name!r}, None, {closure})"
+    name, qualified = obj.named()
+    make = f"{b.names(types.FunctionType, 'FunctionType')}({b.hold(code)}, {b.hold(frame.globals)}, {name!r}, None, {closure})"
     args = [b.value(values[n]) for n in names[:placed]]
     keywords = [f"{n}={b.value(values[n])}" for n in names[placed:own]]
     stars = ["*" * (1 + (i > 0 or not code.co_flags & 0x04)) + b.value(values[n]) for i, n in enumerate(names[own:])]
-    return b.bind(obj, f"{make}({', '.join([*args, *keywords, *stars])})", hint="generator")
+    made = b.bind(obj, f"{make}({', '.join([*args, *keywords, *stars])})", hint="generator")
+    if qualified != code.co_qualname:
+        b.emit(f"{made}.__qualname__ = {qualified!r}")
+    return made
 
 
 def _parameters(code: types.CodeType) -> tuple[str, ...]:
