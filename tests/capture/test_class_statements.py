@@ -1,5 +1,7 @@
 """Class statements, what they run and complain of, and what classes from outside have while they are changed."""
 
+import collections.abc
+import dataclasses
 import functools
 
 import pytest
@@ -220,11 +222,65 @@ def new_that_gives_another(n):
     return MadeByNew(n)
 
 
+class TakesCell(type):
+    def __new__(meta, name, bases, namespace):
+        namespace.pop("__classcell__", None)
+        return super().__new__(meta, name, bases, namespace)
+
+
+class MakesTwo(type):
+    def __new__(meta, name, bases, namespace):
+        made = super().__new__(meta, name, bases, namespace)
+        type("Other", (), namespace)
+        return made
+
+
+def classes_that_lose_their_cell(n):
+    def stated(meta):
+        class Stated(metaclass=meta):
+            def own(self):
+                return __class__
+
+        return Stated().own() is Stated
+
+    return [caught(lambda meta=meta: stated(meta)) for meta in (TakesCell, MakesTwo, type)]
+
+
+def modules_of_classes(n):
+    made = [
+        collections.namedtuple("A", "a"),
+        collections.namedtuple("B", "a", module="elsewhere"),
+        collections.namedtuple("C", "a", module=None),
+        dataclasses.make_dataclass("D", ["a"]),
+    ]
+    return [(one.__module__, one.__qualname__) for one in made]
+
+
+def dispatch_in_doubt(n):
+    class Both:
+        def __iter__(self):
+            return iter(())
+
+        def __contains__(self, value):
+            return False
+
+    return caught(lambda: in_doubt(Both()))
+
+
+@functools.singledispatch
+def in_doubt(value):
+    return "any"
+
+
+in_doubt.register(collections.abc.Iterable, lambda value: "iterable")
+in_doubt.register(collections.abc.Container, lambda value: "container")
+
+
 PROGRAMS = (
     metaclasses_in_conflict, namespace_of_its_own, namespace_that_is_none, keywords_that_nobody_takes, names_that_are_refused,
     members_in_order, bases_that_say_what_stands_for_them, bases_that_are_no_classes, numbers_in_members, numbers_in_new,
     functions_stored_behind_super, deleted_before_a_base, descriptors_stored_in_classes, names_and_bases_of_classes,
-    new_that_gives_another,
+    new_that_gives_another, classes_that_lose_their_cell, modules_of_classes, dispatch_in_doubt,
 )  # fmt: skip
 
 

@@ -194,6 +194,36 @@ def behind_a_break(error):
         return found
 
 
+def raised_into_a_cycle(error):
+    """What led to an exception is forgotten where it is raised while what it led to is handled."""
+    found = []
+    made = KeyError("made")
+    for _ in range(2):
+        try:
+            raise made
+        except KeyError:
+            try:
+                raise ValueError("first")
+            except ValueError:
+                try:
+                    raise made
+                except KeyError as last:
+                    found.append((repr(last.__context__), repr(last.__context__.__context__)))
+    return found
+
+
+class NoException(Exception):
+    def __new__(cls):
+        return 5
+
+
+def raised_class_that_makes_none(error):
+    try:
+        raise NoException
+    except TypeError as complaint:
+        return str(complaint)
+
+
 def never_raised(error):
     made = KeyError("made")
     held = [made, pliant.graph_break()]
@@ -202,7 +232,7 @@ def never_raised(error):
 
 OUTSIDE_PROGRAMS = [
     raised_again, raised_deeper, raised_in_handler, raised_from_another, raised_and_cleared, raised_in_block, looked_at,
-    behind_a_break, never_raised,
+    behind_a_break, never_raised, raised_into_a_cycle, raised_class_that_makes_none,
 ]  # fmt: skip
 
 

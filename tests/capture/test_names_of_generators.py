@@ -1,5 +1,6 @@
 """Names of generators made in the program: read, changed, refused; other attributes they do not have."""
 
+import copy
 import functools
 
 import pytest
@@ -105,3 +106,50 @@ def test_names_of_generators_that_leave():
     kept(torch.ones(2), expected)
     pliant.compile(kept)(torch.ones(2), found)
     assert [(one.__name__, one.__qualname__) for one in found] == [(one.__name__, one.__qualname__) for one in expected]
+
+
+class NoException(Exception):
+    def __new__(cls):
+        return 5
+
+
+class Own(ValueError):
+    made = 0
+
+    def __init__(self, *args):
+        Own.made += 1
+        super().__init__(*args)
+
+
+def caught(action):
+    try:
+        return action()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def catching():
+    try:
+        yield 1
+    except ValueError as error:
+        yield error.args
+
+
+@pytest.mark.parametrize("thrown", [NoException, Own, Own("a"), "text", int, KeyError])
+def test_what_is_thrown(thrown):
+    def program(x):
+        first, second = catching(), catching()
+        next(first)
+        return x, caught(lambda: first.throw(thrown)), caught(lambda: second.throw(thrown)), Own.made
+
+    Own.made = 0
+    expected = outcome(program)
+    Own.made = 0
+    assert outcome(pliant.compile(program)) == expected
+
+
+@pytest.mark.parametrize("copies", [copy.copy, copy.deepcopy])
+def test_generators_are_not_copied(copies):
+    program = lambda x: (x, caught(lambda: copies(numbers())), caught(lambda: copies([numbers()])) == 1)  # noqa: E731
+    pliant.reset()
+    assert outcome(pliant.compile(program)).split("<")[0] == outcome(program).split("<")[0]

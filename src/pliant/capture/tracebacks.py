@@ -32,6 +32,11 @@ def chain(error: BaseException, context: BaseException | None) -> None:
     vars(BaseException)["__context__"].__set__(error, context)
 
 
+def context_of(error: BaseException) -> BaseException | None:
+    found: BaseException | None = vars(BaseException)["__context__"].__get__(error)
+    return found
+
+
 def passed(error: BaseException, code: types.CodeType, namespace: dict[str, Any], offset: int, line: int) -> None:
     """The exception went through a frame of the code. Frames of ours, which the program does not have, are left out."""
     if not code.co_filename.startswith(_OWN):

@@ -67,7 +67,7 @@ from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.structures import leaves
 from pliant.capture.trace import BreakReason, Draw
-from pliant.capture.tracebacks import chain
+from pliant.capture.tracebacks import chain, context_of
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_tuple
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
@@ -397,9 +397,24 @@ class Tracer:
         """The program's `raise error`."""
         if self.world.is_foreign(error):
             self._chain_outside(error)
-        elif error is not self.current_exception and error.__context__ is None:
-            chain(error, self.handling())
+        elif error is not self.current_exception and (handled := self.handling()) is not None:
+            self._cut_chain(handled, error)
+            chain(error, handled)
         raise Raised(error)
+
+    def _cut_chain(self, handled: BaseException, error: BaseException) -> None:
+        """What led to the exception that is handled does not go on to `error`: they would be a cycle."""
+        step: BaseException | None = handled
+        seen: set[int] = set()
+        while step is not None and id(step) not in seen:
+            seen.add(id(step))
+            if self.world.is_foreign(step):
+                if self.world.slot_get(step, "__context__") is error:
+                    raise GraphBreak("unknown-object", "an exception is raised while one from outside that it led to is handled")
+                return
+            if (following := context_of(step)) is error:
+                chain(step, None)
+            step = following
 
     def _chain_outside(self, error: BaseException) -> None:
         """One from outside is chained anew each time that it is raised."""

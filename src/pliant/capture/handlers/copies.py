@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Rows
+from pliant.capture.iterators.generators import TracedGenerator
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.protocols import operators, tensor_members
 from pliant.capture.protocols.patched_methods import refuse_patched
@@ -165,6 +166,11 @@ def _immutable(t: Tracer, value: Any, *memo: Any) -> Any:
     return t.native(copy.deepcopy if memo else copy.copy, value)
 
 
+def _generator(t: Tracer, value: Any, *memo: Any) -> Any:
+    raise Raised(TypeError("cannot pickle 'generator' object"))
+
+
+_GENERATORS = dict.fromkeys((TracedGenerator, types.GeneratorType), _generator)
 _ITERATORS = (*PLAIN_ITERATORS, itertools.count, itertools.repeat)
 _ATOMIC = (*CONSTANTS, *SYMBOLIC_TYPES, range, Text)
 _IMMUTABLE: dict[type, Any] = dict.fromkeys((*identity_types(), *VALUES, torch.finfo, torch.iinfo), _immutable)
@@ -175,6 +181,7 @@ _SHALLOW: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys((list, set, collections.deque, *DICT_TYPES), lambda t, value: value.copy()),
         **dict.fromkeys(_ITERATORS, lambda t, value: _object(t, value) if t.world.is_foreign(value) else copy.copy(value)),
         functools.partial: _partial,
+        **_GENERATORS,
         FakeTensor: _shallow_tensor,
     },
     _IMMUTABLE,
@@ -192,6 +199,7 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
         tuple: functools.partial(_deep_fixed, True),
         frozenset: functools.partial(_deep_fixed, False),
         functools.partial: _partial,
+        **_GENERATORS,
         types.MethodType: lambda t, value, memo: types.MethodType(value.__func__, _deep(t, value.__self__, memo)),
         FakeTensor: _deep_tensor,
     },

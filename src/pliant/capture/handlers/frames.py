@@ -84,7 +84,7 @@ def _getouterframes(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _clear_frames(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Entries that the trace made hold no locals, and one that runs is left alone: nothing is cleared. Only a generator that
     caught the exception and stands at a `yield` would end."""
-    known = traceback.clear_frames
+    known: Any = traceback.clear_frames
     entry = inspect.signature(known).bind(*args, **kwargs).arguments["tb"]
     if t.world.is_foreign(entry):
         return t.inline(known, args, kwargs)

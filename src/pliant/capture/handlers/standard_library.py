@@ -17,6 +17,7 @@ import decimal
 import functools
 import hashlib
 import importlib.util
+import inspect
 import io
 import linecache
 import logging
@@ -243,12 +244,19 @@ _PASSED: ByKind[Callable[..., Any]] = ByKind(
 def _make_class(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     values = list(map(t.plain, args))
     named = {k: t.plain(v) for k, v in kwargs.items()}
-    module = t.frames[-1].globals.get("__name__")
-    if function is collections.namedtuple:
-        named.setdefault("module", module)
+    module = _told_module(function, t.frames[-1].globals)
+    if function is collections.namedtuple and named.get("module") is None:
+        named["module"] = module
     made = t.world.note_made_class(t.native(function, *values, **named))
-    made.__module__ = module
+    if named.get("module") is None:
+        made.__module__ = module
     return made
+
+
+def _told_module(function: Any, namespace: dict[str, Any]) -> Any:
+    """The module that the class gets which is made here: before 3.12, data classes got that of the code that makes them."""
+    by_caller = function is collections.namedtuple or "module" in inspect.signature(function).parameters
+    return namespace.get("__name__", "__main__") if by_caller else types.__name__
 
 
 ROWS.each((collections.namedtuple, dataclasses.make_dataclass), _make_class)

@@ -50,6 +50,14 @@ def _can_be_thrown(error: Any, value: Any, traceback: Any) -> bool:
     return is_exception(error) and value is None or derives(error, BaseException)
 
 
+def _made(t: Tracer, cls: Any, args: tuple[Any, ...]) -> BaseException:
+    """The exception of a class that was thrown."""
+    made = TracedCallable(t, cls, False)(*args)
+    if not is_exception(made):
+        raise TypeError(f"calling {cls!r} should have returned an instance of BaseException, not {type(made).__name__}")
+    return made
+
+
 NAMES = ("__name__", "__qualname__")  # those of the function
 
 
@@ -182,7 +190,7 @@ class TracedGenerator(ItsOwnIterator):
         if not _can_be_thrown(error, value, traceback):
             return (_ for _ in ()).throw(error, value, traceback)  # which complains
         if is_class(error):
-            error = error() if value is None else (value if isinstance(value, error) else error(value))
+            error = value if derives(type(value), error) else _made(self.frame.tracer, error, () if value is None else (value,))
         if self.finished or not self.started:
             self.finished = True
             raise self.frame.tracer.carried(error)  # its context is what it was

@@ -10,7 +10,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import as_tuple
-from pliant.capture.value_kinds import derives, is_exception, is_method, misused
+from pliant.capture.value_kinds import derives, is_exception, is_method, misused, plain_class
 
 ROWS = Handlers()
 opcode, takes = ROWS.opcode, ROWS.takes
@@ -38,7 +38,13 @@ def _set_cause(t: Tracer, error: BaseException, cause: BaseException | None) -> 
 
 def _instance(t: Tracer, value: Any, what: str) -> BaseException:
     if derives(value, BaseException):
-        value = t.call(value, (), {})
+        made = t.call(value, (), {})
+        if not is_exception(made) and what != "exceptions":
+            raise GraphBreak("unsupported-opcode", "a class of exceptions that makes none is called for a cause")
+        if not is_exception(made):
+            said = f"calling {value!r} should have returned an instance of BaseException, not {plain_class(made)!r}"
+            raise Raised(TypeError(said))
+        return made
     if not is_exception(value):
         raise Raised(TypeError(f"{what} must derive from BaseException"))
     return value

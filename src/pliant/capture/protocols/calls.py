@@ -186,7 +186,7 @@ def _call_function(t: Tracer, function: types.FunctionType, args: Args, kwargs: 
         if computed is not NotImplemented:
             return computed
     if "registry" in function.__dict__ and "dispatch" in function.__dict__ and args:  # functools.singledispatch
-        chosen = function.__dict__["dispatch"](bring_class(t, args[0]))
+        chosen = t.native(function.__dict__["dispatch"], bring_class(t, args[0]))
         _guard_registry(t, function)
         return call(t, t.world.hold(chosen, function.__qualname__), args, kwargs, linked)
     return t.repeated.inline(t, inline, function, args, kwargs, linked)

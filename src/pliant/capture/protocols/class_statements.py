@@ -47,8 +47,19 @@ def build_class(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     else:
         made = new_class(t, meta, (name, bases, namespace), keywords)
     if is_cell(cell) and is_class(made):
-        cell.cell_contents = made
+        _check_class_cell(cell, name, made)
     return made
+
+
+def _check_class_cell(cell: types.CellType, name: str, made: Any) -> None:
+    """`__class__` of the body is what `type.__new__` made, if it got the cell."""
+    try:
+        set_to = cell.cell_contents
+    except ValueError:
+        said = f"__class__ not set defining {name!r} as {made!r}. Was __classcell__ propagated to type.__new__?"
+        raise Raised(RuntimeError(said)) from None
+    if set_to is not made:
+        raise Raised(TypeError(f"__class__ set to {set_to!r} defining {name!r} as {made!r}"))
 
 
 def _entries(t: Tracer, base: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:

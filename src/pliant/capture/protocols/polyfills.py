@@ -457,11 +457,14 @@ def filled(pattern: str, args: Args | None, kwargs: Kwargs, following: int | Non
             if following is not None and following >= 0:
                 raise ValueError("cannot switch from automatic field numbering to manual field specification")
             following = -1
-        if place is not None and args is None:
+        if place is None:
+            value = kwargs[first]
+        elif args is None:
             raise ValueError("Format string contains positional fields")
-        if place is not None and place >= len(args):
+        elif place >= len(args):
             raise IndexError(f"Replacement index {place} out of range for positional args tuple")
-        value = kwargs[first] if place is None else args[place]
+        else:
+            value = args[place]
         for is_attribute, key in list(rest):
             value = getattr(value, key) if is_attribute else value[key]
         if conversion is not None:
