@@ -209,13 +209,14 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
 
 # ---- objects
 _REGISTERED = DictAttributeSource(held(sys.modules["copyreg"], "copyreg"), "dispatch_table")
-_OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getnewargs__", "__getnewargs_ex__")
+_OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
 
 
 def _instance(t: Tracer, value: Any, part: Any, memo: dict[Any, Any] | None = None) -> Any:
     """A new object of the same class with copied state, as `object.__reduce_ex__` describes it."""
     cls = type(value)
-    if any(operators.python_method(t, value, name) for name in _OWN_WAYS) or not _is_plain(cls):
+    own = any(t.world.type_lookup(cls, name) is not getattr(object, name, MISSING) for name in _OWN_WAYS)
+    if own or not _is_plain(cls):
         raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}")
     if cls in copyreg.dispatch_table:
         raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}, for which `copyreg` has a function")

@@ -398,17 +398,26 @@ def _class_name(t: Tracer, args: Args, kwargs: Kwargs) -> str:
     return name_of_class(*args)
 
 
+def _content(t: Tracer, cell: types.CellType | None) -> Any:
+    found = MISSING if cell is None else t.world.cell_get(cell)
+    return MISSING if found is DELETED else found
+
+
 @handles(super)
 def _super(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         frame = t.frames[-1]
         if not frame.code.co_argcount:
             raise Raised(RuntimeError("super(): no arguments"))
+        first = frame.code.co_varnames[0]
+        receiver = frame.locals[first] if first in frame.locals else _content(t, frame.cells.get(first))
+        if receiver is MISSING:
+            raise Raised(RuntimeError("super(): arg[0] deleted"))
         if "__class__" not in frame.cells:
             raise Raised(RuntimeError("super(): __class__ cell not found"))
-        first = frame.code.co_varnames[0]
-        receiver = frame.locals[first] if first in frame.locals else t.world.cell_get(frame.cells[first])
-        args = (t.world.cell_get(frame.cells["__class__"]), receiver)
+        if (cls := _content(t, frame.cells["__class__"])) is MISSING:
+            raise Raised(RuntimeError("super(): empty __class__ cell"))
+        args = (cls, receiver)
     return t.native(super, *args)
 
 

@@ -50,6 +50,7 @@ from pliant.capture.value_kinds import (
     LITERALS,
     ByKind,
     concrete,
+    is_dict,
     is_numpy_scalar,
     is_plain_dict,
     is_set,
@@ -160,6 +161,13 @@ def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return _made(t, t.native(cls, *values, **{k: t.plain(v) for k, v in kwargs.items()}))
 
 
+def _make_proxy(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A view of the very dict, which shows what becomes of it."""
+    if len(args) != 1 or kwargs or not is_dict(args[0]):
+        return _construct(t, cls, args, kwargs)
+    return _made(t, t.native(cls, t.world.adopt(t.world.resolve(args[0]))))
+
+
 def _made(t: Tracer, value: Any) -> Any:
     t.world.made[id(value)] = value
     return value
@@ -191,10 +199,11 @@ CLASSES |= {
     **dict.fromkeys(
         (
             datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
-            decimal.Decimal, struct.Struct, types.MappingProxyType, io.StringIO, io.BytesIO, random.Random,
+            decimal.Decimal, struct.Struct, io.StringIO, io.BytesIO, random.Random,
         ),
         _construct,
     ),
+    types.MappingProxyType: _make_proxy,
     weakref.ref: make_reference,
 }
 

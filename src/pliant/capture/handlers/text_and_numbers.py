@@ -239,7 +239,9 @@ ROWS.each((repr,), _to_text, "__repr__")
 @takes(BUILTINS.ascii)
 def _ascii(t: Tracer, value: Any) -> str:
     text: str = concrete(t.call(repr, (value,), {}))
-    return text.encode("ascii", "backslashreplace").decode()
+    if str.isascii(text):
+        return text
+    return str.encode(text, "ascii", "backslashreplace").decode()
 
 
 @takes(BUILTINS.format)
@@ -299,7 +301,7 @@ def _convert(function: Any, symbolic: Any, specials: tuple[str, ...], t: Tracer,
             if method is not None and len(args) == 1:
                 result = t.call(method, args, {})
                 return (
-                    symbolic(t, result) if is_symbolic(result) else _checked(function, result, special)
+                    symbolic(t, result) if is_symbolic(result) else _checked(t, function, result, special)
                 )
             if has_method(plain_class(args[0]), special):
                 break  # in C, and no other is asked
@@ -314,11 +316,11 @@ def _index(t: Tracer, value: Any) -> Any:
     return number if varying(number) is int else t.native(operator.index, t.plain(number))
 
 
-def _checked(function: Any, result: Any, special: str) -> Any:
+def _checked(t: Tracer, function: Any, result: Any, special: str) -> Any:
     """What a conversion makes of what the object's method gave."""
     if type(result) is not (int if special in ("__int__", "__index__") else function):
         raise GraphBreak("bad-call", f"{special} gives a {type(result).__name__}")
-    return function(result)
+    return t.native(function, result)
 
 
 ROWS.each((int,), _convert, to_int, ("__int__", "__index__", "__trunc__"))
@@ -333,8 +335,14 @@ def _of_numbers(t: Tracer, function: Any, args: Args) -> Any:
     special = _OWN_ROUNDING.get(function)
     if special is not None and (method := operators.python_method(t, args[0], special)) is not None:
         return t.call(method, args, {})
+    if function is math.trunc:  # which asks for no float
+        return t.native(function, *map(concrete, args))
     own = [any(operators.python_method(t, a, name) is not None for name in ("__float__", "__index__")) for a in args]
-    given = [t.call(float, (a,), {}) if is_own else concrete(a) for a, is_own in zip(args, own, strict=True)]
+    given = []
+    for value, is_own in zip(args, own, strict=True):
+        if not is_own and any(own):
+            t.native(math.fabs, concrete(value))  # the first that is no number is complained of, before others are asked
+        given.append(t.call(float, (value,), {}) if is_own else concrete(value))
     return t.native(function, *given)
 
 

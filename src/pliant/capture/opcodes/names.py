@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 import sys
 import types
 from typing import Any, NoReturn
@@ -134,7 +135,7 @@ def delete_global(frame: Frame, op: Op) -> None:
 def store_name(frame: Frame, op: Op) -> None:
     if frame.class_locals is None:
         raise GraphBreak("unsupported-opcode", "module-level code")
-    frame.class_locals[op.arg] = frame.stack.pop()  # type: ignore[index]
+    frame.tracer.native(operator.setitem, frame.class_locals, op.arg, frame.stack.pop())
 
 
 @opcode("DELETE_NAME")

@@ -120,8 +120,8 @@ def find_store(t: Tracer, obj: Any, name: str, value: Any) -> Any:
 def _through_property(t: Tracer, found: property, obj: Any, name: str, value: Any) -> Any:
     part = "fdel" if value is DELETED else "fset"
     if getattr(found, part) is None:
-        what = "deleter" if value is DELETED else "setter"
-        raise Raised(AttributeError(f"property '{name}' of '{type(obj).__qualname__}' object has no {what}"))
+        change: Any = property.__delete__ if value is DELETED else property.__set__
+        t.native(change, found, obj, *(() if value is DELETED else (value,)))  # which complains
     return TailCall(inside(t, found, part, name, type(obj)), (obj,) if value is DELETED else (obj, value))
 
 
@@ -202,11 +202,18 @@ def _delete_of_tensor(t: Tracer, fake: FakeTensor, name: str) -> None:
     t.world.slot_set(fake, name, MISSING if before is MISSING else DELETED, "plain")
 
 
+def _refuse_form(obj: Any, name: str) -> None:
+    """Another class, or another table: Python says whether the object may have it."""
+    if name in ("__class__", "__dict__"):
+        raise GraphBreak("mutated-global-state", f"another {name} for a {type(obj).__name__} from outside")
+
+
 def _change_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
     """Of a module or a function."""
     if not t.world.is_foreign(obj):
         _change_in_c(t, type(obj), obj, name, value)
         return
+    _refuse_form(obj, name)
     table = namespace_of(t.world, obj)
     if value is DELETED and t.world.dict_get(table, name) is MISSING:
         raise misused(obj, "'{}' object has no attribute " + f"'{name}'", AttributeError)
@@ -230,6 +237,7 @@ def _change_class(t: Tracer, cls: type, name: str, value: Any) -> None:
         return
     if is_immutable(cls):
         t.native(type.__setattr__, cls, name, None)  # which complains
+    _refuse_form(cls, name)
     if is_in_c(vars(type).get(name)):  # which C code reads, as `repr` does
         raise GraphBreak("mutated-global-state", f"a change of {name} of a class from outside")
     if value is DELETED:

@@ -494,6 +494,6 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
     {
         types.ModuleType: _module_attribute,
         type: lambda t, cls, name: _looked_up(t, cls, name, generic_class_attribute),
-        threading.local: _refuse_attributes,
+        **dict.fromkeys((threading.local, super), _refuse_attributes),
     },
 )

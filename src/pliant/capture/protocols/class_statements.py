@@ -67,8 +67,8 @@ def _entries(t: Tracer, base: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:
     if is_class(base):
         return (base,)
     if (said := t.world.python_function(type(base), "__mro_entries__")) is None:
-        return types.resolve_bases((base,))
-    entries = t.call(said, (base, bases), {}) if is_of_program(said) else base.__mro_entries__(bases)
+        return t.native(types.resolve_bases, (base,))  # type: ignore[no-any-return]
+    entries = t.call(said, (base, bases), {}) if is_of_program(said) else t.native(base.__mro_entries__, bases)
     if not is_tuple(entries):
         raise misused(entries, "__mro_entries__ must return a tuple")
     return entries  # type: ignore[no-any-return]

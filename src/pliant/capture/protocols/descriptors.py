@@ -100,12 +100,14 @@ def _read_in_c(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: typ
 def _of_class(t: Tracer, found: classmethod[Any, Any, Any], obj: Any, cls: type, name: str, owner: type | None) -> Any:
     function = inside(t, found, "__func__", name, cls)
     if sys.version_info < (3, 13) and hasattr(type(function), "__get__"):
-        return bind(t, function, cls, type(cls), name)  # then it binds what it wraps
+        return bind(t, function, cls, cls, name)  # then it binds what it wraps
     return types.MethodType(function, cls)
 
 
 def _property_value(t: Tracer, found: property, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     if found.fget is None:
+        if cls is type(obj):
+            t.native(property.__get__, found, obj, cls)  # which complains: it may have no name, or another
         raise Raised(AttributeError(f"property '{name}' of '{cls.__qualname__}' object has no getter"))
     return TailCall(inside(t, found, "fget", name, cls), (obj,))
 

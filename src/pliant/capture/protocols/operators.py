@@ -160,7 +160,7 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """left <symbol> right; symbols ending in `=` are in place."""
     inplace = symbol.endswith("=")
     plain = symbol.removesuffix("=")
-    if plain == "%" and is_str(left):
+    if plain == "%" and is_str(left) and not (_is_of_subclass(right, left) and python_method(t, right, "__rmod__")):
         return TailCall(str.__mod__, (left, right))
     if symbol == "+" and (numbers := progressions.joined(t, left, right)) is not NotImplemented:
         return numbers

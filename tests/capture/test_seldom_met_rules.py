@@ -1,0 +1,207 @@
+"""Rules of Python's objects that programs seldom meet: each program answers compiled as it does in Python."""
+
+import copy
+import dataclasses
+import enum
+import math
+import types
+import typing
+
+import pytest
+import torch
+
+import pliant
+
+
+def caught(function, *args):
+    try:
+        return function(*args)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+class Outside:
+    pass
+
+
+class Empty:
+    pass
+
+
+Empty.unnamed = property()
+
+
+class ComputedInt(int):
+    pass
+
+
+class Wrapped:
+    @classmethod
+    @classmethod
+    def twice(cls):
+        return cls
+
+    @classmethod
+    @staticmethod
+    def static(*args):
+        return args
+
+
+class FloatThatFails:
+    asked = False
+
+    def __float__(self):
+        self.asked = True
+        return 1 / 0
+
+
+class Half:
+    def __float__(self):
+        return 2.5
+
+
+class Huge:
+    def __index__(self):
+        return 2**2000
+
+
+class OwnText(str):
+    def __rmod__(self, other):
+        return f"asked by {other}"
+
+    def __repr__(self):
+        return OwnText("shown")
+
+
+class Doubting(type):
+    def __subclasscheck__(cls, other):
+        raise ValueError("asked")
+
+
+class Doubted(Exception, metaclass=Doubting):
+    pass
+
+
+class OwnSuper(super):
+    pass
+
+
+class Base:
+    def told(self):
+        return "base"
+
+
+class Derived(Base):
+    def told(self):
+        return "derived " + getattr(OwnSuper(Derived, self), "told", lambda: "nothing")()
+
+
+class Closed:
+    __reduce_ex__ = None
+
+
+class ClosedByLook:
+    def __getattribute__(self, name):
+        if name.startswith("__reduce"):
+            raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
+
+def views_of_dicts():
+    items = {"a": 1}
+    view, field = types.MappingProxyType(items), dataclasses.field(metadata=items)
+    items["b"] = 2
+    return dict(view), len(field.metadata)
+
+
+def views_behind_a_break():
+    items = {"a": 1}
+    view = types.MappingProxyType(items)
+    pliant.graph_break()
+    items["b"] = 2
+    return dict(view)
+
+
+def other_classes():
+    module = types.ModuleType("made")
+    pliant.graph_break()
+    refused = [caught(setattr, *one) for one in ((Outside, "__class__", type), (Outside(), "__class__", int), (module, "__dict__", {}))]
+    return refused, caught(setattr, ComputedInt(1), "__class__", int)
+
+
+def properties_without_functions():
+    made = Empty()
+    return caught(getattr, made, "unnamed"), caught(setattr, made, "unnamed", 1), caught(delattr, made, "unnamed")
+
+
+def methods_of_classes():
+    return caught(Wrapped.twice), caught(Wrapped().twice), caught(Wrapped.static)
+
+
+def numbers_in_order():
+    found = []
+    for function in (math.atan2, math.copysign, math.fmod):
+        for args in (("text", FloatThatFails()), (FloatThatFails(), "text"), (10**400, FloatThatFails())):
+            found += [caught(function, *args), [getattr(one, "asked", None) for one in args]]
+    return found, [caught(function, Half()) for function in (math.trunc, math.floor, math.ceil)]
+
+
+def numbers_too_large():
+    return caught(float, Huge()), caught(complex, Huge())
+
+
+def texts_of_own_classes():
+    own = OwnText("own")
+    return "of %s" % own, type(ascii(own)), type(repr(own))
+
+
+def doubted_handlers():
+    try:
+        raise KeyError("k")
+    except Doubted:
+        return "caught"
+
+
+def supers():
+    def deleted(first):
+        del first
+        return super()
+
+    class Lost:
+        def emptied(self):
+            nonlocal __class__
+            del __class__
+            return super()
+
+    return Derived().told(), caught(deleted, 1), caught(Lost().emptied)
+
+
+def refused_bases():
+    def never():
+        class Stated(typing.Never):
+            pass
+
+    def reserved():
+        class Stated(enum.Enum):
+            _create_ = 1
+
+    return caught(never), caught(reserved)
+
+
+def closed_to_copies():
+    return [caught(lambda: type(copies(one)).__name__) for copies in (copy.copy, copy.deepcopy) for one in (Closed(), ClosedByLook())]
+
+
+PROGRAMS = (
+    views_of_dicts, views_behind_a_break, other_classes, properties_without_functions, methods_of_classes, numbers_in_order,
+    numbers_too_large, texts_of_own_classes, doubted_handlers, supers, refused_bases, closed_to_copies,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_as_in_python(program):
+    def called(x):
+        return x + 1, caught(program)
+
+    expected = str(caught(program))
+    assert str(pliant.compile(called, backend="eager")(torch.ones(1))[1]) == expected
