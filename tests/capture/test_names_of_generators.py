@@ -131,7 +131,7 @@ def caught(action):
 def catching():
     try:
         yield 1
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         yield error.args
 
 

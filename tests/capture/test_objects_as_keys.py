@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import fractions
 import functools
 import sys
 import types
@@ -189,3 +190,40 @@ def test_tuples_with_numbers_that_vary_as_keys(make):
         x = torch.ones(n, 4)
         (found, *others), (expected, *rest) = compiled(x), program(x)
         assert torch.equal(found, expected) and others == rest
+
+
+class Held:
+    pass
+
+
+class Compared:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+FROZEN = [object, Held, lambda: Compared(3), lambda: fractions.Fraction(1, 3), lambda: (Held(), 1)]
+
+
+@pytest.mark.parametrize("make", FROZEN, ids=["object", "held", "compared", "fraction", "tuple"])
+def test_items_of_frozensets_from_outside_are_the_same_objects(make):
+    pliant.reset()
+    compiled = pliant.compile(lambda x, items: (x + 1, list(items)), backend="eager")
+    for _ in range(3):
+        items = frozenset([make()])
+        (found,) = compiled(torch.ones(1), items)[1]
+        (item,) = items
+        assert found[0] is item[0] if isinstance(item, tuple) else found is item
+
+
+def test_hashes_of_items_behind_a_break():
+    def program(x, items):
+        return x + 1, [hash(item) for item in items]
+
+    items = frozenset([object(), object()])
+    assert pliant.compile(program, backend="eager")(torch.ones(1), items)[1] == program(torch.ones(1), items)[1]

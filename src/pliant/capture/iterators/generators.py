@@ -51,11 +51,16 @@ def _can_be_thrown(error: Any, value: Any, traceback: Any) -> bool:
 
 
 def _made(t: Tracer, cls: Any, args: tuple[Any, ...]) -> BaseException:
-    """The exception of a class that was thrown."""
-    made = TracedCallable(t, cls, False)(*args)
-    if not is_exception(made):
-        raise TypeError(f"calling {cls!r} should have returned an instance of BaseException, not {type(made).__name__}")
-    return made
+    """The exception of a class that was thrown, or the one that is thrown in its place: what the class raised, a complaint."""
+    try:
+        made = TracedCallable(t, cls, False)(*args)
+    except BaseException as error:
+        if not t.is_carried(error):
+            raise
+        return error
+    if is_exception(made):
+        return made
+    return TypeError(f"calling {cls!r} should have returned an instance of BaseException, not {type(made).__name__}")
 
 
 NAMES = ("__name__", "__qualname__")  # those of the function

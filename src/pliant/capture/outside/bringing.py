@@ -22,7 +22,7 @@ from pliant.capture.numbers.array_memory import can_be_traced, real_tensor, wrap
 from pliant.capture.numbers.numpy_scalars import bring_scalar
 from pliant.capture.numbers.varying_text import text_given
 from pliant.capture.outside.made_at_run_time import bring_function, is_made_per_call, know_by_parts
-from pliant.capture.outside.whole_containers import bring_items
+from pliant.capture.outside.whole_containers import bring_items, know_items
 from pliant.capture.signatures import World
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
@@ -208,7 +208,7 @@ def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[A
 def _frozenset(world: World, value: frozenset[Any], source: Source) -> frozenset[Any]:
     if any(map(is_nan, value)):
         raise GraphBreak("unknown-object", "a NaN is in a frozenset from outside")
-    world.guard(source, Kind.KEYS, tuple(value))
+    know_items(world, value, source)
     return value
 
 

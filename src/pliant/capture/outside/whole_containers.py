@@ -22,8 +22,9 @@ from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.outside import set_orders
 from pliant.capture.signatures import World
+from pliant.capture.structures import parts_of
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_constant, is_nan, is_same_constant, reader
+from pliant.capture.value_kinds import COMPARED_IN_C, DICT_TYPES, ByKind, is_constant, is_nan, is_same_constant, reader
 from pliant.cpython import state_of, table_of
 from pliant.guards.facts import Itself
 from pliant.guards.kinds import ConstantItems, Kind
@@ -78,7 +79,7 @@ def _copy_dict(world: World, value: dict[Any, Any], source: Source, cls: Any) ->
     world.guard(world.keys_place(value), Kind.KEYS, tuple(map(plain_key, keys)))
     changes = world.changes_of(value)
     items = {
-        _traced_key(world, k): changes[k]
+        traced_key(world, k): changes[k]
         if k in changes
         else world.bring(dict.__getitem__(value, k), world.item_source(value, k))
         for k in keys
@@ -95,7 +96,7 @@ def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:
     """The items of a set, under a guard on their order."""
     world.check_keys(value)
     world.guard(source, Kind.KEYS, tuple(map(plain_key, value)))
-    return [_traced_key(world, key) for key in value]
+    return [traced_key(world, key) for key in value]
 
 
 def _copy_set(world: World, value: set[Any], source: Source) -> set[Any]:
@@ -108,6 +109,23 @@ def _copy_set(world: World, value: set[Any], source: Source) -> set[Any]:
         raise GraphBreak("unknown-object", "a set from outside, of which elements were removed, is used as a whole")
     world.guard(TableSource(source), Kind.EQUALS, table_of(value))
     return made
+
+
+def know_items(world: World, value: frozenset[Any], source: Source) -> None:
+    """The items of a frozenset are the program's: those that are no plain values are guarded by which objects they are."""
+    own = {id(item): item for item in value if _PLAIN_KEYS.of(item) is None}
+    world.guard(source, Kind.KEYS, tuple(_itself_or_held(item) if id(item) in own else plain_key(item) for item in value))
+    for item in value:
+        if id(item) not in own:
+            traced_key(world, item)
+        elif type(item).__weakrefoffset__:
+            _known_object(world, item)
+        else:
+            world.hold(item, type(item).__name__)
+
+
+def _itself_or_held(item: Any) -> Any:
+    return Itself(item) if type(item).__weakrefoffset__ else item
 
 
 def no_nan(key: Any) -> Any:
@@ -126,17 +144,25 @@ def plain_key(key: Any) -> Any:
     raise GraphBreak("unknown-object", f"a dict from outside with a {type(key).__name__} as key is used as a whole")
 
 
+def _plain_frozenset(key: frozenset[Any]) -> frozenset[Any]:
+    if any(plain_key(part) is not part for part in key):
+        raise GraphBreak("unknown-object", "a frozenset with objects of the program is a key of a container from outside")
+    return key
+
+
 _PLAIN_KEYS: ByKind[Callable[[Any], Any] | None] = ByKind(
     None,
     families={
         **dict.fromkeys((str, int, float, bytes, type(None), type, enum.Enum, types.FunctionType), no_nan),
         **dict.fromkeys((torch.dtype, torch.device, weakref.ref), lambda key: key),
         tuple: lambda key: tuple(map(plain_key, key)),
+        frozenset: _plain_frozenset,
+        **dict.fromkeys(COMPARED_IN_C, lambda key: key),
     },
 )
 
 
-def _traced_key(world: World, key: Any) -> Any:
+def traced_key(world: World, key: Any) -> Any:
     """The key of a container that is used as a whole, as the program sees it."""
     return _TRACED_KEYS.of(key)(world, key)
 
@@ -144,9 +170,20 @@ def _traced_key(world: World, key: Any) -> Any:
 def _traced_object(world: World, key: Any) -> Any:
     if not _is_itself(key):
         return key
+    return _known_object(world, key)
+
+
+def _known_object(world: World, key: Any) -> Any:
     traced = world.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
     world.note_identity(traced)
     return traced
+
+
+def _traced_parts(world: World, key: Any) -> Any:
+    """Objects in a key are the program's, too."""
+    if any(traced_key(world, part) is not part for part in parts_of(key)):
+        raise GraphBreak("unknown-object", f"a {type(key).__name__} with traced objects is a key from outside")
+    return key
 
 
 _TRACED_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
@@ -154,6 +191,7 @@ _TRACED_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
     families={
         **dict.fromkeys(identity_types(), lambda world, key: key),
         weakref.ref: lambda world, key: world.hold(key, "reference"),
+        **dict.fromkeys((tuple, frozenset), _traced_parts),
     },
 )
 
