@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unittest.mock
 from collections.abc import Callable
 from typing import Any
 
@@ -114,3 +115,13 @@ def test_the_seed_of_a_generator_that_is_seeded_inside() -> None:
 
     compiled = pliant.compile(program, backend="eager")
     assert [compiled(torch.ones(1), seed)[1] for seed in (3, 4, 5)] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("where", [random.Random, random._inst], ids=["class", "instance"])
+def test_methods_that_are_replaced_are_called_once(where):
+    def program(x):
+        with unittest.mock.patch.object(where, "random", side_effect=[0.45, 0.5]) as mock:
+            return x + 1, random.gammavariate(1.0, 3.14), mock.call_count
+
+    expected = program(torch.ones(1))[1:]
+    assert pliant.compile(program, backend="eager")(torch.ones(1))[1:] == expected

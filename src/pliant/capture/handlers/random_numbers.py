@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 import random
 import sys
@@ -105,6 +106,14 @@ _STATES = ("seed", "getstate", "setstate")
 
 
 is_of_python = exactly(random.Random)
+_SOURCES = {name: inspect.getattr_static(random.Random, name) for name in ("random", "getrandbits")}
+
+
+def _is_patched(t: Tracer, generator: random.Random) -> bool:
+    """Whether what all methods draw from is not Python's own, but as a test's mock that the program puts there."""
+    own = all(t.world.type_lookup(random.Random, name) is known for name, known in _SOURCES.items())
+    table = vars(generator)
+    return not own or not _SOURCES.keys().isdisjoint((*table, *t.world.stores_into(table)))
 
 
 def is_generator(value: Any) -> bool:
@@ -117,6 +126,8 @@ def is_generator(value: Any) -> bool:
 
 def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """generator.name(*args, **kwargs)"""
+    if is_of_python(generator) and _is_patched(t, generator):
+        raise GraphBreak("random-state", f"{name} of a random generator whose methods the program replaced")
     if (varying := _of_what_varies(t, generator, name, args, kwargs)) is not None:
         return varying
     if (array := _of_varying_size(t, generator, name, args, kwargs)) is not None:
