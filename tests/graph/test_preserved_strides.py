@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import torch
 
 import pliant
@@ -107,3 +108,25 @@ def test_rows_as_long_as_elements_tell_are_written():
     exported = pliant.export(program, (torch.tensor([[1.0, -1.0, 2.0], [3.0, -1.0, -1.0]]),))
     for rows in ([[1.0, 2.0, 3.0], [-1.0, 1.0, -1.0]], [[-1.0, -1.0, 1.0], [1.0, 1.0, 1.0]], [[-1.0] * 3, [-2.0] * 3]):
         assert torch.equal(exported(torch.tensor(rows)), program(torch.tensor(rows)))
+
+
+def up_to_multiple(x):
+    return torch.nn.functional.pad(x.transpose(1, 2), (0, 0, 0, -x.size(1) % 4))
+
+
+def down_to_multiple(x):
+    return torch.nn.functional.pad(x.transpose(1, 2), (0, 0, 0, -(x.size(1) % 4)))
+
+
+@pytest.mark.parametrize("function", [up_to_multiple, down_to_multiple])
+def test_padding_that_only_cuts_lies_as_eagers_at_any_size(function):
+    pliant.reset()
+    compiled = pliant.compile(function, backend="aot_eager", dynamic=True, fullgraph=True)
+    for rows in (5, 7, 8, 12, 13):
+        ours, eagers = (torch.ones(3, rows, 2, 6, requires_grad=True) for _ in range(2))
+        got, wanted = compiled(ours), function(eagers)
+        assert got.stride() == wanted.stride()
+        for result in (got, wanted):
+            result.backward(torch.ones(3, *result.shape[2:], 2).permute(0, 3, 1, 2))
+        assert ours.grad.stride() == eagers.grad.stride()
+    assert pliant.stats()["graphs"] <= 2  # with something to add or to cut off, and without

@@ -18,6 +18,7 @@ from pliant.graph.tensor_spec import (
     broadcast,
     certain,
     channels_last_strides,
+    holds,
     is_empty,
     is_row_major,
     key_of,
@@ -228,9 +229,16 @@ def constant_pad(x: TensorSpec, pad: Sequence[Dim], value: Any = 0) -> TensorSpe
         size[d] = size[d] + pad[2 * i] + pad[2 * i + 1]
         require(size[d] >= 0, "padding makes a size negative")
     full = tuple(size)
-    if all(type(amount) is int and amount <= 0 for amount in pad):  # only cuts: a copy of a part of the input
+    if _only_cuts(x, pad):  # a copy of a part of the input
         return TensorSpec(full, preserved_strides(x.view(full, x.stride)), x.dtype, x.device)
     return x.like(full, stride=channels_last_strides(full) if suggests_channels_last(x) else None)
+
+
+def _only_cuts(x: TensorSpec, pad: Sequence[Dim]) -> bool:
+    """Whether nothing is added. Where the copy would lie as what is padded does, sizes are not asked."""
+    if all(type(amount) is int for amount in pad):
+        return all(amount <= 0 for amount in pad)
+    return not is_row_major(x) and not suggests_channels_last(x) and all(holds(amount <= 0) for amount in pad)
 
 
 @rule(_aten.slice_backward.default, _aten.select_backward.default, _aten.diagonal_backward.default,
