@@ -1,7 +1,8 @@
 """Python's protocols on traced values: what an operation means, by kind of value.
 
 Attributes:           attributes, descriptors (what classes have), attribute_stores, module_attributes, tensor_members, frames.
-Operators and items:  operators, subscripts, iteration (and `in`), patched_methods (tensors' special methods that are the program's).
+Operators and items:  operators, subscripts, iteration (and `in`), late_equality (of sizes that data tells), patched_methods
+                      (tensors' special methods that are the program's).
 C code:               given_to_c (what it gets, may not look into, and may run).
 Calls:                calls (what a call of anything does), marked, rewritten, module_calls, cached_calls, repeated_calls,
                       class_statements.

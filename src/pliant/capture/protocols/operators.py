@@ -28,6 +28,7 @@ from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.descriptors import bind
+from pliant.capture.protocols.late_equality import alike_when_run
 from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.protocols.tensor_members import own_member
@@ -186,14 +187,11 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             if base_in_c(left) in DICT_TYPES and name == "or":  # before the other operand is asked
                 t.call(dict.__ior__, (left, right), {})
                 return left
-            if base_in_c(left) is set and is_set(right) and name in _OF_SETS:
+            if base_in_c(left) is set and is_set(right) and name in ("or", "and", "sub", "xor"):
                 return _native_binary(t, function, left, right, inplace)
     if methods:
         return in_turn(t, symbol, left, right, methods, (f"__{name}__", f"__r{name}__"))
     return _native_binary(t, function, left, right, inplace)
-
-
-_OF_SETS = ("or", "and", "sub", "xor")
 
 
 def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: bool) -> Any:
@@ -317,6 +315,8 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             return alike(t, symbol, left, right)
     given = left, right
     left, right = known_to_c(t, t.internalize(t.world.whole(left)), t.internalize(t.world.whole(right)))
+    if (alike := alike_when_run(t, symbol, left, right)) is not None:
+        return alike
     for value in (left, right):
         t.world.pin(value)
     t.refuse_opaque(left, right, compared=symbol in ("==", "!="))
