@@ -174,3 +174,37 @@ def test_a_tensor_that_requires_gradients_is_resized_in_a_block():
     torch.testing.assert_close(compiled(x), program(x))
     stats = pliant.stats()
     assert stats["break_reasons"]["unsupported-operator"] == 1 and stats["fallback_reasons"] == {}
+
+
+def halves(x):
+    x = x * 2
+    x /= 3  # a write of other memory
+    return x.view(torch.div(x.size(0), 2, rounding_mode="trunc"), 2, 3)
+
+
+def written_since(x):
+    many = torch.div(x.size(0), 2, rounding_mode="trunc")
+    x = x * 2
+    same = many.view(1)
+    many += 1
+    return x[:many], x[:same], x.new_ones(many)
+
+
+def written_between(x):
+    start = torch.zeros(2, dtype=torch.int64)
+    start[1] = x.size(0)
+    copy = start + 0
+    start[0] = 1
+    return x[start[0] : copy[1]], x[copy[0] : start[1] - 1]
+
+
+@pytest.mark.parametrize("program", [halves, written_since, written_between])
+def test_numbers_in_tensors_are_known_in_a_block_until_something_is_written(program):
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager", dynamic=True, fullgraph=program is halves)
+    for rows in (6, 8, 10):
+        x = torch.randn(rows, 3)
+        with torch.inference_mode():
+            found, wanted = compiled(x), program(x)
+        torch.testing.assert_close(found, wanted)
+    assert program is not halves or pliant.stats()["graphs"] == 1

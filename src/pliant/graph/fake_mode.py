@@ -190,9 +190,12 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             outputs = self.compute(func, args, kwargs)
         if plan.views and not torch.is_grad_enabled() and func is not _DETACH:
             self.viewed_unrecorded.add(id(base_of(args[0])))
-        if plan.views and torch.is_inference_mode_enabled():
+        if torch.is_inference_mode_enabled() and (plan.views or self.writes and not plan.written):
             for fake in filter(is_fake, outputs if isinstance(outputs, (list, tuple)) else (outputs,)):
-                fake.viewed = args[0]
+                if plan.views:
+                    fake.viewed = args[0]
+                elif fake.node is None:  # no argument that is handed back
+                    fake.born = self.writes
         return self.record(func, args, kwargs, outputs)
 
     def note_data(self, alone: Any) -> None:

@@ -43,6 +43,7 @@ class FakeTensor(torch.Tensor):
     is_parameter_: bool = False
     subclass_: type | None = None  # the program's class, for who captures one
     viewed: FakeTensor | None = None  # whose memory it lies in, where inference mode keeps autograd from knowing (`_base`)
+    born: int = 0  # how many writes the trace had done when a call made its memory; said of results in inference mode alone
 
     __torch_function__ = no_torch_function
 

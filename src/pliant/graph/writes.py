@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pliant import torch_adapter
-from pliant.graph.fake_tensor import FakeTensor, base_of
+from pliant.graph.fake_tensor import FakeTensor, base_of, memory_of
 from pliant.torch_adapter import DisableTorchFunction
 
 
@@ -30,6 +30,7 @@ def data_of(tensor: Any) -> Any:
 
 
 def is_written(fake: FakeTensor) -> bool:
-    """Whether the trace has written the tensor's memory, or may have: those of inference mode do not tell."""
+    """Whether the trace has written the tensor's memory, or may have: of inference mode's only the age is known, and that
+    nothing was written since."""
     with DisableTorchFunction():
-        return fake.fake_mode.writes > 0 if fake.is_inference() else fake.writes_ > 0
+        return fake.fake_mode.writes > memory_of(fake).born if fake.is_inference() else fake.writes_ > 0
