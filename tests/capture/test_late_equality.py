@@ -31,6 +31,13 @@ def of_two_selections(rows, x):
     return rows + other
 
 
+def beside_a_tensor(rows, x):
+    many = (x[:, 0] > 0).sum()
+    if list(rows.size()) != [many, x.size(1)]:
+        raise ValueError(f"rows of {tuple(rows.size())}")
+    return rows * 2
+
+
 def known_to_differ(rows, x):
     return rows * (2 if rows.shape == (x.size(0) - 1, x.size(1) + 1) or rows.shape == (1, 2, 3) else 3)
 
@@ -46,7 +53,7 @@ def outcome(function, x):
         return str(error)
 
 
-@pytest.mark.parametrize("program", [differs, not_alike, as_lists, of_two_selections, known_to_differ, a_value])
+@pytest.mark.parametrize("program", [differs, not_alike, as_lists, of_two_selections, beside_a_tensor, known_to_differ, a_value])
 def test_sizes_that_data_tells_are_one_graph(program):
     def function(x):
         return program(x[x[:, 0] > 0], x)
@@ -62,7 +69,7 @@ def test_sizes_that_data_tells_are_one_graph(program):
 
 
 @pytest.mark.fallbacks_expected
-@pytest.mark.parametrize("program", [differs, not_alike, as_lists, of_two_selections, a_value])
+@pytest.mark.parametrize("program", [differs, not_alike, as_lists, of_two_selections, beside_a_tensor, a_value])
 def test_where_they_do_not_fit_it_is_as_in_eager(program):
     def function(x):
         return program(x[x[:, 0] > 0], x)

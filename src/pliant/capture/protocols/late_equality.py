@@ -15,6 +15,7 @@ import torch
 
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import exactly
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.unbacked import is_unbacked
 
 _is_whole = exactly(int, bool, torch.SymInt, torch.SymBool)
@@ -25,10 +26,12 @@ def alike_when_run(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     classes = {type(left), type(right)}
     if symbol not in ("==", "!=") or not any(classes <= each for each in _CLASSES) or len(left) != len(right):
         return None
-    pairs = list(zip(left, right, strict=True))
-    late = [pair for pair in pairs if any(map(is_unbacked, pair))]
-    if not late or not all(map(_is_whole, (*left, *right))):
+    if not any(is_unbacked(one) or _is_index(one) for one in (*left, *right)):
         return None
+    pairs = [(_number(t, a), _number(t, b)) for a, b in zip(left, right, strict=True)]
+    if not all(_is_whole(one) for pair in pairs for one in pair):
+        return None
+    late = [pair for pair in pairs if any(map(is_unbacked, pair))]
     known = [pair for pair in pairs if not any(map(is_unbacked, pair))]
     if not all(t.native(bool, t.native(operator.eq, *pair)) for pair in known):
         return symbol == "!="
@@ -36,3 +39,12 @@ def alike_when_run(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     for pair in late:
         alike = t.native(operator.and_, alike, t.native(operator.eq, *pair))
     return alike if symbol == "==" else t.native(torch.sym_not, alike)
+
+
+def _is_index(value: Any) -> bool:
+    """Whether it is a tensor that stands for a size, as `lengths.max()` does."""
+    return is_fake(value) and value.dim() == 0 and value.dtype_ is torch.int64
+
+
+def _number(t: Tracer, value: Any) -> Any:
+    return t.call(torch.Tensor.item, (value,), {}) if _is_index(value) else value
