@@ -12,11 +12,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.outside.twins import Twins
 from pliant.capture.value_kinds import exactly, function_of, is_module
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Guard, Kind
-from pliant.guards.sources import DrawSource, Source, held
+from pliant.guards.sources import DrawSource, ReferentSource, Source, held
 from pliant.guards.standard import can_change
 from pliant.source import SourceLocation
 
@@ -89,6 +90,14 @@ class Origins(abc.ABC):
         if a is not None and b is not None and a != b:
             self.guard(a, Kind.DISTINCT, ((a, b), ()))
         self.inputs.same_if_shared(left, right)
+
+    def guard_references(self, left: Any, right: Any) -> None:
+        """Python has one plain reference to an object: one from outside is what the program makes anew of what it leads to."""
+        known = self.source_of(left)
+        if (known is None) is not (self.source_of(right) is None):
+            raise GraphBreak("unknown-object", "whether two weak references are one")
+        if left is right and known is not None and (place := self.source_of(left())) is not None:
+            self.guard(ReferentSource(known), Kind.SAME_AS, place)
 
     def note_identity(self, value: Any) -> None:
         """The trace tells the object from others by which one it is: by its `id`, as a key, by a weak reference."""

@@ -66,7 +66,7 @@ from pliant.capture.value_kinds import (
 from pliant.capture.varying_values import UNSETTLED, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import LengthSource, ReferentSource
+from pliant.guards.sources import LengthSource
 from pliant.guards.standard import LRU_CACHE
 from pliant.unpatched import BUILTINS
 
@@ -333,15 +333,6 @@ def known_to_c(t: Tracer, *operands: Any) -> Any:
     return operands
 
 
-def _tell_references(t: Tracer, left: Any, right: Any) -> None:
-    """Python has one plain reference to an object: one from outside is what the program makes anew of what it leads to."""
-    known = t.world.source_of(left)
-    if (known is None) is not (t.world.source_of(right) is None):
-        raise GraphBreak("unknown-object", "whether two weak references are one")
-    if left is right and known is not None and (place := t.world.source_of(left())) is not None:
-        t.world.guard(ReferentSource(known), Kind.SAME_AS, place)
-
-
 def _references_alike(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
     """Of weak references: as what they lead to, if that is alive."""
     objects = [t.call(one, (), {}) for one in (left, right)]
@@ -390,7 +381,7 @@ def identical(t: Tracer, left: Any, right: Any) -> bool:
     """`left is right`; a container from outside and its adopted copy are one object, and so are a bound method's makers."""
     left, right = t.world.resolve(left), t.world.resolve(right)
     if type(left) is type(right) is weakref.ref:
-        _tell_references(t, left, right)
+        t.world.guard_references(left, right)
     if t.world.guard_which(left, right):
         return True
     kinds = {plain_class(left), plain_class(right)}
