@@ -270,3 +270,20 @@ def test_what_eager_does_not_keep_may_be_written_by_the_caller(name, backend):
         return x.grad
 
     torch.testing.assert_close(gradient(pliant.compile(RETURNED[name], backend=backend)), gradient(RETURNED[name]))
+
+
+def test_views_of_what_a_maximum_compares_are_those_of_what_was_saved():
+    def running(x, w):
+        keys = F.linear(x, w)
+        out, total, top = torch.zeros_like(keys), torch.zeros_like(keys[:, 0]), torch.zeros_like(keys[:, 0])
+        for i in range(3):
+            out[:, i] = total
+            best = torch.maximum(top - 1, keys[:, i])
+            total = torch.exp(top - best) * total + torch.exp(keys[:, i] - best)
+            top = best
+        return torch.sigmoid(x) * out
+
+    x = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    compiled = pliant.compile(lambda x, w: checkpoint(running, x, w, use_reentrant=False).sum(), backend="aot_eager")
+    found = torch.autograd.grad(compiled(x, W), (x, W))
+    torch.testing.assert_close(found, torch.autograd.grad(running(x, W).sum(), (x, W)))

@@ -89,9 +89,9 @@ def can_recompute(node: fx.Node) -> bool:
 
 def is_compared(node: fx.Node) -> bool:
     """Whether backward asks of the value whether it is equal to another (a maximum's gradient goes to the elements that are the
-    maximum): computed again it might differ in its last bit."""
+    maximum): computed again it might differ in its last bit. Of a view that is asked of its base."""
     value = node.meta.get("val")
-    if type(value) is not FakeTensor or not value.dtype_.is_floating_point:
+    if type(value) is not FakeTensor or not value.dtype_.is_floating_point or is_view(node.target):
         return False
     asked = [user for user in _readers(node) if user.meta.get("stage") == "backward"]
     return any(user.target in _EQUAL or (user.target in _SIGNS and is_compared(user)) for user in asked)
