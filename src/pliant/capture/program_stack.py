@@ -51,6 +51,7 @@ class Place:
 
 def places(t: Tracer) -> Iterator[Place]:
     """From the inside out. GraphBreak where the caller of a frame is not known."""
+    t.world.log_unlike()
     for index in range(len(t.frames) - 1, -1, -1):
         frame = t.frames[index]
         if not frame.is_polyfill:

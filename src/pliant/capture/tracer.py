@@ -60,6 +60,7 @@ from pliant.capture.protocols import (
 )
 from pliant.capture.protocols.cached_calls import Computed
 from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
+from pliant.capture.protocols.repeated_blocks import RepeatedBlocks
 from pliant.capture.protocols.repeated_calls import RepeatedCalls, as_they_are
 from pliant.capture.recording.overrides import Overrides, begin_overrides, call_override
 from pliant.capture.recording.recorder import Recorder
@@ -176,7 +177,7 @@ class Tracer:
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
-        self.repeated = RepeatedCalls()
+        self.repeated, self.blocks = RepeatedCalls(), RepeatedBlocks()
         self.hook_ids = 0  # keys of hooks that were taken
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
@@ -226,6 +227,7 @@ class Tracer:
         self.counted.clear()
         self.results.clear()
         self.repeated.forget()
+        self.blocks.forget()
         self.frame_values.forget()
         self.unread = None
         self.stand_ins.clear()

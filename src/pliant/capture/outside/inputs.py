@@ -115,6 +115,15 @@ class Inputs(InputMemory):
         self.inputs, self._whole, self._fixed = [], [], []  # a trace has the others
         self.__dict__.pop("policy", None)
 
+    def counts(self) -> tuple[int, ...]:
+        """How much is known beside tensors: equal as long as a trace only reads these."""
+        return tuple(map(len, (self.told, self._items, self._fixed, self._whole, self._as_given, self.node_of_symbol)))
+
+    def places_of(self, value: torch.Tensor) -> list[Source]:
+        """The sources of the inputs that are a real tensor."""
+        known = self._by_tensor.get(id(value), (value, []))[1]
+        return [source for fake in known if (source := self.world.source_of(fake)) is not None]
+
     # ---- tensors
     def tensor(self, value: torch.Tensor, source: Source) -> FakeTensor:
         """The fake tensor of a real one; a second way to a tensor that is one input adds only a guard."""

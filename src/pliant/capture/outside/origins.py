@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.outside.twins import Twins
@@ -24,6 +24,20 @@ from pliant.source import SourceLocation
 # Kinds of which one value may have several guards.
 _SEVERAL = frozenset((Kind.HAS_KEY, Kind.NO_KEY, Kind.DISTINCT, Kind.UNSET, Kind.SEPARATE, Kind.KEPT))
 _FIXED_IF_HELD = frozenset((Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
+
+
+class Asked(NamedTuple):
+    """What a trace asked of the outside. `what`: a value that it read, and what that became; the `__dict__` of an object; a fact
+    that it relied on, of which value and result are `expected` and the guard's kind; or "unlike", which is none of these."""
+
+    what: Literal["value", "dict", "guard", "unlike"]
+    source: Source | None
+    value: Any
+    result: Any
+    where: SourceLocation | None
+
+
+UNLIKE = Asked("unlike", None, None, None, None)
 
 
 def _is_fixed(kind: Kind, expected: Any) -> bool:
@@ -50,6 +64,8 @@ class Origins(abc.ABC):
         self.made: dict[int, Any] = {}  # classes and objects of C types that the trace itself made
         # Functions that the trace defined, and what their cells hold, end when the program lets go of them.
         self.functions: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        # What is asked of the outside, in order, where somebody wants to know: (source, what became of it, ...).
+        self.log: list[Asked] | None = None
 
     @abc.abstractmethod
     def bring(self, value: Any, source: Source) -> Any:
@@ -62,11 +78,21 @@ class Origins(abc.ABC):
     def resolve(self, value: Any) -> Any:
         """What stands for an object from outside, as the copy of a container does; anything else is itself."""
         found = self._stands.get(id(value))
-        return found[1] if found is not None else value
+        if found is None:
+            return value
+        self.log_unlike()
+        return found[1]
+
+    def log_unlike(self) -> None:
+        """Something was asked that no guard of its own tells: what the trace itself knows or did."""
+        if self.log is not None:
+            self.log.append(UNLIKE)
 
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
         """Add a guard once. Facts about held objects themselves are constant and skipped."""
+        if self.log is not None:
+            self.log.append(Asked("guard", source, expected, kind, self.location()))
         if not self.guarded and kind is not Kind.IDENTITY:
             return
         if source is not None and source.is_held and _is_fixed(kind, expected):
@@ -101,6 +127,7 @@ class Origins(abc.ABC):
 
     def note_identity(self, value: Any) -> None:
         """The trace tells the object from others by which one it is: by its `id`, as a key, by a weak reference."""
+        self.log_unlike()
         value = self.resolve(value)
         if id(value) in self.origins:
             self.twins.check(value)

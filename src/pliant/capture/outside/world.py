@@ -11,7 +11,7 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
@@ -23,6 +23,7 @@ from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.iterators.suspended import is_carried
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import TracedId, is_hook_id
+from pliant.capture.outside.origins import Asked
 from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import (
     base_in_c,
@@ -106,8 +107,23 @@ class World(ToldByValue):
         """The traced form of `value`, which was just read through `source`."""
         if self.look is not None:
             self.look(value, source)
+        if self.log is not None:
+            return self._bring_logged(self.log, value, source)
         if source in self._memo:
             return self._memo[source]
+        return self._bring_anew(value, source)
+
+    def _bring_logged(self, log: list[Asked], value: Any, source: Source) -> Any:
+        """The same; what it asks meanwhile follows from the value."""
+        self.log = None
+        try:
+            result = self._memo[source] if source in self._memo else self._bring_anew(value, source)
+        finally:
+            self.log = log
+        log.append(Asked("value", source, value, result, self.location()))
+        return result
+
+    def _bring_anew(self, value: Any, source: Source) -> Any:
         result = traced_form(self, value, source)
         self._note_way(result, value, source)
         if not is_carried(value):  # a generator of the program ends when the loop drops it
@@ -128,6 +144,8 @@ class World(ToldByValue):
         found = own_dict(obj)
         if not is_plain_dict(found):
             return {}
+        if self.log is not None:
+            self.log.append(Asked("dict", self.place_of(obj), obj, found, None))
         if id(found) not in self._owner_of_dict:
             source = self.place_of(obj)
             self._owner_of_dict[id(found)] = (obj, source, found)
@@ -172,6 +190,7 @@ class World(ToldByValue):
         """What the trace has in place of a dict that it read as a whole."""
         found = self._stands.get(id(mapping))
         if found is not None:
+            self.log_unlike()
             return found[1]
         changed = self._changed.get(id(mapping))
         return None if changed is None else changed.copy
@@ -337,6 +356,7 @@ class World(ToldByValue):
         loop of the program takes its items, of which each would be a call of its own behind a break.
         """
         if id(value) in self._stands:
+            self.log_unlike()
             return self._stands[id(value)][1]
         if id(value) not in self.origins or not is_mutable_container(value):
             return concrete(value) if type(value) in UNSETTLED else value
@@ -443,6 +463,11 @@ class World(ToldByValue):
             if changed.added is not None:
                 found.append((id(changed.real), *map(id, changed.added)))
         return found + [(id(changed.real), frozen(changed.copy)) for changed in self._changed_copies()]
+
+    def counts(self) -> tuple[int, ...]:
+        """How much the trace knows of the outside beside values and guards: equal as long as it only reads."""
+        known: tuple[Sized, ...] = (self._stands, self._changed, self._told_apart, self._differentiated, self.made, self.known_by_parts, self.viewed)
+        return (*map(len, known), len(self.class_sources))
 
     def only_stored_into(self) -> frozenset[int] | None:
         """By id, the dicts that the trace stored into and did not read as a whole; None if it changed anything else."""

@@ -335,6 +335,10 @@ def _call_object(t: Tracer, obj: Any, args: Args, kwargs: Kwargs, linked: bool) 
 
 
 def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+    return t.blocks.call(t, _follow_module, module, args, kwargs, linked)
+
+
+def _follow_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs, linked: bool) -> Any:
     """Without hooks a module's call is its `forward`; with hooks nn.Module's own code is interpreted."""
     if not calls_as_torch_does(t, type(module)):
         return _call_object(t, module, args, kwargs, linked)

@@ -104,14 +104,14 @@ class RepeatedCalls:
     def _look(self, t: Tracer, follow: Inline, key: Hashable, stored: frozenset[int], call: Call, linked: bool) -> Any:
         """Follow a call, and keep what it records if it only computes."""
         self._known[key] = _Known(call, is_refused=True)
-        look, last, before = _Look(t), next(iter(reversed(t.graph.nodes))), _state(t)
+        look, last, before = _Look(t), next(iter(reversed(t.graph.nodes))), state_of(t)
         drew, t.mode.draws = t.mode.draws, False
         try:
             with look.at():
                 result = follow(t, *call, linked)
         finally:
             drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
-        if look.is_pure and not drawn and before == _state(t) and t.world.only_stored_into() == stored:
+        if look.is_pure and not drawn and before == state_of(t) and t.world.only_stored_into() == stored:
             made = _template(t, call, stored, last, result)
             if made is not None:
                 self._known[key] = made
@@ -129,7 +129,7 @@ class _Known:
 # ---- kinds of calls
 def _key_of(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Hashable | None:
     """Equal for calls that do the same; None for one that has to be followed."""
-    if torch.is_grad_enabled() or not t.frames or not _is_quiet(t):
+    if torch.is_grad_enabled() or not t.frames or not is_quiet(t):
         return None
     if not t.world.is_foreign(function) or t.world.is_made(function) or "/torch/" in function.__code__.co_filename:
         return None
@@ -145,7 +145,7 @@ def _key_of(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs)
     return (*place, len(args), *kwargs, *parts, which)
 
 
-def _is_quiet(t: Tracer) -> bool:
+def is_quiet(t: Tracer) -> bool:
     """Whether nothing is open that code which runs now could notice, or that notices it."""
     recorder = t.recorder
     if t.repeated.look is None and t.looked_at is not as_they_are or recorder.region is not None or recorder.checkpointed or recorder.marks:
@@ -186,14 +186,14 @@ def _tensors(args: Args, kwargs: Kwargs) -> list[FakeTensor]:
     return [one for one in (*args, *kwargs.values()) if is_fake(one)]
 
 
-def _state(t: Tracer) -> tuple[Any, ...]:
-    """What a call that only computes leaves as it is."""
+def state_of(t: Tracer, but_writes: bool = False) -> tuple[Any, ...]:
+    """What a call that only computes leaves as it is. `but_writes`: it may write tensors."""
     counted: tuple[Any, ...] = (t.draws, t.answers, t.orders, t.stand_ins, t.released, t.questions, t.caches, t.results, t.generators)
-    numbers = (t.world.changed_reads, t.mode.writes, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
-    return (*map(len, counted), *numbers, _settings())
+    numbers = (t.world.changed_reads, but_writes or t.mode.writes, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
+    return (*map(len, counted), *numbers, settings_now())
 
 
-def _settings() -> tuple[Any, ...]:
+def settings_now() -> tuple[Any, ...]:
     return (*Settings().values, torch.is_inference_mode_enabled(), torch.get_default_dtype())
 
 
@@ -390,38 +390,45 @@ class _Template:
 
         own = {*nodes, *given}
         others = dict.fromkeys(one for node in nodes for one in node.all_input_nodes if one not in own)
-        self.settings = _settings()
+        self.settings = settings_now()
         self.elsewhere = [(one, one.meta["val"], one.meta["val"].spec) for one in others if is_fake(one.meta.get("val"))]
 
     def fits(self) -> bool:
         """Whether the settings are what they were, and so are the tensors that it found elsewhere: `p.data = other` makes them others."""
-        return self.settings == _settings() and all(fake.node is node and fake.spec is spec for node, fake, spec in self.elsewhere)
+        return self.settings == settings_now() and all(fake.node is node and fake.spec is spec for node, fake, spec in self.elsewhere)
 
     def copied(self, t: Tracer, given: list[FakeTensor]) -> Any:
         """The result of a call with these tensors, whose nodes are appended to the graph."""
-        recorder, graph, mode = t.recorder, t.graph, t.mode
-        nodes = dict(zip(self.given, [recorder.node_of(one) for one in given]))
+        nodes = dict(zip(self.given, [t.recorder.node_of(one) for one in given]))
         fakes: dict[int, FakeTensor] = dict(zip(map(id, _tensors(*self.call[1:])), given))
-        constants = recorder.elements.constants
+        return copied(t, self.nodes, nodes, fakes, self.result)
 
-        def made_of(value: Any) -> Any:
-            found = fakes.get(id(value))
-            if found is None and (not is_fake(value) or value.node not in own):
-                return value
-            if found is None:
-                found = fakes[id(value)] = mode.another(value)
-                if constants.is_noted(value):
-                    constants.note(found)
-            return found
 
-        own = set(self.nodes)
-        with DisableTorchFunction(), below_python_dispatch():
-            for node in self.nodes:
-                args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: nodes.get(one, one))
-                made = nodes[node] = append_node(graph, node.op, node.target, args, kwargs, node.name)
-                value = node.meta["val"]
-                made.meta = {**node.meta, "val": mapped(value, made_of)}
-                if is_fake(value) and value.node is node:
-                    made.meta["val"].node = made
-            recorder.count += len(self.nodes)
-            return mapped(self.result, made_of)
+def copied(
+    t: Tracer, recorded: list[fx.Node], nodes: dict[fx.Node, fx.Node], fakes: dict[int, FakeTensor], result: Any
+) -> Any:
+    """What `result` is once the recorded nodes are appended again, with others in place of those that `nodes` and `fakes` (by id)
+    name."""
+    graph, mode, constants = t.graph, t.mode, t.recorder.elements.constants
+    own = set(recorded)
+
+    def made_of(value: Any) -> Any:
+        found = fakes.get(id(value))
+        if found is None and (not is_fake(value) or value.node not in own):
+            return value
+        if found is None:
+            found = fakes[id(value)] = mode.another(value)
+            if constants.is_noted(value):
+                constants.note(found)
+        return found
+
+    with DisableTorchFunction(), below_python_dispatch():
+        for node in recorded:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: nodes.get(one, one))
+            made = nodes[node] = append_node(graph, node.op, node.target, args, kwargs, node.name)
+            value = node.meta["val"]
+            made.meta = {**node.meta, "val": mapped(value, made_of)}
+            if is_fake(value) and value.node is node:
+                made.meta["val"].node = made
+        t.recorder.count += len(recorded)
+        return mapped(result, made_of)

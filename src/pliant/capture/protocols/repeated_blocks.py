@@ -1,0 +1,482 @@
+"""Modules of one class that are called alike, as the layers of a network: one is followed, the nodes of the others are copied.
+
+In:     a call of a module from outside, on tensors and plain constants, where nothing is recorded for autograd.
+Out:    what following its code gives. What a call asks of the outside is kept (`World.log`), and what it recorded. Where a call of
+        another module of the class comes from the same place with arguments of the same form, the same is asked of that module;
+        where all answers are the same, the nodes are copied, with its own parameters.
+Holds:  the graph, its inputs, the guards and the order of all of them are those that following every call would give.
+
+Why that is so. A call does what its code, its arguments, the settings and what it asks of the outside say.
+- *Code, arguments, settings*: in the key, or compared, as of repeated calls (`repeated_calls.py`). A tensor that the trace made
+  is known by its description where its elements are floating-point numbers that the trace does not know; all others by
+  which they are.
+- *The outside below the module*: each value that the first call read, and each fact that it relied on, has a source. Those
+  that lead through the first module are asked of the second one in its place. A guard says what an entry relies on, so where all
+  guards hold with the one module in place of the other, what was recorded for the one is right for the other. Constants have to be
+  equal, objects of one class, tensors of one description; an object that was met before by another way has to be the same object.
+- *The outside elsewhere* is what it was: it is under guards that hold for all of the trace, and the call, as all of the
+  trace, changed nothing but dicts that were not asked. The module itself was not met by another way.
+- *The trace itself*: what a call may leave there beside values, guards and nodes is counted; where a count changes, or the call asks for
+  what the trace itself did or which frames are around it, nothing is copied.
+
+All is compared before anything is added. Where the first difference shows later, the call is followed: it has a few guards more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from pliant import config
+from pliant.capture.outside.bringing import MADE_AGAIN, fixing_guard
+from pliant.capture.outside.origins import Asked
+from pliant.capture.protocols.repeated_calls import copied, is_quiet, settings_now, state_of
+from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.structures import leaves
+from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
+    ByKind,
+    is_plain_dict,
+    is_symbolic,
+    is_tensor,
+    is_tuple,
+    own_dict,
+)
+from pliant.dispatch import markers
+from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
+from pliant.guards import facts
+from pliant.guards.evaluate import holds
+from pliant.guards.kinds import Guard, Kind
+from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
+from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
+
+Follow = Callable[[Tracer, Any, Args, Kwargs, bool], Any]
+
+_MOST_FOLLOWED = 4  # calls of a kind that are kept in vain: the others are followed and not looked at
+# Facts about one value, which say all that they rely on.
+_FACTS = frozenset(
+    (
+        Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.LENGTH, Kind.KEYS, Kind.HAS_KEY, Kind.NO_KEY, Kind.EMPTY, Kind.ALL_EMPTY,
+        Kind.TYPE_LOOKUP, Kind.TENSOR,
+    )
+)  # fmt: skip
+
+
+class _Differs(Exception):
+    """Another module is not asked the same, or does not answer the same."""
+
+
+class RepeatedBlocks:
+    """What one capture knows of modules' calls, by kind. `copied`: how many were not followed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, _Kind] = {}
+        self.copied = 0
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def call(self, t: Tracer, follow: Follow, module: torch.nn.Module, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+        """What `follow` gives."""
+        key = _key_of(t, module, args, kwargs)
+        if key is None:
+            return follow(t, module, args, kwargs, linked)
+        kind = self._known.setdefault(key, _Kind())
+        if (block := kind.block) is not None and (stored := t.world.only_stored_into()) is not None:
+            try:
+                result = block.copied(t, module, stored, list(_tensors(args, kwargs)))
+                self.copied += 1
+                return result
+            except _Differs:
+                kind.block = None
+        if kind.followed == _MOST_FOLLOWED:
+            return follow(t, module, args, kwargs, linked)
+        kind.followed += 1
+        return self._kept(t, follow, kind, (module, args, kwargs), linked)
+
+    def _kept(self, t: Tracer, follow: Follow, kind: _Kind, call: tuple[Any, Args, Kwargs], linked: bool) -> Any:
+        """Follow a call, and keep what it asks and records."""
+        outer, stored = t.world.log, t.world.only_stored_into()
+        log = t.world.log = [] if outer is None else outer
+        asked, steps, last, before, writes = len(log), t.steps, next(reversed(t.graph.nodes)), _state(t), t.mode.writes
+        drew, t.mode.draws = t.mode.draws, False
+        try:
+            result = follow(t, *call, linked)
+        finally:
+            drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
+            t.world.log = outer
+        end = next(reversed(t.graph.nodes))
+        wrote = t.mode.writes - writes
+        if wrote and wrote != _writes_of(last, end):
+            return result
+        if stored is not None and not drawn and before == _state(t) and t.world.only_stored_into() == stored:
+            kind.block = _Block(call, t.world.place_of(call[0]), result, stored, log[asked:], (last, end), t.steps - steps, wrote)
+        return result
+
+
+class _Kind:
+    """Calls of one key. `followed`: how many were."""
+
+    def __init__(self) -> None:
+        self.followed = 0
+        self.block: _Block | None = None
+
+
+# ---- kinds of calls
+def _key_of(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs) -> Hashable | None:
+    """Equal for calls that do the same, as far as it is not for the modules to say; None for one that has to be followed."""
+    if torch.is_grad_enabled() or torch.is_inference_mode_enabled() or not t.frames or not t.world.guarded:
+        return None
+    if not config.get().capture.repeated_blocks or not _is_plain(t) or not t.world.is_foreign(module):
+        return None
+    if t.world.place_of(module).is_held or t.world.has_changes(own_dict(module)):
+        return None
+    with DisableTorchFunction(), below_python_dispatch():
+        parts = [_PART_OF.of(one)(t, one) for one in (*args, *kwargs.values())]
+    if None in parts:
+        return None
+    frame, where, tensors = t.frames[-1], t.location(), list(_tensors(args, kwargs))
+    first = {id(one): k for k, one in reversed([*enumerate(tensors)])}
+    place = (id(frame.code), frame.ip, len(t.frames), where and (where.file, where.line))
+    return (id(type(module)), place, len(args), *kwargs, *parts, tuple([first[id(one)] for one in tensors]))
+
+
+def _is_plain(t: Tracer) -> bool:
+    """Whether nothing is open that the code of a module could notice, or that notices it."""
+    return is_quiet(t) and t.repeated.look is None and not t.standing and not t.revived
+
+
+def _kind_of_tensor(t: Tracer, fake: FakeTensor) -> Hashable | None:
+    if fake.subclass_ is not None:
+        return None
+    is_own = t.world.source_of(fake) is not None or not fake.dtype_.is_floating_point
+    if is_own or t.recorder.elements.constants.is_noted(fake) or all(size == 1 for size in fake.size_ if not is_symbolic(size)):
+        return id(fake)
+    spec = fake.spec
+    if is_symbolic(spec.offset):
+        return id(fake)
+    flags = fake.requires_grad, fake.is_leaf, fake.layout, fake.is_parameter_, memory_of(fake) is fake
+    return (spec.size_key, spec.stride_key, spec.dtype, spec.device, spec.lazy, spec.offset, flags)
+
+
+def _kind_of_tuple(t: Tracer, value: tuple[Any, ...]) -> Hashable | None:
+    parts = [_PART_OF.of(one)(t, one) for one in value]
+    return None if None in parts else (tuple, *parts)
+
+
+_PART_OF: ByKind[Callable[[Tracer, Any], Hashable | None]] = ByKind(
+    lambda t, value: None,
+    {
+        **dict.fromkeys(COMPARED_IN_C, lambda t, value: (type(value), repr(value))),
+        FakeTensor: _kind_of_tensor,
+        tuple: _kind_of_tuple,
+    },
+)
+
+
+def _tensors(args: Args, kwargs: Kwargs) -> filter[FakeTensor]:
+    return filter(is_fake, leaves((args, tuple(kwargs.values()))))
+
+
+def _state(t: Tracer) -> tuple[Any, ...]:
+    """What a call that only computes leaves as it is."""
+    counted: tuple[Any, ...] = (t.computed, t.passed, t.put_off, t.standing, t.revived, t.recorder.constants)
+    return (*state_of(t, but_writes=True), *t.world.counts(), *t.inputs.counts(), *map(len, counted))
+
+
+# ---- copying
+class _Copies:
+    """What stands for what, of one module, where another is in its place. `place`, `other`: their sources."""
+
+    def __init__(self, t: Tracer, block: _Block, module: Any) -> None:
+        self.t, self.block, self.module = t, block, module
+        self.place, self.other = block.place, t.world.place_of(module)
+        self.values: dict[int, Any] = {id(block.module): module}
+        self.taken: dict[int, int] = {id(module): id(block.module)}
+        self._read: dict[Source, Any] = {self.other: module}
+        self._sources: dict[Source, Source] = {self.place: self.other}
+
+    def source(self, source: Any) -> Source:
+        """The source below the other module that is in the place of one below the first."""
+        found = self._sources.get(source)
+        if found is None:
+            found = self._sources[source] = dataclasses.replace(source, parent=self.source(source.base))
+        return found
+
+    def read(self, source: Source) -> Any:
+        """The value of a source below the other module."""
+        if source not in self._read:
+            reader = _READERS.get(type(source))
+            if reader is None:
+                raise _Differs
+            self._read[source] = reader(self, self.read(source.base), source)  # type: ignore[arg-type]
+        return self._read[source]
+
+    def item(self, table: Any, key: Any) -> Any:
+        """An item of a container from outside that the trace did not change, and that finds it as plain ones do."""
+        if self.t.world.has_changes(table):
+            raise _Differs
+        if type(table) in (list, tuple):
+            if type(key) is not int or not 0 <= key < len(table):
+                raise _Differs
+        elif not issubclass(type(table), dict) or not all(type(one) is str for one in dict.keys(table)) or key not in table:
+            raise _Differs
+        return table[key] if type(table) in (list, tuple) else dict.__getitem__(table, key)
+
+    def check(self) -> None:
+        """That the other module answers all that was asked as the first did."""
+        for one in self.block.asked:
+            source = self.source(one.source)
+            match one.what:
+                case "value":
+                    self._check_value(one, source)
+                case "guard":
+                    if not holds(Guard(source, one.result, one.value, None), self.read):
+                        raise _Differs
+                case "dict":
+                    _dict_of(self.read(source))
+
+    def _check_value(self, one: Asked, source: Source) -> None:
+        world, first, other = self.t.world, one.value, self.read(source)
+        place = world.source_of(one.result if is_fake(one.result) else first)
+        if place is not None and place != one.source and self.block.is_below(place):  # met before, in the block itself
+            if self.values.get(id(first)) is not other:
+                raise _Differs
+            return
+        if _is_told(first):
+            if not facts.same(other, first):
+                raise _Differs
+            return
+        if first is other:
+            if place is not None and self.block.is_below(place) and self.place is not self.other:
+                raise _Differs
+            return
+        if place != one.source or type(first) is not type(other) or not _may_differ(first):
+            raise _Differs
+        if is_tensor(first):
+            self._check_tensor(first, other)
+            known = self.t.inputs.places_of(other)
+        else:
+            known = [found] if (found := world.source_of(other)) is not None else []
+        if any(found != source for found in known) or self.taken.setdefault(id(other), id(first)) != id(first):
+            raise _Differs
+        if self.values.setdefault(id(first), other) is not other or _is_marked(first) or _is_marked(other):
+            raise _Differs
+        if world.has_changes(other) or world.has_changes(own_dict(other)):
+            raise _Differs
+
+    @staticmethod
+    def _check_tensor(first: torch.Tensor, other: torch.Tensor) -> None:
+        with DisableTorchFunction(), below_python_dispatch():
+            if _described(first) != _described(other):
+                raise _Differs
+
+    def ask(self) -> tuple[dict[fx.Node, fx.Node], dict[int, FakeTensor]]:
+        """Ask the other module in earnest: the nodes and the tensors that stand for the first one's."""
+        world = self.t.world
+        nodes: dict[fx.Node, fx.Node] = {}
+        fakes: dict[int, FakeTensor] = {}
+        location = world.location
+        try:
+            for one in self.block.asked:
+                world.location = functools.partial(getattr, one, "where")
+                source = self.source(one.source)
+                match one.what:
+                    case "value":
+                        self._note(one, world.bring(self.read(source), source), nodes, fakes)
+                    case "guard":
+                        world.guard(source, one.result, one.value)
+                    case "dict":
+                        world.instance_dict(self.read(source))
+        finally:
+            world.location = location
+        return nodes, fakes
+
+    def _note(self, one: Asked, found: Any, nodes: dict[fx.Node, fx.Node], fakes: dict[int, FakeTensor]) -> None:
+        first = one.result
+        if is_fake(first) is not is_fake(found) or is_symbolic(first) or is_symbolic(found):
+            raise _Differs
+        if not is_fake(first):
+            return
+        with DisableTorchFunction():
+            same = first.spec is found.spec and first.requires_grad is found.requires_grad
+        if not same or (first.is_parameter_, first.subclass_) != (found.is_parameter_, found.subclass_):
+            raise _Differs
+        if fakes.setdefault(id(first), found) is not found:
+            raise _Differs
+        nodes[self.t.recorder.node_of(first)] = self.t.recorder.node_of(found)
+        if id(first) in self.t.mode.viewed_unrecorded:
+            self.t.mode.viewed_unrecorded.add(id(found))
+
+
+_READERS: dict[type, Callable[[_Copies, Any, Any], Any]] = {
+    DictAttributeSource: lambda copies, obj, source: copies.item(own_dict(obj), source.name),
+    ModuleMemberSource: lambda copies, obj, source: copies.item(copies.item(own_dict(obj), source.table), source.name),
+    ItemSource: lambda copies, obj, source: copies.item(obj, source.key),
+    AttributeSource: lambda copies, obj, source: _dict_of(obj) if source.name == "__dict__" else _refused(),
+}
+
+
+def _dict_of(obj: Any) -> dict[str, Any]:
+    found = own_dict(obj)
+    if not is_plain_dict(found):
+        raise _Differs
+    return found  # type: ignore[no-any-return]
+
+
+def _refused() -> Any:
+    raise _Differs
+
+
+def _is_told(value: Any) -> bool:
+    """Whether it is a constant, or a tuple of such, of which guards say all."""
+    return all(_is_told(one) for one in value) if type(value) in (tuple, torch.Size) else type(value) in COMPARED_IN_C
+
+
+def _may_differ(value: Any) -> bool:
+    """Whether it is an object, a table or a tensor of which guards say all that is asked, and not which one it is."""
+    return fixing_guard(value) is None and type(value) not in MADE_AGAIN and not is_tuple(value)
+
+
+def _is_marked(value: Any) -> bool:
+    return markers.substitute_of(value) is not None or markers.mark_of(value) is not None or markers.original_of(value) is not value
+
+
+def _described(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() or tensor.is_nested:
+        raise _Differs
+    flags = tensor.requires_grad, tensor.is_leaf, tensor._is_view(), tensor.is_inference()
+    return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, *flags)
+
+
+class _Block:
+    """A call of a module that was followed.
+
+    `stored`: by id, dicts that the trace had stored into, none of which it asked; `ends`: the last node before, and the last one
+    that it recorded; `steps`, `writes`: how many it made.
+    """
+
+    def __init__(
+        self, call: tuple[Any, Args, Kwargs], place: Source, result: Any, stored: frozenset[int], log: list[Asked], ends: tuple[fx.Node, fx.Node],
+        steps: int, writes: int,
+    ) -> None:  # fmt: skip
+        self.call, self.module, self.result, self.stored, self.log, self.ends = call, call[0], result, stored, log, ends
+        self.steps, self.writes = steps, writes
+        self.settings, self.place = settings_now(), place
+        self.asked: list[Asked] = []  # below the module
+        self.nodes: list[fx.Node] = []
+        self._below: dict[Source, bool] = {}
+        self._is_sorted = False
+
+    def is_below(self, source: Source) -> bool:
+        """Whether the source leads through the module."""
+        found = self._below.get(source)
+        if found is None:
+            base = source.base
+            found = self._below[source] = base is not None and self.is_below(base)
+        return found
+
+    def copied(self, t: Tracer, module: Any, stored: frozenset[int], given: list[FakeTensor]) -> Any:
+        """The result of a call of another module with these tensors, whose nodes are appended to the graph."""
+        if not stored <= self.stored or self.settings != settings_now() or t.steps < t.stop_at <= t.steps + self.steps:
+            raise _Differs
+        if not self._is_sorted:
+            self._sort(t)
+        if any(fake.node is not node or fake.spec is not spec for node, fake, spec in self.elsewhere):
+            raise _Differs
+        copies = _Copies(t, self, module)
+        copies.check()
+        before = _state(t)
+        nodes, fakes = copies.ask()
+        if before != _state(t):
+            raise _Differs
+        for first, other in zip(_tensors(*self.call[1:]), given, strict=True):
+            nodes[self.node_of[id(first)]] = t.recorder.node_of(other)
+            fakes[id(first)] = other
+        result = copied(t, self.nodes, nodes, fakes, self.result)
+        t.steps += self.steps
+        t.mode.writes += self.writes
+        return result
+
+    # ---- what is to be copied
+    def _sort(self, t: Tracer) -> None:
+        """Find what was recorded, and what was asked below the module; _Differs if it did more than compute."""
+        self._below[self.place] = True
+        self._sort_asked(t)
+        self._sort_nodes(t)
+        self._is_sorted = True
+
+    def _sort_asked(self, t: Tracer) -> None:
+        known: set[Any] = set()
+        elsewhere: list[Asked] = []
+        for one in self.log:
+            if one.source is None or one.what == "guard" and one.result not in _FACTS:
+                raise _Differs
+            if not self.is_below(one.source):
+                elsewhere.append(one)
+                continue
+            if one.what == "value" and (one.source == self.place or is_symbolic(one.result)):
+                raise _Differs
+            key = (one.what, one.source, one.result if one.what == "guard" else None, id(one.value))
+            if key not in known:
+                known.add(key)
+                self.asked.append(one)
+        own = {id(one.value) for one in self.asked if one.what == "value" and self._is_of_block(t, one)} | {id(self.module)}
+        for one in (*elsewhere, *(one for one in self.asked if one.what == "guard")):
+            if not own.isdisjoint(map(id, leaves(one.value))):  # met by another way, or as itself
+                raise _Differs
+
+    def _is_of_block(self, t: Tracer, one: Asked) -> bool:
+        """Whether it was met through the module."""
+        place = t.world.source_of(one.result if is_fake(one.result) else one.value)
+        return place is not None and self.is_below(place) and not _is_told(one.value)
+
+    def _sort_nodes(self, t: Tracer) -> None:
+        given = list(_tensors(*self.call[1:]))
+        self.nodes = list(_nodes_between(*self.ends))
+        own = set(self.nodes)
+        with DisableTorchFunction(), below_python_dispatch():
+            if not all(map(_is_call, self.nodes)) or not _is_new(self.result, given, own):
+                raise _Differs
+        self.node_of = {id(one): t.recorder.node_of(one) for one in given}
+        if len(set(self.node_of.values())) != len(self.node_of):
+            raise _Differs
+        others = dict.fromkeys(one for node in self.nodes for one in node.all_input_nodes if one not in own)
+        self.elsewhere = [(one, fake, fake.spec) for one in others if is_fake(fake := one.meta.get("val"))]
+
+
+def _nodes_between(last: fx.Node, end: fx.Node) -> Iterator[fx.Node]:
+    """What was recorded behind the one, up to the other."""
+    while last is not end:
+        last = last.next
+        if last.op != "placeholder":
+            yield last
+
+
+def _writes_of(last: fx.Node, end: fx.Node) -> int:
+    """How often memory was written that the nodes made."""
+    own = set(_nodes_between(last, end))
+    with DisableTorchFunction(), below_python_dispatch():
+        memory = [memory_of(fake) for node in own for fake in leaves(node.meta.get("val")) if is_fake(fake)]
+    return sum({id(one): one.writes_ for one in memory if one.node in own}.values())
+
+
+def _is_call(node: fx.Node) -> bool:
+    """Whether a node makes tensors, and tells no numbers."""
+    made = list(leaves(node.meta.get("val")))
+    return node.op in ("call_function", "call_method") and bool(made) and all(map(is_fake, made)) and not {"made", "binds"} & node.meta.keys()
+
+
+def _is_new(result: Any, given: list[FakeTensor], own: set[fx.Node]) -> bool:
+    """Whether a result is made of arguments, constants, and tensors of numbers in memory of their own."""
+    if is_tuple(result):
+        return all(_is_new(one, given, own) for one in result)
+    if not is_fake(result):
+        return type(result) in COMPARED_IN_C
+    is_made = result.node in own and result.node.meta["val"] is result and memory_of(result) is result
+    return any(result is one for one in given) or is_made and result.dtype_.is_floating_point and result.subclass_ is None
