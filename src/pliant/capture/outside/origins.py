@@ -27,17 +27,15 @@ _FIXED_IF_HELD = frozenset((Kind.IDENTITY, Kind.EQUALS, Kind.RANGE))
 
 
 class Asked(NamedTuple):
-    """What a trace asked of the outside. `what`: a value that it read, and what that became; the `__dict__` of an object; a fact
-    that it relied on, of which value and result are `expected` and the guard's kind; or "unlike", which is none of these."""
+    """What a trace asked of the outside. `what`: a value that it read, and what that became; the `__dict__` of an object; a
+    container that it took a copy of; a fact that it relied on, of which value and result are `expected` and the guard's kind; or
+    "unlike", which is none of these."""
 
-    what: Literal["value", "dict", "guard", "unlike"]
+    what: Literal["value", "dict", "whole", "guard", "unlike"]
     source: Source | None
     value: Any
     result: Any
     where: SourceLocation | None
-
-
-UNLIKE = Asked("unlike", None, None, None, None)
 
 
 def _is_fixed(kind: Kind, expected: Any) -> bool:
@@ -80,13 +78,13 @@ class Origins(abc.ABC):
         found = self._stands.get(id(value))
         if found is None:
             return value
-        self.log_unlike()
+        self.log_unlike(value)
         return found[1]
 
-    def log_unlike(self) -> None:
-        """Something was asked that no guard of its own tells: what the trace itself knows or did."""
+    def log_unlike(self, value: Any = None) -> None:
+        """Something was asked that no guard of its own tells: what the trace itself knows or did, or has of a container."""
         if self.log is not None:
-            self.log.append(UNLIKE)
+            self.log.append(Asked("unlike", None, value, None, None))
 
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:

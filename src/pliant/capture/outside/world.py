@@ -170,7 +170,7 @@ class World(ToldByValue):
         if not self.guarded and self.is_foreign(mapping):
             return True
         source, known = self.item_source(table, name), self.source_of(mapping)
-        if known is None:
+        if known is None or known == source and self.log is not None:
             self.bring(mapping, source)
         elif known != source:
             self.guard(source, Kind.SAME_AS, known)
@@ -190,7 +190,7 @@ class World(ToldByValue):
         """What the trace has in place of a dict that it read as a whole."""
         found = self._stands.get(id(mapping))
         if found is not None:
-            self.log_unlike()
+            self.log_unlike(mapping)
             return found[1]
         changed = self._changed.get(id(mapping))
         return None if changed is None else changed.copy
@@ -356,13 +356,15 @@ class World(ToldByValue):
         loop of the program takes its items, of which each would be a call of its own behind a break.
         """
         if id(value) in self._stands:
-            self.log_unlike()
+            self.log_unlike(value)
             return self._stands[id(value)][1]
         if id(value) not in self.origins or not is_mutable_container(value):
             return concrete(value) if type(value) in UNSETTLED else value
         if self.length_varies(value) or not looped and self.length_varies(value, is_long=True):
             source = self.place_of(value)
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
+        if self.log is not None:
+            self.log.append(Asked("whole", self.place_of(value), value, looped, self.location()))
         shadow = self._copied(value)
         self.stand_for(value, shadow)
         return shadow
@@ -398,6 +400,7 @@ class World(ToldByValue):
         if (held_here := self._held_here(value)) is not None:
             return held_here
         source = self.place_of(value)
+        self.log_unlike()
         refuse_own_reads(self, value)
         if base is list and self.inputs.policy.length_varies(source, len(value)):
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
@@ -466,8 +469,12 @@ class World(ToldByValue):
 
     def counts(self) -> tuple[int, ...]:
         """How much the trace knows of the outside beside values and guards: equal as long as it only reads."""
-        known: tuple[Sized, ...] = (self._stands, self._changed, self._told_apart, self._differentiated, self.made, self.known_by_parts, self.viewed)
+        known: tuple[Sized, ...] = (self._told_apart, self._differentiated, self.made, self.known_by_parts, self.viewed)
         return (*map(len, known), len(self.class_sources))
+
+    def counts_of_copies(self) -> tuple[int, int]:
+        """The same of what stands for other values, and of what it changed or copied."""
+        return len(self._stands), len(self._changed)
 
     def only_stored_into(self) -> frozenset[int] | None:
         """By id, the dicts that the trace stored into and did not read as a whole; None if it changed anything else."""

@@ -33,6 +33,7 @@ import torch
 from torch import fx
 
 from pliant import config
+from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.outside.bringing import MADE_AGAIN, fixing_guard
 from pliant.capture.outside.origins import Asked
 from pliant.capture.protocols.repeated_calls import copied, is_quiet, settings_now, state_of
@@ -104,6 +105,7 @@ class RepeatedBlocks:
         outer, stored = t.world.log, t.world.only_stored_into()
         log = t.world.log = [] if outer is None else outer
         asked, steps, last, before, writes = len(log), t.steps, next(reversed(t.graph.nodes)), _state(t), t.mode.writes
+        copies = t.world.counts_of_copies()
         drew, t.mode.draws = t.mode.draws, False
         try:
             result = follow(t, *call, linked)
@@ -112,7 +114,8 @@ class RepeatedBlocks:
             t.world.log = outer
         end = next(reversed(t.graph.nodes))
         wrote = t.mode.writes - writes
-        if wrote and wrote != _writes_of(last, end):
+        wholes = sum(one.what == "whole" for one in log[asked:])
+        if wrote and wrote != _writes_of(last, end) or t.world.counts_of_copies() != (copies[0] + 2 * wholes, copies[1] + wholes):
             return result
         if stored is not None and not drawn and before == _state(t) and t.world.only_stored_into() == stored:
             kind.block = _Block(call, t.world.place_of(call[0]), result, stored, log[asked:], (last, end), t.steps - steps, wrote)
@@ -224,7 +227,7 @@ class _Copies:
         if type(table) in (list, tuple):
             if type(key) is not int or not 0 <= key < len(table):
                 raise _Differs
-        elif not issubclass(type(table), dict) or not all(type(one) is str for one in dict.keys(table)) or key not in table:
+        elif not issubclass(type(table), dict) or not _has_plain_keys(table) or not dict.__contains__(table, key):
             raise _Differs
         return table[key] if type(table) in (list, tuple) else dict.__getitem__(table, key)
 
@@ -236,10 +239,12 @@ class _Copies:
                 case "value":
                     self._check_value(one, source)
                 case "guard":
-                    if not holds(Guard(source, one.result, one.value, None), self.read):
+                    if not _has_plain_keys(self.read(source)) or not holds(Guard(source, one.result, one.value, None), self.read):
                         raise _Differs
                 case "dict":
                     _dict_of(self.read(source))
+                case "whole":
+                    self._check_whole(one.value, self.read(source))
 
     def _check_value(self, one: Asked, source: Source) -> None:
         world, first, other = self.t.world, one.value, self.read(source)
@@ -270,6 +275,11 @@ class _Copies:
         if world.has_changes(other) or world.has_changes(own_dict(other)):
             raise _Differs
 
+    def _check_whole(self, first: Any, other: Any) -> None:
+        """Of a container that is copied: what is in it is asked item by item."""
+        if type(first) is not type(other) or len(first) != len(other) or self.t.world.has_changes(other):
+            raise _Differs
+
     @staticmethod
     def _check_tensor(first: torch.Tensor, other: torch.Tensor) -> None:
         with DisableTorchFunction(), below_python_dispatch():
@@ -293,6 +303,8 @@ class _Copies:
                         world.guard(source, one.result, one.value)
                     case "dict":
                         world.instance_dict(self.read(source))
+                    case "whole":
+                        world.adopt(self.read(source), one.result)
         finally:
             world.location = location
         return nodes, fakes
@@ -320,6 +332,11 @@ _READERS: dict[type, Callable[[_Copies, Any, Any], Any]] = {
     ItemSource: lambda copies, obj, source: copies.item(obj, source.key),
     AttributeSource: lambda copies, obj, source: _dict_of(obj) if source.name == "__dict__" else _refused(),
 }
+
+
+def _has_plain_keys(value: Any) -> bool:
+    """Whether looking for a key in it, if it is a dict, runs nothing of the program."""
+    return not issubclass(type(value), dict) or all(type(one) is str for one in dict.keys(value))
 
 
 def _dict_of(obj: Any) -> dict[str, Any]:
@@ -392,7 +409,10 @@ class _Block:
         copies = _Copies(t, self, module)
         copies.check()
         before = _state(t)
-        nodes, fakes = copies.ask()
+        try:
+            nodes, fakes = copies.ask()
+        except GraphBreak:  # which following the call meets where it is
+            raise _Differs from None
         if before != _state(t):
             raise _Differs
         for first, other in zip(_tensors(*self.call[1:]), given, strict=True):
@@ -414,7 +434,10 @@ class _Block:
     def _sort_asked(self, t: Tracer) -> None:
         known: set[Any] = set()
         elsewhere: list[Asked] = []
+        wholes = {id(one.value) for one in self.log if one.what == "whole" and self.is_below(one.source)}  # type: ignore[arg-type]
         for one in self.log:
+            if one.what == "unlike" and id(one.value) in wholes:
+                continue
             if one.source is None or one.what == "guard" and one.result not in _FACTS:
                 raise _Differs
             if not self.is_below(one.source):
@@ -467,7 +490,9 @@ def _writes_of(last: fx.Node, end: fx.Node) -> int:
 
 
 def _is_call(node: fx.Node) -> bool:
-    """Whether a node makes tensors, and tells no numbers."""
+    """Whether a node makes tensors, and tells no numbers; or is a constant."""
+    if node.op == "get_attr":
+        return "val" not in node.meta
     made = list(leaves(node.meta.get("val")))
     return node.op in ("call_function", "call_method") and bool(made) and all(map(is_fake, made)) and not {"made", "binds"} & node.meta.keys()
 

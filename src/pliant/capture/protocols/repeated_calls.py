@@ -426,8 +426,8 @@ def copied(
         for node in recorded:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: nodes.get(one, one))
             made = nodes[node] = append_node(graph, node.op, node.target, args, kwargs, node.name)
-            value = node.meta["val"]
-            made.meta = {**node.meta, "val": mapped(value, made_of)}
+            value = node.meta.get("val")
+            made.meta = {**node.meta, **({"val": mapped(value, made_of)} if "val" in node.meta else {})}
             if is_fake(value) and value.node is node:
                 made.meta["val"].node = made
         t.recorder.count += len(recorded)

@@ -1,0 +1,253 @@
+"""Modules of one class that are called alike: one is followed, the nodes of the others are copied (`capture/protocols/repeated_blocks.py`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+import pliant
+from pliant.capture import attempt
+
+STATE = {"factor": 1.0, "calls": 0}
+
+
+@pytest.fixture(autouse=True)
+def _no_grad():
+    STATE.update(factor=1.0, calls=0)
+    with torch.no_grad():
+        yield
+
+
+class Block(nn.Module):
+    """`kind` chooses what it does beside its layers."""
+
+    def __init__(self, kind: str = "", number: int = 0) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+        self.rest = nn.Sequential(nn.Tanh(), nn.LayerNorm(8))
+        self.kind, self.number, self.flag, self.called = kind, number, True, 0
+        self.scale: Any = 2.0
+        self.drop = nn.Dropout(0.5)
+        self.others: list[Any] = []
+        self.register_buffer("seen", torch.zeros(8))
+
+    def forward(self, x: Tensor, shift: Any = None) -> Any:
+        y = self.down(torch.relu(self.up(self.norm(x))).relu_())
+        match self.kind:
+            case "flag":
+                y = y * 2 if self.flag else y
+            case "scale":
+                y = y * self.scale
+            case "count":
+                self.called += 1
+            case "buffer":
+                self.seen += y.mean((0, 1))
+                y = y + self.seen
+            case "state":
+                y = y * STATE["factor"]
+            case "random":
+                y = y + torch.rand(8)
+            case "dropout":
+                y = self.drop(y)
+            case "others":
+                y = y + self.others[0].norm.weight
+            case "parameter":
+                return x + y, self.norm.weight
+            case "argument":
+                return shift.view(-1)[:8].view(1, 8) + y
+        return x + self.rest(y)
+
+
+class Net(nn.Module):
+    def __init__(self, kind: str = "", depth: int = 4, change: Callable[[Any, Any], Any] | None = None) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(kind, k) for k in range(depth))
+        self.kind, self.change = kind, change
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            if self.change is not None:
+                self.change(self, block)
+            x = block(x, x * 2)
+            x = x[0] * x[1] if self.kind == "parameter" else x
+        return x
+
+
+def captured(model: nn.Module, x: Tensor, copies: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
+    """The graphs with what is known of their nodes, the guards, the steps, the result; how many calls were not followed."""
+    told: list[str] = []
+    count = 0
+    finish = attempt._Attempt._finish
+
+    def noted(self: Any, *args: Any) -> Any:
+        nonlocal count
+        trace = finish(self, *args)
+        told.extend(str((g.source, g.kind, g.expected, g.origin)) for g in trace.guards)
+        told.append(str(self.t.steps))
+        count += self.t.blocks.copied
+        return trace
+
+    def keep(module: Any, inputs: Any) -> Any:
+        told.extend(f"{n.name} {n.target} {n.args} {n.meta.get('val')} {n.meta.get('origin')}" for n in module.graph.nodes)
+        return module.forward
+
+    pliant.reset()
+    with monkeypatch.context() as patch, pliant.config.patch({"capture.repeated_blocks": copies}):
+        patch.setattr(attempt._Attempt, "_finish", noted)
+        compiled = pliant.compile(model, backend=keep)
+        torch.manual_seed(0)
+        results = [compiled(x), compiled(x)]
+    return ([re.sub("0x[0-9a-f]+", "", one) for one in told], results), count
+
+
+def check(monkeypatch: pytest.MonkeyPatch, make: Callable[[], nn.Module], copies: int | None = None) -> None:
+    """Copied or followed, graphs and guards are the same, and eager's results come out."""
+    found = []
+    for how in (True, False, None):
+        torch.manual_seed(0)
+        STATE.update(factor=1.0, calls=0)
+        monkeypatch.setattr(RemovableHandle, "next_id", 0)
+        model, x = make(), torch.randn(2, 3, 8)
+        if how is None:
+            torch.manual_seed(0)
+            wanted = [model(x), model(x)]
+            continue
+        found.append(captured(model, x, how, monkeypatch))
+    (copied, count), (followed, none) = found
+    assert copied[0] == followed[0]
+    torch.testing.assert_close(copied[1], followed[1], rtol=0, atol=0)
+    torch.testing.assert_close(copied[1], wanted)
+    assert none == 0
+    if copies is not None:
+        assert count >= copies if copies else count == 0
+
+
+def built(change: Callable[[Any], Any], kind: str = "") -> Callable[[], nn.Module]:
+    """A net of which blocks are changed before it is compiled."""
+
+    def make() -> nn.Module:
+        model = Net(kind).eval()
+        change(model)
+        return model
+
+    return make
+
+
+def test_blocks_are_copied(monkeypatch) -> None:
+    check(monkeypatch, lambda: Net().eval(), copies=3)
+
+
+def test_an_option_has_all_calls_followed(monkeypatch) -> None:
+    assert captured(Net().eval(), torch.randn(2, 3, 8), False, monkeypatch)[1] == 0
+
+
+@pytest.mark.parametrize(
+    "kind", ["flag", "scale", "count", "buffer", "state", "random", "dropout", "parameter", "argument"]
+)
+def test_blocks_that_do_more(monkeypatch, kind) -> None:
+    check(monkeypatch, lambda: Net(kind).eval())
+
+
+@pytest.mark.parametrize("kind", ["", "dropout"])
+def test_blocks_in_training_mode(monkeypatch, kind) -> None:
+    check(monkeypatch, lambda: Net(kind).train())
+
+
+CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "flag": ("flag", lambda m: setattr(m.blocks[2], "flag", False)),
+    "number": ("scale", lambda m: setattr(m.blocks[2], "scale", 3.0)),
+    "number of another type": ("scale", lambda m: setattr(m.blocks[2], "scale", 2)),
+    "true where one was": ("scale", lambda m: [setattr(b, "scale", one) for b, one in zip(m.blocks, (1, True, 1, 1))]),
+    "negative zero": ("scale", lambda m: [setattr(b, "scale", one) for b, one in zip(m.blocks, (0.0, -0.0, 0.0, -0.0))]),
+    "training mode of one": ("dropout", lambda m: m.blocks[2].train()),
+    "training mode of a part": ("dropout", lambda m: m.blocks[2].drop.train()),
+    "shared layer": ("", lambda m: setattr(m.blocks[2], "up", m.blocks[0].up)),
+    "shared parameter": ("", lambda m: setattr(m.blocks[3].up, "weight", m.blocks[1].up.weight)),
+    "layers tied in one": ("", lambda m: setattr(m.blocks[2], "norm", m.blocks[2].rest[1])),
+    "layers tied in most": ("", lambda m: [setattr(b, "norm", b.rest[1]) for b in m.blocks[:3]]),
+    "same block twice": ("", lambda m: m.blocks.__setitem__(2, m.blocks[1])),
+    "hook": ("", lambda m: m.blocks[2].register_forward_hook(lambda module, args, out: out * 2)),
+    "hook of a part": ("", lambda m: m.blocks[2].up.register_forward_pre_hook(lambda module, args: (args[0] + 1,))),
+    "parameter of another dtype": ("", lambda m: m.blocks[2].norm.double().float()),
+    "parameter that needs no gradient": ("", lambda m: m.blocks[2].up.weight.requires_grad_(False)),
+    "transposed parameter": ("", lambda m: setattr(m.blocks[2].up, "weight", nn.Parameter(torch.randn(8, 16).t()))),
+    "no bias": ("", lambda m: setattr(m.blocks[2].up, "bias", None)),
+    "wider": ("", lambda m: (setattr(m.blocks[2], "up", nn.Linear(8, 32)), setattr(m.blocks[2], "down", nn.Linear(32, 8)))),
+    "another epsilon": ("", lambda m: setattr(m.blocks[2].norm, "eps", 0.5)),
+    "another class inside": ("", lambda m: m.blocks[2].rest.__setitem__(0, nn.Sigmoid())),
+    "longer sequence": ("", lambda m: m.blocks[2].rest.append(nn.Tanh())),
+    "own forward": ("", lambda m: setattr(m.blocks[2].rest[0], "forward", torch.sigmoid)),
+    "own forward of the block": ("", lambda m: setattr(m.blocks[2], "forward", lambda x, shift: x + shift)),
+    "first one by number": ("others", lambda m: [b.others.append(m.blocks[0]) for b in m.blocks]),
+    "next one": ("others", lambda m: [b.others.append(m.blocks[(k + 1) % 4]) for k, b in enumerate(m.blocks)]),
+    "itself": ("others", lambda m: [b.others.append(b) for b in m.blocks]),
+    "same list": ("others", lambda m: [setattr(b, "others", [m.blocks[1]]) for b in m.blocks]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_block_that_differs(monkeypatch, name) -> None:
+    kind, change = CHANGES[name]
+    check(monkeypatch, built(change, kind))
+
+
+def _flip(model: Any, block: Any) -> None:
+    block.flag = block.number != 2
+
+
+def _scale(model: Any, block: Any) -> None:
+    STATE["factor"] = STATE["factor"] + 1
+
+
+def _set_one(model: Any, block: Any) -> None:
+    if block.number == 1:
+        model.blocks[2].scale = 5.0
+
+
+def _swap(model: Any, block: Any) -> None:
+    if block.number == 1:
+        model.blocks[2].up = model.blocks[0].up
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"), [("flag", _flip), ("state", _scale), ("scale", _set_one), ("", _swap), ("", _scale)]
+)
+def test_what_the_program_stores_between(monkeypatch, kind, change) -> None:
+    pliant.reset()
+    check(monkeypatch, lambda: Net(kind, change=change).eval())
+
+
+def test_what_is_changed_later_is_guarded() -> None:
+    pliant.reset()
+    torch.manual_seed(0)
+    model, x = Net("flag").eval(), torch.randn(2, 3, 8)
+    compiled = pliant.compile(model, backend="eager")
+    torch.testing.assert_close(compiled(x), model(x))
+    for block, change in zip(model.blocks, (None, None, lambda b: setattr(b, "flag", False), lambda b: b.norm.register_forward_hook(lambda *_: x))):
+        if change is not None:
+            change(block)
+            torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_sizes_that_vary(monkeypatch) -> None:
+    pliant.reset()
+    torch.manual_seed(0)
+    model = Net().eval()
+    compiled = pliant.compile(model, dynamic=True)
+    for rows in (3, 5):
+        x = torch.randn(2, rows, 8)
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_work_does_not_grow_with_the_depth(monkeypatch) -> None:
+    followed: list[int] = []
+    for depth in (4, 12):
+        count = captured(Net(depth=depth).eval(), torch.randn(2, 3, 8), True, monkeypatch)[1]
+        followed.append(depth - count)
+    assert followed[0] == followed[1]
