@@ -7,13 +7,17 @@ Out:    guards that two ways lead to one object, or to two; the caller's own obj
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from pliant.capture.iterators.suspended import is_carried
 from pliant.capture.numbers.numpy_scalars import is_scalar
+from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.fields import Fields
+from pliant.capture.outside.origins import Asked
 from pliant.capture.value_kinds import ByKind, is_int, is_nan, is_numpy_scalar
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import Source
@@ -31,7 +35,43 @@ class ToldByValue(Fields):
     def __init__(self, inputs: Any, location: Callable[[], SourceLocation | None]) -> None:
         super().__init__(inputs, location)
         self._ways: dict[int, tuple[Any, Any, list[Source]]] = {}  # to what is told by its value: made, real
+        self.look: Callable[[Any, Source], None] | None = None  # told of each value that is read
         self._asked_which: list[Any] = []  # of these, it matters which objects they are
+
+    def bring(self, value: Any, source: Source) -> Any:
+        """The traced form of `value`, which was just read through `source`."""
+        if self.look is not None:
+            self.look(value, source)
+        if self.log is not None:
+            return self._bring_logged(self.log, value, source)
+        if source in self._memo:
+            return self._memo[source]
+        return self._bring_anew(value, source)
+
+    def _bring_logged(self, log: list[Asked], value: Any, source: Source) -> Any:
+        """The same; what it asks meanwhile follows from the value."""
+        self.log = None
+        try:
+            result = self._memo[source] if source in self._memo else self._bring_anew(value, source)
+        finally:
+            self.log = log
+        log.append(Asked("value", source, value, result, self.location()))
+        return result
+
+    def _bring_anew(self, value: Any, source: Source) -> Any:
+        result = traced_form(self, value, source)
+        self._note_way(result, value, source)
+        if not is_carried(value):  # a generator of the program ends when the loop drops it
+            self._memo[source] = result
+        return result
+
+    @contextmanager
+    def reads_seen_by(self, look: Callable[[Any, Source], None] | None) -> Iterator[None]:
+        before, self.look = self.look, look
+        try:
+            yield
+        finally:
+            self.look = before
 
     def _note_way(self, result: Any, value: Any, source: Source) -> None:
         """The trace read `value` through the source, and has `result` for it."""

@@ -11,8 +11,7 @@ Holds:  nothing outside changes while tracing: stores to dicts and cells are kep
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager
+from collections.abc import Callable, Sized
 from dataclasses import field
 from typing import Any
 
@@ -20,8 +19,6 @@ import torch
 
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.iterators.endings import check_let_go
-from pliant.capture.iterators.suspended import is_carried
-from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.identity import TracedId, is_hook_id
 from pliant.capture.outside.origins import Asked
 from pliant.capture.outside.told_by_value import ToldByValue
@@ -91,7 +88,6 @@ class World(ToldByValue):
         self._owner_of_dict: dict[int, Any] = {}
         self.viewed: set[int] = set()  # dicts behind proxies that the trace has copies of
         self.changed_reads = 0  # how often a dict was asked into which the trace had stored
-        self.look: Callable[[Any, Source], None] | None = None  # told of each value that is read
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -101,42 +97,6 @@ class World(ToldByValue):
         self.twins.forget()
         self._guarded.clear()
         self.guards = []  # a trace has the others
-
-    # ---- reading
-    def bring(self, value: Any, source: Source) -> Any:
-        """The traced form of `value`, which was just read through `source`."""
-        if self.look is not None:
-            self.look(value, source)
-        if self.log is not None:
-            return self._bring_logged(self.log, value, source)
-        if source in self._memo:
-            return self._memo[source]
-        return self._bring_anew(value, source)
-
-    def _bring_logged(self, log: list[Asked], value: Any, source: Source) -> Any:
-        """The same; what it asks meanwhile follows from the value."""
-        self.log = None
-        try:
-            result = self._memo[source] if source in self._memo else self._bring_anew(value, source)
-        finally:
-            self.log = log
-        log.append(Asked("value", source, value, result, self.location()))
-        return result
-
-    def _bring_anew(self, value: Any, source: Source) -> Any:
-        result = traced_form(self, value, source)
-        self._note_way(result, value, source)
-        if not is_carried(value):  # a generator of the program ends when the loop drops it
-            self._memo[source] = result
-        return result
-
-    @contextmanager
-    def reads_seen_by(self, look: Callable[[Any, Source], None] | None) -> Iterator[None]:
-        before, self.look = self.look, look
-        try:
-            yield
-        finally:
-            self.look = before
 
     # ---- dicts (of objects, of modules, plain) without copying them
     def instance_dict(self, obj: Any) -> dict[str, Any]:

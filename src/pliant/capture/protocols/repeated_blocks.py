@@ -24,8 +24,6 @@ All is compared before anything is added. Where the first difference shows later
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -34,26 +32,21 @@ from torch import fx
 
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.outside.bringing import MADE_AGAIN, fixing_guard
 from pliant.capture.outside.origins import Asked
+from pliant.capture.protocols.other_block import Differs, OtherBlock, is_constant_in_c, is_told
 from pliant.capture.protocols.repeated_calls import copied, is_quiet, settings_now, state_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     ByKind,
-    is_plain_dict,
     is_symbolic,
-    is_tensor,
     is_tuple,
     own_dict,
 )
-from pliant.dispatch import markers
 from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
-from pliant.guards import facts
-from pliant.guards.evaluate import holds
-from pliant.guards.kinds import Guard, Kind
-from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
+from pliant.guards.kinds import Kind
+from pliant.guards.sources import Source
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 Follow = Callable[[Tracer, Any, Args, Kwargs, bool], Any]
@@ -66,10 +59,6 @@ _FACTS = frozenset(
         Kind.TYPE_LOOKUP, Kind.TENSOR,
     )
 )  # fmt: skip
-
-
-class _Differs(Exception):
-    """Another module is not asked the same, or does not answer the same."""
 
 
 class RepeatedBlocks:
@@ -93,7 +82,7 @@ class RepeatedBlocks:
                 result = block.copied(t, module, stored, list(_tensors(args, kwargs)))
                 self.copied += 1
                 return result
-            except _Differs:
+            except Differs:
                 kind.block = None
         if kind.followed == _MOST_FOLLOWED:
             return follow(t, module, args, kwargs, linked)
@@ -193,184 +182,6 @@ def _state(t: Tracer) -> tuple[Any, ...]:
 
 
 # ---- copying
-class _Copies:
-    """What stands for what, of one module, where another is in its place. `place`, `other`: their sources."""
-
-    def __init__(self, t: Tracer, block: _Block, module: Any) -> None:
-        self.t, self.block, self.module = t, block, module
-        self.place, self.other = block.place, t.world.place_of(module)
-        self.values: dict[int, Any] = {id(block.module): module}
-        self.taken: dict[int, int] = {id(module): id(block.module)}
-        self._read: dict[Source, Any] = {self.other: module}
-        self._sources: dict[Source, Source] = {self.place: self.other}
-
-    def source(self, source: Any) -> Source:
-        """The source below the other module that is in the place of one below the first."""
-        found = self._sources.get(source)
-        if found is None:
-            found = self._sources[source] = dataclasses.replace(source, parent=self.source(source.base))
-        return found
-
-    def read(self, source: Source) -> Any:
-        """The value of a source below the other module."""
-        if source not in self._read:
-            reader = _READERS.get(type(source))
-            if reader is None:
-                raise _Differs
-            self._read[source] = reader(self, self.read(source.base), source)  # type: ignore[arg-type]
-        return self._read[source]
-
-    def item(self, table: Any, key: Any) -> Any:
-        """An item of a container from outside that the trace did not change, and that finds it as plain ones do."""
-        if self.t.world.has_changes(table):
-            raise _Differs
-        if type(table) in (list, tuple):
-            if type(key) is not int or not 0 <= key < len(table):
-                raise _Differs
-        elif not issubclass(type(table), dict) or not _has_plain_keys(table) or not dict.__contains__(table, key):
-            raise _Differs
-        return table[key] if type(table) in (list, tuple) else dict.__getitem__(table, key)
-
-    def check(self) -> None:
-        """That the other module answers all that was asked as the first did."""
-        for one in self.block.asked:
-            source = self.source(one.source)
-            match one.what:
-                case "value":
-                    self._check_value(one, source)
-                case "guard":
-                    if not _has_plain_keys(self.read(source)) or not holds(Guard(source, one.result, one.value, None), self.read):
-                        raise _Differs
-                case "dict":
-                    _dict_of(self.read(source))
-                case "whole":
-                    self._check_whole(one.value, self.read(source))
-
-    def _check_value(self, one: Asked, source: Source) -> None:
-        world, first, other = self.t.world, one.value, self.read(source)
-        place = world.source_of(one.result if is_fake(one.result) else first)
-        if place is not None and place != one.source and self.block.is_below(place):  # met before, in the block itself
-            if self.values.get(id(first)) is not other:
-                raise _Differs
-            return
-        if _is_told(first):
-            if not facts.same(other, first):
-                raise _Differs
-            return
-        if first is other:
-            if place is not None and self.block.is_below(place) and self.place is not self.other:
-                raise _Differs
-            return
-        if place != one.source or type(first) is not type(other) or not _may_differ(first):
-            raise _Differs
-        if is_tensor(first):
-            self._check_tensor(first, other)
-            known = self.t.inputs.places_of(other)
-        else:
-            known = [found] if (found := world.source_of(other)) is not None else []
-        if any(found != source for found in known) or self.taken.setdefault(id(other), id(first)) != id(first):
-            raise _Differs
-        if self.values.setdefault(id(first), other) is not other or _is_marked(first) or _is_marked(other):
-            raise _Differs
-        if world.has_changes(other) or world.has_changes(own_dict(other)):
-            raise _Differs
-
-    def _check_whole(self, first: Any, other: Any) -> None:
-        """Of a container that is copied: what is in it is asked item by item."""
-        if type(first) is not type(other) or len(first) != len(other) or self.t.world.has_changes(other):
-            raise _Differs
-
-    @staticmethod
-    def _check_tensor(first: torch.Tensor, other: torch.Tensor) -> None:
-        with DisableTorchFunction(), below_python_dispatch():
-            if _described(first) != _described(other):
-                raise _Differs
-
-    def ask(self) -> tuple[dict[fx.Node, fx.Node], dict[int, FakeTensor]]:
-        """Ask the other module in earnest: the nodes and the tensors that stand for the first one's."""
-        world = self.t.world
-        nodes: dict[fx.Node, fx.Node] = {}
-        fakes: dict[int, FakeTensor] = {}
-        location = world.location
-        try:
-            for one in self.block.asked:
-                world.location = functools.partial(getattr, one, "where")
-                source = self.source(one.source)
-                match one.what:
-                    case "value":
-                        self._note(one, world.bring(self.read(source), source), nodes, fakes)
-                    case "guard":
-                        world.guard(source, one.result, one.value)
-                    case "dict":
-                        world.instance_dict(self.read(source))
-                    case "whole":
-                        world.adopt(self.read(source), one.result)
-        finally:
-            world.location = location
-        return nodes, fakes
-
-    def _note(self, one: Asked, found: Any, nodes: dict[fx.Node, fx.Node], fakes: dict[int, FakeTensor]) -> None:
-        first = one.result
-        if is_fake(first) is not is_fake(found) or is_symbolic(first) or is_symbolic(found):
-            raise _Differs
-        if not is_fake(first):
-            return
-        with DisableTorchFunction():
-            same = first.spec is found.spec and first.requires_grad is found.requires_grad
-        if not same or (first.is_parameter_, first.subclass_) != (found.is_parameter_, found.subclass_):
-            raise _Differs
-        if fakes.setdefault(id(first), found) is not found:
-            raise _Differs
-        nodes[self.t.recorder.node_of(first)] = self.t.recorder.node_of(found)
-        if id(first) in self.t.mode.viewed_unrecorded:
-            self.t.mode.viewed_unrecorded.add(id(found))
-
-
-_READERS: dict[type, Callable[[_Copies, Any, Any], Any]] = {
-    DictAttributeSource: lambda copies, obj, source: copies.item(own_dict(obj), source.name),
-    ModuleMemberSource: lambda copies, obj, source: copies.item(copies.item(own_dict(obj), source.table), source.name),
-    ItemSource: lambda copies, obj, source: copies.item(obj, source.key),
-    AttributeSource: lambda copies, obj, source: _dict_of(obj) if source.name == "__dict__" else _refused(),
-}
-
-
-def _has_plain_keys(value: Any) -> bool:
-    """Whether looking for a key in it, if it is a dict, runs nothing of the program."""
-    return not issubclass(type(value), dict) or all(type(one) is str for one in dict.keys(value))
-
-
-def _dict_of(obj: Any) -> dict[str, Any]:
-    found = own_dict(obj)
-    if not is_plain_dict(found):
-        raise _Differs
-    return found  # type: ignore[no-any-return]
-
-
-def _refused() -> Any:
-    raise _Differs
-
-
-def _is_told(value: Any) -> bool:
-    """Whether it is a constant, or a tuple of such, of which guards say all."""
-    return all(_is_told(one) for one in value) if type(value) in (tuple, torch.Size) else type(value) in COMPARED_IN_C
-
-
-def _may_differ(value: Any) -> bool:
-    """Whether it is an object, a table or a tensor of which guards say all that is asked, and not which one it is."""
-    return fixing_guard(value) is None and type(value) not in MADE_AGAIN and not is_tuple(value)
-
-
-def _is_marked(value: Any) -> bool:
-    return markers.substitute_of(value) is not None or markers.mark_of(value) is not None or markers.original_of(value) is not value
-
-
-def _described(tensor: torch.Tensor) -> tuple[Any, ...]:
-    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() or tensor.is_nested:
-        raise _Differs
-    flags = tensor.requires_grad, tensor.is_leaf, tensor._is_view(), tensor.is_inference()
-    return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, *flags)
-
-
 class _Block:
     """A call of a module that was followed.
 
@@ -401,20 +212,20 @@ class _Block:
     def copied(self, t: Tracer, module: Any, stored: frozenset[int], given: list[FakeTensor]) -> Any:
         """The result of a call of another module with these tensors, whose nodes are appended to the graph."""
         if not stored <= self.stored or self.settings != settings_now() or t.steps < t.stop_at <= t.steps + self.steps:
-            raise _Differs
+            raise Differs
         if not self._is_sorted:
             self._sort(t)
         if any(fake.node is not node or fake.spec is not spec for node, fake, spec in self.elsewhere):
-            raise _Differs
-        copies = _Copies(t, self, module)
+            raise Differs
+        copies = OtherBlock(t, self, module)
         copies.check()
         before = _state(t)
         try:
             nodes, fakes = copies.ask()
         except GraphBreak:  # which following the call meets where it is
-            raise _Differs from None
+            raise Differs from None
         if before != _state(t):
-            raise _Differs
+            raise Differs
         for first, other in zip(_tensors(*self.call[1:]), given, strict=True):
             nodes[self.node_of[id(first)]] = t.recorder.node_of(other)
             fakes[id(first)] = other
@@ -425,7 +236,7 @@ class _Block:
 
     # ---- what is to be copied
     def _sort(self, t: Tracer) -> None:
-        """Find what was recorded, and what was asked below the module; _Differs if it did more than compute."""
+        """Find what was recorded, and what was asked below the module; Differs if it did more than compute."""
         self._below[self.place] = True
         self._sort_asked(t)
         self._sort_nodes(t)
@@ -439,12 +250,12 @@ class _Block:
             if one.what == "unlike" and id(one.value) in wholes:
                 continue
             if one.source is None or one.what == "guard" and one.result not in _FACTS:
-                raise _Differs
+                raise Differs
             if not self.is_below(one.source):
                 elsewhere.append(one)
                 continue
             if one.what == "value" and (one.source == self.place or is_symbolic(one.result)):
-                raise _Differs
+                raise Differs
             key = (one.what, one.source, one.result if one.what == "guard" else None, id(one.value))
             if key not in known:
                 known.add(key)
@@ -452,12 +263,12 @@ class _Block:
         own = {id(one.value) for one in self.asked if one.what == "value" and self._is_of_block(t, one)} | {id(self.module)}
         for one in (*elsewhere, *(one for one in self.asked if one.what == "guard")):
             if not own.isdisjoint(map(id, leaves(one.value))):  # met by another way, or as itself
-                raise _Differs
+                raise Differs
 
     def _is_of_block(self, t: Tracer, one: Asked) -> bool:
         """Whether it was met through the module."""
         place = t.world.source_of(one.result if is_fake(one.result) else one.value)
-        return place is not None and self.is_below(place) and not _is_told(one.value)
+        return place is not None and self.is_below(place) and not is_told(one.value)
 
     def _sort_nodes(self, t: Tracer) -> None:
         given = list(_tensors(*self.call[1:]))
@@ -465,10 +276,10 @@ class _Block:
         own = set(self.nodes)
         with DisableTorchFunction(), below_python_dispatch():
             if not all(map(_is_call, self.nodes)) or not _is_new(self.result, given, own):
-                raise _Differs
+                raise Differs
         self.node_of = {id(one): t.recorder.node_of(one) for one in given}
         if len(set(self.node_of.values())) != len(self.node_of):
-            raise _Differs
+            raise Differs
         others = dict.fromkeys(one for node in self.nodes for one in node.all_input_nodes if one not in own)
         self.elsewhere = [(one, fake, fake.spec) for one in others if is_fake(fake := one.meta.get("val"))]
 
@@ -502,6 +313,6 @@ def _is_new(result: Any, given: list[FakeTensor], own: set[fx.Node]) -> bool:
     if is_tuple(result):
         return all(_is_new(one, given, own) for one in result)
     if not is_fake(result):
-        return type(result) in COMPARED_IN_C
+        return is_constant_in_c(result)
     is_made = result.node in own and result.node.meta["val"] is result and memory_of(result) is result
     return any(result is one for one in given) or is_made and result.dtype_.is_floating_point and result.subclass_ is None
