@@ -59,7 +59,7 @@ class ToldByValue(Fields):
         return result
 
     def _bring_anew(self, value: Any, source: Source) -> Any:
-        result = traced_form(self, value, source)
+        result = traced_form(self, value, source)  # type: ignore[arg-type]  # it is a `World`
         self._note_way(result, value, source)
         if not is_carried(value):  # a generator of the program ends when the loop drops it
             self._memo[source] = result
