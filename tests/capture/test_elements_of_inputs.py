@@ -141,7 +141,7 @@ def test_an_element_after_a_write_is_data():
 
 def test_elements_that_guards_fix_again_and_again_become_data():
     def program(x, t):
-        return x * [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0][t.item()]
+        return x * [1, 2, 4, 8, 16, 32, 64, 128, 256, 512][t.item()]
 
     pliant.reset()
     compiled = pliant.compile(program)

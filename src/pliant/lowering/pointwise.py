@@ -110,10 +110,7 @@ def comparison(op: str) -> Callable[..., Tensor]:
 
     def rule(low: Lowering, out: torch.Tensor, *args: Any) -> Tensor:
         common = common_dtype(args)
-        # kernels of CUDA compare numbers with halves for equality in f32
-        exact = op in ("eq", "ne") and out.device.type == "cuda" and not all(isinstance(a, Tensor) for a in args)
-        rounded = None if exact else common
-        return elements(low, out, args, opmath(common), lambda *xs: apply(op, *xs), OPS[op].cost, rounded)
+        return elements(low, out, args, opmath(common), lambda *xs: apply(op, *xs), OPS[op].cost, common)
 
     return rule
 

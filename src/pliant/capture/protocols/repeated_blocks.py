@@ -93,7 +93,7 @@ class RepeatedBlocks:
         """Follow a call, and keep what it asks and records."""
         outer, stored = t.world.log, t.world.only_stored_into()
         log = t.world.log = [] if outer is None else outer
-        asked, steps, last, before, writes = len(log), t.steps, next(reversed(t.graph.nodes)), _state(t), t.mode.writes
+        asked, steps, last, before, writes = len(log), t.steps, next(iter(reversed(t.graph.nodes))), _state(t), t.mode.writes
         copies = t.world.counts_of_copies()
         drew, t.mode.draws = t.mode.draws, False
         try:
@@ -101,7 +101,7 @@ class RepeatedBlocks:
         finally:
             drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
             t.world.log = outer
-        end = next(reversed(t.graph.nodes))
+        end = next(iter(reversed(t.graph.nodes)))
         wrote = t.mode.writes - writes
         wholes = sum(one.what == "whole" for one in log[asked:])
         if wrote and wrote != _writes_of(last, end) or t.world.counts_of_copies() != (copies[0] + 2 * wholes, copies[1] + wholes):
