@@ -34,8 +34,8 @@ def _is_standard(name: str) -> bool:
 
 # What the package uses; PyTorch loads all of it. Modules that are loaded later are taken as they are when the package asks for them.
 USED = """
-    abc ast atexit base64 bisect collections contextlib contextvars copy ctypes dataclasses datetime difflib dis enum errno functools
-    gc hashlib heapq importlib.machinery importlib.metadata importlib.util inspect io itertools json keyword linecache logging marshal
+    abc ast atexit base64 bisect collections contextlib contextvars copy copyreg ctypes dataclasses datetime difflib dis enum errno
+    functools gc hashlib heapq importlib.machinery importlib.metadata importlib.util inspect io itertools json keyword linecache logging marshal
     math mmap numbers opcode operator os pathlib pickle pkgutil platform random re reprlib shutil signal stat struct subprocess
     tarfile tempfile textwrap threading time traceback types typing weakref zipfile zlib
 """.split()

@@ -265,13 +265,13 @@ _PYTHON: dict[str, tuple[Inputs, Callable[..., Any]]] = {
 }  # fmt: skip
 
 # One compile a value: C++ reads these sizes, or loops over them; each is named by a record `specialize`.
-SPECIALIZED = frozenset(("lstsq", "pseudo inverse", "cumprod"))
+SPECIALIZED = frozenset(("cumprod",))
 # More graphs or breaks, at all or by size: orders of products, data that decides on sizes.
 BROKEN = frozenset(("covariance", "lstsq by driver", "hfft", "ctc", "repeats"))
 
 PROGRAMS = {**_LINALG, **_SIGNALS, **_MADE, **_PYTHON}
-# The order of products; whether a slice is all of a tensor; which side of a triangle is cut off.
-MORE.update({"multi dot": 1, "floor division": 1, "upper indices": 1})
+# The order of products; whether a slice is all of a tensor; which side of a triangle is cut off, or of a matrix is longer.
+MORE.update({"multi dot": 1, "floor division": 1, "upper indices": 1, "diagonal": 1})
 OTHERS.update({name: (function, inputs) for name, (inputs, function) in PROGRAMS.items()})
 
 if __name__ == "__main__":
