@@ -101,6 +101,8 @@ def _of_class(t: Tracer, found: classmethod[Any, Any, Any], obj: Any, cls: type,
     function = inside(t, found, "__func__", name, cls)
     if sys.version_info < (3, 13) and hasattr(type(function), "__get__"):
         return bind(t, function, cls, cls, name)  # then it binds what it wraps
+    if not callable(function):  # whoever calls it hears of that
+        return found.__get__(None, cls)
     return types.MethodType(function, cls)
 
 
@@ -127,7 +129,8 @@ def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | No
         return plain_class_value(t, cls, found, name, owner)
     if obj is not None and t.world.is_foreign(obj) and not isinstance(obj, (enum.Enum, tuple)):
         raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
-    return t.native(found.__get__, obj, cls)
+    value = t.native(found.__get__, obj, cls)
+    return plain_class_value(t, cls, found, name, owner) if value is found else value  # a partial, from Python 3.13 on
 
 
 def plain_class_value(t: Tracer, cls: type, found: Any, name: str, owner: type | None = None) -> Any:
