@@ -214,14 +214,10 @@ def _counts(mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any) ->
 
     def takes_float(e: Expr) -> bool:
         ours, named = tree_map_only(torch.SymInt, lambda number: as_float(number, e), (tuple(args), dict(kwargs)))
-        return _tried(mode, env, func, ours, named, lambda node: env.hint(node.expr), 0, call=_as_it_is) is not None
+        return _tried(mode, env, func, ours, named, lambda node: env.hint(node.expr), 0) is not None
 
     integers = {one.node.expr for one in tree_leaves((args, kwargs)) if isinstance(one, torch.SymInt)}
     return {e for e in integers if not takes_float(e)}
-
-
-def _as_it_is(func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs)
 
 
 def _is_computed_with(marker: _Marker, calls: Calls) -> bool:
@@ -439,7 +435,7 @@ class _Trial:
 
 def _tried(
     mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any, give: Any, depth: int,
-    errors: list[Exception] | None = None, call: Callable[..., Any] = call_specialized,
+    errors: list[Exception] | None = None,
 ) -> Calls | None:  # fmt: skip
     """The operators that the call and its derivatives reach on other fakes; None if it raises: `errors` gets what."""
     receiver = getattr(func, "__self__", None)
@@ -461,7 +457,7 @@ def _tried(
         given = tree_map_only(FakeTensor, fresh, (tuple(args), dict(kwargs)))
         env.lends = True
         with log:
-            outputs = call(func, *given)
+            outputs = call_specialized(func, *given)
             log.calls.append(tuple(_noted(one) for one in tree_leaves((outputs, given))))
             roots = _differentiable(outputs)
             for order in range(depth if leaves else 0):
