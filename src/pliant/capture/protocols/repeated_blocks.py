@@ -126,6 +126,8 @@ def _key_of(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs) -> H
         return None
     if not config.get().capture.repeated_blocks or not _is_plain(t) or not t.world.is_foreign(module):
         return None
+    if not own_dict(module).get("_modules"):  # a layer is followed in little more time than it is compared
+        return None
     if t.world.place_of(module).is_held or t.world.has_changes(own_dict(module)):
         return None
     with DisableTorchFunction(), below_python_dispatch():
