@@ -71,7 +71,8 @@ def test_halves_are_compared_with_what_their_dtype_makes_of_a_number(name, dtype
     program = COMPARISONS[name]
     compiled = pliant.compile(program, dynamic=varies)
     for v in (1.1, 0.3):
-        mine, theirs = (torch.full((40,), v).to(dtype).requires_grad_() for _ in range(2))
+        x = torch.cat([torch.linspace(-3, 3, 61), torch.full((40,), v)]).to(dtype)
+        mine, theirs = (x.clone().requires_grad_() for _ in range(2))
         found, expected = compiled(mine, v), program(theirs, v)
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
         if name in ("clamp", "hardshrink"):
@@ -79,3 +80,10 @@ def test_halves_are_compared_with_what_their_dtype_makes_of_a_number(name, dtype
             expected.sum().backward()
             assert torch.equal(mine.grad, theirs.grad)
     assert not pliant.stats()["fallbacks"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_neighbours_of_halves_are_those_of_the_dtype(dtype):
+    x = torch.linspace(-3, 3, 61).to(dtype)
+    compiled = pliant.compile(lambda x, y: torch.nextafter(x, y) * 1)
+    assert torch.equal(compiled(x, torch.zeros_like(x)), torch.nextafter(x, torch.zeros_like(x)))
