@@ -7,7 +7,8 @@ Holds:  while work is recorded nothing runs on the GPU, and other threads may go
         sees to that. A recording that fails leaves the GPU, its memory and its random numbers as they were.
 
 A capture that fails leaves the generators it was to draw from unusable, and other graphs draw from the same ones. So work
-is captured twice: first on clones of the generators' states, which shows whether it can be, then on the states themselves.
+is captured more than once: first on clones of the generators' states, which shows whether it can be, and how much memory it
+takes, then on the states themselves.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch
 from pliant import background
 from pliant.gc_pause import GcPause
 from pliant.interruptions import suppressed
+from pliant.runtime.cuda.room import Counting, Needs, least_room, make_room, taken_by
 from pliant.torch_adapter import end_allocations
 
 Result = TypeVar("Result")
@@ -61,7 +63,7 @@ class CudaRecorder:
         self._pool: Any = None
         self._side: Any = None
         self._last: Any = None  # the stream of the last turn
-        self._discarded: list[torch.cuda.CUDAGraph] = []  # of captures that failed
+        self._discarded: list[object] = []  # graphs of captures that failed, and pools
         self._graphs: weakref.WeakKeyDictionary[torch.cuda.CUDAGraph, int] = weakref.WeakKeyDictionary()  # bytes kept
 
     @contextlib.contextmanager
@@ -96,41 +98,66 @@ class CudaRecorder:
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._side):
             _make_workspace(self.device)
+        drawn_from = [torch.cuda.default_generators[self.device.index], *generators]
+        with clones_of(drawn_from):
+            room = least_room(lambda room: self._rehearsed(work, generators, room))
         alive = list(self._graphs)
         if not alive:
             self._pool = None  # it went with the last graph that used it
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        pool = self._pool
         before = torch.cuda.memory_reserved(self.device)
-        drawn_from = [torch.cuda.default_generators[self.device.index], *generators]
-        with clones_of(drawn_from):
-            rehearsed = self._captured(work, generators)[1]
-        result, graph = self._captured(work, generators)
-        rehearsed.reset()  # not before: its memory stays with the pool
+
+        def with_room() -> Result:
+            make_room(self.device, pool, room)
+            return work()
+
+        result, graph = self._captured(with_room, generators, pool)
         self._graphs[graph] = torch.cuda.memory_reserved(self.device) - before
         del alive
         return result, graph.replay
 
+    def _rehearsed(self, work: Callable[[], object], generators: Sequence[torch.Generator], room: int) -> Needs:
+        """What work takes that finds a block of `room` bytes. It is captured in memory that goes back to the GPU."""
+        pool = torch.cuda.MemPool()
+        counting = Counting(self.device)
+
+        def counted() -> None:
+            make_room(self.device, pool.id, room)
+            with counting:
+                work()
+
+        try:
+            graph = self._captured(counted, generators, pool.id)[1]
+        except BaseException:
+            self._discarded.append(pool)
+            raise
+        taken = taken_by(self.device, pool.id)
+        graph.reset()
+        return Needs(counting.most, taken)
+
     def _captured(
-        self, work: Callable[[], Result], generators: Sequence[torch.Generator]
+        self, work: Callable[[], Result], generators: Sequence[torch.Generator], pool: Any
     ) -> tuple[Result, torch.cuda.CUDAGraph]:
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
         current = torch.cuda.current_stream(self.device)
         self._side.wait_stream(current)
         graph = torch.cuda.CUDAGraph()
         try:
             # A tensor or graph that the garbage collector frees meanwhile would end the recording.
             with GcPause(), torch.cuda.device(self.device), torch.cuda.stream(self._side):
-                result = _capture(graph, work, generators, self._pool)
+                result = _capture(graph, work, generators, pool)
         except BaseException:
-            self._discard(graph)
+            self._discard(graph, pool)
             raise
         current.wait_stream(self._side)
         return result, graph
 
-    def _discard(self, graph: torch.cuda.CUDAGraph) -> None:
+    def _discard(self, graph: torch.cuda.CUDAGraph, pool: Any) -> None:
         """Have nothing that comes later see the graph, whose capture ended anyhow: the allocator may hold on to it, and
         to the pool that it allocates from."""
-        pool, self._pool = self._pool, None
+        if pool == self._pool:
+            self._pool = None
         self._discarded.append(graph)
         with suppressed(Exception):
             end_allocations(self.device, pool)
