@@ -78,3 +78,44 @@ def test_recurrent_layers_are_one_operator(layer, cast, monkeypatch):
         torch.testing.assert_close((got, *flat(found)), (want, *flat(states)), rtol=2e-3, atol=2e-3)
         assert got.stride() == want.stride()
     assert pliant.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("cast", [None, torch.bfloat16])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_in_training(layer, cast, monkeypatch):
+    """One graph at any length; gradients are the library's own, of what it kept of the forward."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    pliant.reset()
+    torch.manual_seed(0)
+    made = layer(8, 16, num_layers=2, bidirectional=True, batch_first=True).cuda()
+    compiled = pliant.compile(made, fullgraph=True)
+    for size in [(3, 5), (3, 5), (4, 7), (6, 2)]:
+        x = _given(*size, 8).requires_grad_()
+
+        def gradients(f):
+            with torch.autocast("cuda", cast or torch.float16, enabled=cast is not None):
+                output, states = f(x)
+                loss = output.float().sin().sum() + (states[0] if isinstance(states, tuple) else states).float().sum()
+            return torch.autograd.grad(loss, [x, *made.parameters()])
+
+        torch.testing.assert_close(gradients(compiled), gradients(made), rtol=2e-3, atol=2e-3)
+    assert pliant.stats()["fallbacks"] == 0 and pliant.stats()["graphs"] <= 2
+
+
+def test_dropout_of_recurrent_layers_is_the_librarys():
+    """It draws from a state of its own: what was dropped shows in the mean over many."""
+    pliant.reset()
+    torch.manual_seed(0)
+    made = nn.GRU(8, 64, num_layers=2, dropout=0.5).cuda()
+    compiled = pliant.compile(made, fullgraph=True)
+    x = _given(4, 512, 8)
+    drawn = []
+    for f in (compiled, compiled, made):
+        made.zero_grad()
+        output, _ = f(x)
+        output.square().mean().backward()
+        drawn.append((output.detach(), made.weight_hh_l1.grad))
+    assert not torch.equal(drawn[0][0], drawn[1][0])
+    for one, eager in zip(drawn[0], drawn[2]):
+        torch.testing.assert_close(one.norm(), eager.norm(), rtol=0.1, atol=0)
+    assert pliant.stats()["fallbacks"] == 0

@@ -9,13 +9,13 @@ from pliant.graph.unsupported import UnsupportedOperator
 from pliant.symbolic.shape_env import ShapeEnv
 
 
-def described(*, dropout=0.0, requires_grad=False):
+def described(*, dropout=0.0):
     """The results of a layer of 5 steps, a batch of 3 and 6 features."""
     mode = FakeMode(ShapeEnv())
 
     def fake(*size):
         stride = torch.empty(size, device="meta").stride()
-        return mode.new(size, stride, torch.float32, torch.device("cuda", 0), requires_grad)
+        return mode.new(size, stride, torch.float32, torch.device("cuda", 0), False)
 
     weights = [fake(*p.shape) for p in torch.nn.LSTM(4, 6, 2).parameters()]
     states = fake(2, 3, 6), fake(2, 3, 6)
@@ -32,11 +32,7 @@ def test_one_operator_in_the_precision_of_autocast(cast, monkeypatch):
     assert {one.dtype for one in results} == {cast or torch.float32}
 
 
-def test_a_layer_that_saves_is_left_to_the_library():
-    assert described(requires_grad=True) is NotImplemented
-
-
-def test_what_the_library_draws_is_refused():
+def test_what_the_library_draws_without_gradients_is_refused():
     """Its dropout has a random state of its own, of which PyTorch's generator knows nothing."""
     with torch.no_grad(), pytest.raises(UnsupportedOperator, match="draws by itself"):
         described(dropout=0.5)

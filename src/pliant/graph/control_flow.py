@@ -4,7 +4,8 @@ In:     graph modules of the bodies; flat values: tensors and integers.
 Out:    modules of the captured graph. On fakes their call records the operator, on real tensors it runs the bodies,
         each compiled as a function of its own where `compile_bodies` said how.
 Holds:  what an operator returns shares no memory with what it is given. Gradients are a program of the same kind, which
-        runs the bodies again with the random numbers they drew, so they can be differentiated to any order.
+        runs the bodies again with the random numbers they drew, so they can be differentiated to any order, or what a
+        program says for a derivative that is not differentiated itself.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Program:
     """
 
     FIELDS: tuple[str, ...] = ()
+    keeps = False  # its last result stands for what its derivative needs of the forward
 
     def __init__(self, *bodies: fx.GraphModule) -> None:
         self._take(bodies)
@@ -104,6 +106,10 @@ class Program:
     def mapped(self, values: Values, in_dims: Sequence[int | None]) -> Values:
         """Its results below `vmap`."""
         return self.compute(values)
+
+    def derivative(self, wanted: tuple[int, ...], given: tuple[int, ...], again: bool) -> Program:
+        """Gradients of the values `wanted`, of those of the results `given`. `again`: which may be differentiated."""
+        return Gradient(self, wanted, given)
 
 
 _numbers = itertools.count()
@@ -300,7 +306,7 @@ class _Mapped(Program):
         return tuple(r.new_empty((count, *r.shape)) for r in results)
 
 
-class _Gradient(Program):
+class Gradient(Program):
     """values: those of `program`, a random state if it draws numbers, gradients of the results `given`: gradients."""
 
     def __init__(self, program: Program, wanted: tuple[int, ...], given: tuple[int, ...]) -> None:
@@ -394,7 +400,7 @@ def _call(program: Program, values: Values) -> list[Any]:
     position = {id(v): i for i, v in enumerate(tensors)}
     count = itertools.count()
     places = [position[id(v)] if isinstance(v, torch.Tensor) else -1 - next(count) for v in values]
-    operator = operators().run_random if program.random else operators().run
+    operator = operators().run_random if program.random or program.keeps else operators().run
     return list(operator.default(program.number, tensors, numbers, places))
 
 
@@ -408,7 +414,7 @@ class _Apply(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
         ctx.program, *values = inputs
-        ctx.state = output[-1] if ctx.program.random else None
+        ctx.last = output[-1] if ctx.program.random or ctx.program.keeps else None
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*[r for r in output if not (r.is_floating_point() or r.is_complex())])
         ctx.save_for_backward(*[v if isinstance(v, torch.Tensor) else None for v in values])
@@ -419,12 +425,12 @@ class _Apply(torch.autograd.Function):
         values = [s if s is not None else n for s, n in zip(ctx.saved_tensors, ctx.numbers, strict=True)]
         wanted = tuple(i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs)
         given = tuple(i for i, g in enumerate(gradients) if g is not None)
-        program: Program = ctx.program
-        gradient = program.gradients.get((wanted, given))
+        program, again = ctx.program, torch.is_grad_enabled()
+        gradient = program.gradients.get((wanted, given, again))
         if gradient is None:
-            gradient = program.gradients[wanted, given] = _Gradient(program, wanted, given)
-        state = [] if ctx.state is None else [ctx.state]
-        found = iter(_Apply.apply(gradient, *values, *state, *[gradients[i] for i in given]))  # type: ignore[no-untyped-call]
+            gradient = program.gradients[wanted, given, again] = program.derivative(wanted, given, again)
+        last = [] if ctx.last is None or program.keeps and again else [ctx.last]
+        found = iter(_Apply.apply(gradient, *values, *last, *[gradients[i] for i in given]))  # type: ignore[no-untyped-call]
         return (None, *[next(found) if i in wanted else None for i in range(len(values))])
 
     @staticmethod
@@ -440,7 +446,7 @@ class _Apply(torch.autograd.Function):
 def run(program: Program, values: Values) -> tuple[Any, ...]:
     """The results of a program: on fakes the operator that gives them."""
     results = _Apply.apply(program, *values)  # type: ignore[no-untyped-call]
-    return tuple(results[:-1] if program.random else results)
+    return tuple(results[:-1] if program.random or program.keeps else results)
 
 
 class ControlFlow(torch.nn.Module):

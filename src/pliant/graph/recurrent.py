@@ -3,9 +3,10 @@ over packed sequences, and on GPUs, where the memory of real weights decides how
 
 In:     calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu` on fakes.
 Out:    its results, by the operator of `control_flow`, which eager PyTorch's kernels serve for any length.
-Holds:  the derivative computes the layer once more, with gradients recorded, so that nothing of it is saved. Layers
-        with dropout between them are an operator each, since dropout must not draw again; on a GPU they are refused. What
-        autocast asks of the library on a GPU is part of the operator.
+Holds:  the derivative is eager's, by the graph that autograd recorded in the forward; one that is differentiated itself
+        computes the layer once more. Layers with dropout between them are an operator each, since dropout must not draw
+        again. On a GPU the library draws, with a state of its own: there they are one operator, with eager's derivative
+        alone. What autocast asks of the library on a GPU is part of the operator.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from pliant.graph.control_flow import Program, Tensors, Values, program_of, run
+from pliant.graph.control_flow import Gradient, Program, Tensors, Values, program_of, run
+from pliant.graph.kept_graphs import TOKEN, KeptGradient, compute_and_keep
 from pliant.graph.unsupported import UnsupportedOperator
+from pliant.torch_adapter import is_transformed
 
 _KINDS: dict[str, Any] = {"lstm": torch.lstm, "gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
 NAMES = {function: name for name, function in _KINDS.items()}
@@ -39,27 +42,34 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     values = [given["data"], given["batch_sizes"]] if packs else [given["input"]]
     kind, hidden, weights = NAMES[function], given["hx"], given["params"]
     states = [hidden] if isinstance(hidden, torch.Tensor) else list(hidden)
-    if not packs and not _is_one_operator(values, [*values, *states, *weights]):
+    everything = [*values, *states, *weights]
+    on_gpu = values[0].is_cuda
+    if not packs and not on_gpu and all(type(n) is int for n in values[0].shape):
         return NotImplemented
     layers, bidirectional = given["num_layers"], bool(given["bidirectional"])
     layout = bool(given.get("batch_first"))
-    drops = given["dropout"] and given["train"] and layers > 1
-    if drops and values[0].is_cuda:
-        what = "dropout between recurrent layers, which the library of a GPU draws by itself"
+    dropout = given["dropout"] if given["train"] and layers > 1 else 0.0
+    if dropout and not on_gpu:
+        options = (bool(given["has_biases"]), 1, 0.0, True, bidirectional)
+        one = functools.partial(_run, kind, packs, options, False)
+        return _with_dropout(one, values, states, weights, layers, dropout, layout)
+    if dropout and not _wanted(everything):
+        what = "dropout between recurrent layers, which the library of a GPU draws by itself, without gradients"
         raise UnsupportedOperator(what, kind="library-dropout")
-    if not drops:
-        options = (bool(given["has_biases"]), layers, 0.0, True, bidirectional)
-        return run(_layer(kind, packs, options, layout, _cast(values[0])), [*values, *states, *weights])
-    options = (bool(given["has_biases"]), 1, 0.0, True, bidirectional)
-    one = _layer(kind, packs, options, False, _cast(values[0]))
-    return _with_dropout(one, values, states, weights, layers, given["dropout"], layout)
+    options = (bool(given["has_biases"]), layers, dropout, True, bidirectional)
+    return _run(kind, packs, options, layout, everything)
 
 
-def _is_one_operator(values: list[Any], tensors: list[Any]) -> bool:
-    """Whether sizes vary, or a GPU computes and nothing is saved for a derivative, which would compute the layer again."""
-    if any(type(n) is not int for n in values[0].shape):
-        return True
-    return values[0].is_cuda and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+def _wanted(tensors: list[Any]) -> tuple[int, ...]:
+    """Places of those whose gradients may be asked for, if they are eager's: none below a transform, which differentiates again."""
+    if not torch.is_grad_enabled() or any(map(is_transformed, tensors)):
+        return ()
+    return tuple(place for place, t in enumerate(tensors) if t.requires_grad)
+
+
+def _run(kind: str, packs: bool, options: tuple[Any, ...], layout: bool, values: list[Any]) -> tuple[Any, ...]:
+    layer, wanted = _layer(kind, packs, options, layout, _cast(values[0])), _wanted(values)
+    return run(_kept(layer, wanted) if wanted else layer, values)
 
 
 def _cast(tensor: Any) -> torch.dtype | None:
@@ -69,16 +79,16 @@ def _cast(tensor: Any) -> torch.dtype | None:
 
 
 def _with_dropout(
-    layer: Layer, values: list[Any], states: list[Any], weights: Any, layers: int, dropout: float, batch_first: bool
+    one: Callable[[list[Any]], tuple[Any, ...]], values: list[Any], states: list[Any], weights: Any, layers: int, dropout: float, batch_first: bool
 ) -> tuple[Any, ...]:
-    """The layers one by one, each over what a dropout leaves of the one before: it draws where eager's does."""
+    """The layers one by one (`one`), each over what a dropout leaves of the one before: it draws where eager's does."""
     steps, *packed = values
     steps = steps.transpose(0, 1) if batch_first else steps
     ends: list[list[Any]] = [[] for _ in states]
     for number, (hidden, own) in enumerate(zip(zip(*[one.chunk(layers) for one in states]), _parts(weights, layers))):
         if number:
             steps = torch.dropout(steps, dropout, True)
-        steps, *found = run(layer, [steps, *packed, *hidden, *own])
+        steps, *found = one([steps, *packed, *hidden, *own])
         for end, state in zip(ends, found):
             end.append(state)
     return (steps.transpose(0, 1) if batch_first else steps, *map(torch.cat, ends))
@@ -126,7 +136,31 @@ class Layer(Program):
         return (output, *(state.new_empty(state.shape, dtype=dtype) for state in hidden))
 
 
+class KeptLayer(Layer):
+    """A layer whose gradients are eager's: the places of the values that they may be `wanted` of."""
+
+    keeps = True
+
+    def __init__(self, layer: Layer, wanted: tuple[int, ...]) -> None:
+        super().__init__(layer.kind, layer.packed, layer.options, layer.batch_first, layer.cast)
+        self.layer, self.wanted = layer, wanted
+
+    def compute(self, values: Values) -> Tensors:
+        return compute_and_keep(self.layer.compute, values, self.wanted)
+
+    def described(self, values: Values) -> Tensors:
+        return (*self.layer.described(values), torch.empty(TOKEN, dtype=torch.uint8))
+
+    def derivative(self, wanted: tuple[int, ...], given: tuple[int, ...], again: bool) -> Program:
+        if not again:
+            return KeptGradient(wanted, given)
+        if self.options[2]:
+            raise UnsupportedOperator("the derivative of a derivative of dropout that the library of a GPU draws")
+        return Gradient(self.layer, wanted, given)
+
+
 _layer = functools.cache(Layer)
+_kept = functools.cache(KeptLayer)
 
 
 def layer_of(node: fx.Node) -> Callable[..., Tensors] | None:
