@@ -244,6 +244,8 @@ def test_what_cannot_be_recorded_says_why():
 
 def test_growing_tensors_take_no_more_than_is_there_at_once():
     """Of results of 32, 48, 64 and 96 MB two are there at a time, the last ones. None fits where earlier ones were."""
+    gc.collect()
+    torch.cuda.empty_cache()
     sizes = [512, 2048, 3072, 4096, 6144, 64]
     weights = [torch.randn(a, b, device="cuda") / a for a, b in zip(sizes, sizes[1:])]
 

@@ -2,9 +2,8 @@
 
 In:     calls of the functions in C that `torch.nn.utils.rnn` and the recurrent modules are made of.
 Out:    recorded calls of ordinary operators. Where the lengths are known, those of each step; else masks say what belongs to a
-        sequence, and a recurrent layer is one operator.
-Holds:  lengths that only running tells are assumed to be such as can be packed. Layers over them are a break where gradients are
-        recorded: one operator would compute the layer once more for its derivative.
+        sequence, and a recurrent layer is one operator, as it is with dropout between its layers.
+Holds:  lengths that only running tells are assumed to be such as can be packed.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.elements import FIRST
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import concrete, is_list
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction, below_python_dispatch, packed_layers
 
 ROWS = Rows()
@@ -113,12 +111,9 @@ def _layers(name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """`lstm(data, batch_sizes, hx, weights, ...)`; without batch sizes the weights come third."""
     if len(args) < 4 or not is_list(args[3]):
         return call_torch(t, getattr(_C, name), args, kwargs)
-    if len(args) > 7 and args[6] and args[7]:
-        raise GraphBreak("random-state", "dropout between recurrent layers over packed sequences")
-    if (numbers := _numbers(t, args[1])) is not None:
+    drops = len(args) > 7 and args[6] and args[7]
+    if not drops and (numbers := _numbers(t, args[1])) is not None:
         return t.call(packed_layers(name), (args[0], numbers, *args[2:]), kwargs)
-    if torch.is_grad_enabled() and any(one.requires_grad for one in leaves(t.internalize(args)) if is_fake(one)):
-        raise GraphBreak("data-dependent", "the lengths of packed sequences")
     return call_torch(t, getattr(_C, name), args, kwargs)
 
 
