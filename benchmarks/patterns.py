@@ -122,6 +122,8 @@ def main() -> None:
     for dtype in options.dtypes:
         for size in options.sizes:
             for pattern, training in rows:
+                if training and not getattr(torch, dtype).is_floating_point:
+                    continue
                 name = pattern.name + (" (training)" if training else "")
                 if options.only and pattern.name not in options.only:
                     continue

@@ -270,3 +270,16 @@ def test_no_second_openmp_runtime():
         loaded = {line.split()[-1] for line in maps if "libgomp" in line or "libiomp" in line}
     assert len(loaded) <= 1
     assert ctypes.CDLL(loaded.pop()).omp_get_max_threads() == torch.get_num_threads() if loaded else True
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floordiv", "nextafter"])
+def test_functions_of_two_doubles_are_eagers(name):
+    """To the bit: quotients of all sizes, edges, neighbours of zero."""
+    a, b = (side.double() * 1.0000001 for side in pairs())
+    p = Program()
+    x, y = (p.tensor(len(a), dtype=torch.float64) for _ in range(2))
+    run = compile_program(p.done(p.pointwise((len(a),), lambda i: apply(name, get(x, i), get(y, i)))), options_with(()))
+    eager = {"floordiv": torch.floor_divide}.get(name) or getattr(torch, name)
+    found, expected = run([a, b])[0], eager(a, b)
+    same = (found.view(torch.int64) == expected.view(torch.int64)) | (found.isnan() & expected.isnan())
+    assert same.all()

@@ -25,18 +25,54 @@ from pliant.wrappers.vector_math import vector_math
 def _of_both(name: str, text: str) -> dict[str, str]:
     """A function `@` of floats and, as `name_d`, of doubles."""
     doubled = re.sub(r"(\d\.\d)f", r"\1", text).replace("float", "double")
-    doubled = re.sub(r"\b(fmod|floor|copysign)f\b", r"\1", doubled)
+    doubled = re.sub(r"\b((?:__builtin_)?(?:fmod|floor|copysign|fabs|trunc|fma))f\b", r"\1", doubled)
+    doubled = re.sub(r"\b(p_\w+)f\b", r"\1_d", doubled)
     return {f"{name}f": text.replace("@", f"{name}f"), f"{name}_d": doubled.replace("@", f"{name}_d")}
 
 
 SNIPPETS: dict[str, str] = {
     **of_floats("f", "float", "int32_t"),
     **VECTOR_FUNCTIONS,
+    # A choice that nobody can predict, which a compiler might make a branch.
+    "p_pickf": """\
+P_INLINE float p_pickf(int c, float a, float b) {
+  return p_float((p_bits(a) & -(int32_t)c) | (p_bits(b) & ((int32_t)c - 1)));
+}
+""",
+    "p_pick_d": """\
+P_INLINE double p_pick_d(int c, double a, double b) {
+  union { double number; int64_t bits; } x = { a }, y = { b };
+  x.bits = (x.bits & -(int64_t)c) | (y.bits & ((int64_t)c - 1));
+  return x.number;
+}
+""",
+    # Exact, as the quotient rounded down below: one below 2^24 is rounded to an integer that is right or one too large, which
+    # the sign of what is left tells.
+    **_of_both(
+        "p_fmod",
+        """\
+P_INLINE float @(float a, float b) {
+#if defined(__FMA__) || defined(__aarch64__)
+  const float d = __builtin_fabsf(b), x = __builtin_fabsf(a), q = __builtin_truncf(x / d), r = __builtin_fmaf(-q, d, x);
+  if (__builtin_expect(q < 16777216.0f && d < INFINITY, 1)) return __builtin_copysignf(r < 0.0f ? r + d : r, a);
+#endif
+  return fmodf(a, b);
+}
+""",
+    ),
     **_of_both(
         "p_floordiv",
         """\
 P_INLINE float @(float a, float b) {
-  const float m = fmodf(a, b);
+#if defined(__FMA__) || defined(__aarch64__)
+  const float e = __builtin_fabsf(b), x = __builtin_fabsf(a), n = __builtin_truncf(x / e), s = __builtin_fmaf(-n, e, x);
+  const int differ = !__builtin_signbit(a) != !__builtin_signbit(b);
+  if (__builtin_expect(n < 1048576.0f && e < INFINITY, 1)) {  // from 2^22 on eager's own rounding shows
+    const float whole = n - (float)(s < 0.0f) + (float)((s != 0.0f) & differ);
+    return __builtin_copysignf(whole, a) * __builtin_copysignf(1.0f, b);
+  }
+#endif
+  const float m = p_fmodf(a, b);
   const float q = (a - m) / b;
   const float d = (m != 0.0f && (b < 0.0f) != (m < 0.0f)) ? q - 1.0f : q;
   const float f = floorf(d);
@@ -50,8 +86,8 @@ P_INLINE float @(float a, float b) {
         "p_remainder",
         """\
 P_INLINE float @(float a, float b) {
-  const float m = fmodf(a, b);
-  return (m != 0.0f && (b < 0.0f) != (m < 0.0f)) ? m + b : m;
+  const float m = p_fmodf(a, b);
+  return p_pickf((m != 0.0f) & ((b < 0.0f) != (m < 0.0f)), m + b, m);
 }
 """,
     ),
@@ -78,6 +114,15 @@ P_INLINE int32_t p_opaque_i32(int32_t x) { P_OPAQUE(x); return x; }
 """,
     "p_opaque_i64": """\
 P_INLINE int64_t p_opaque_i64(int64_t x) { P_OPAQUE(x); return x; }
+""",
+    # Doubles of one sign are in the order of their bits.
+    "p_nextafter_d": """\
+P_INLINE double p_nextafter_d(double x, double y) {
+  union { double number; int64_t bits; } next = { x };
+  next.bits += (x < y) == (x > 0.0) ? 1 : -1;
+  const double off = x == 0.0 ? __builtin_copysign(4.9406564584124654e-324, y) : next.number;
+  return x != x ? x : y != y ? y : x == y ? y : off;
+}
 """,
     "p_sigmoid_d": """\
 P_INLINE double p_sigmoid_d(double x) { return 1.0 / (1.0 + exp(-x)); }
@@ -118,7 +163,7 @@ P_INLINE uint16_t p_to_bf16(float x) {
 
 
 # Operators whose name in the table is ours but whose work the C library does: name -> function.
-_OURS = "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 tanh erf erfc lgamma nextafter pow"
+_OURS = "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 tanh erf erfc lgamma pow"
 RENAMED = {
     **{f"p_{n}_d": n for n in _OURS.split()},
     **{f"p_{n}f": f"{n}f" for n in ("pow",)},

@@ -104,7 +104,8 @@ class Accumulator:
         acc, best = f"{n}{at}", f"{n}k{at}"
         nan = f"{value} != {value} && ({acc} == {acc} || {flat} < {best})"
         better = f"{acc} == {acc} && ({value} {sign} {acc} || ({value} == {acc} && {flat} < {best}))"
-        return f"if (({nan}) || ({better})) {{ {acc} = {value}; {best} = {flat}; }}"
+        worse = f"{acc} {sign} {value}"  # asked first: it is what most elements are
+        return f"if (!({worse}) && (({nan}) || ({better}))) {{ {acc} = {value}; {best} = {flat}; }}"
 
     def merge(self, other: str) -> list[str]:
         """Statements that take another partial state in."""

@@ -121,7 +121,7 @@ _ROWS: tuple[ScalarOp, ...] = (
     _kinds("floordiv", _floored, "p_floordivf({0}, {1})", "p_floordiv({0}, {1})", _INT_FLOORDIV, cost=10),
     _kinds("truncdiv", _truncated, "truncf({0} / {1})", "trunc({0} / {1})", "{0} / {1}", cost=8),
     _kinds("remainder", torch.remainder, "p_remainderf({0}, {1})", "p_remainder({0}, {1})", _INT_REMAINDER, cost=15),
-    _kinds("fmod", torch.fmod, "fmodf({0}, {1})", "fmod({0}, {1})", "{0} % {1}", cost=20),
+    _kinds("fmod", torch.fmod, "p_fmodf({0}, {1})", "p_fmod({0}, {1})", "{0} % {1}", cost=20),
     _same("neg", "-{0}", torch.neg),
     ScalarOp("abs", 1, "same", torch.abs, "fabsf({0})", "fabs({0})", "({0} < 0 ? -{0} : {0})"),
     _kinds("minimum", torch.minimum, _NAN_MIN, _NAN_MIN, _MIN, "{0} & {1}"),

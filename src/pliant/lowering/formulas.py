@@ -57,6 +57,8 @@ def sign(x: Scalar) -> Scalar:
     if x.dtype is torch.bool:
         return x
     zero = lit(x, 0)
+    if x.dtype.is_floating_point:
+        return where(apply("gt", x, zero), lit(x, 1), where(apply("lt", x, zero), lit(x, -1), zero))
     result = sub(cast(apply("gt", x, zero), x.dtype), cast(apply("lt", x, zero), x.dtype))
     return result if x.dtype is not torch.uint8 else cast(apply("gt", x, zero), x.dtype)
 

@@ -25,7 +25,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
     }
     { float x[2 * P_L]; __builtin_memcpy(x, vacc0, sizeof x);
       int32_t k[2 * P_L]; __builtin_memcpy(k, vacc0k, sizeof k);
-      for (int j = 0; j < 2 * P_L; j++) if (k[j] != -1) { if ((x[j] != x[j] && (acc0 == acc0 || (int64_t)k[j] < acc0k)) || (acc0 == acc0 && (x[j] > acc0 || (x[j] == acc0 && (int64_t)k[j] < acc0k)))) { acc0 = x[j]; acc0k = (int64_t)k[j]; } } }
+      for (int j = 0; j < 2 * P_L; j++) if (k[j] != -1) { if (!(acc0 > x[j]) && ((x[j] != x[j] && (acc0 == acc0 || (int64_t)k[j] < acc0k)) || (acc0 == acc0 && (x[j] > acc0 || (x[j] == acc0 && (int64_t)k[j] < acc0k))))) { acc0 = x[j]; acc0k = (int64_t)k[j]; } } }
     const int64_t r0 = acc0k;
     a1[i0] = r0;
   }

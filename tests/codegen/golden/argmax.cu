@@ -24,14 +24,14 @@ extern "C" __global__ void __launch_bounds__(128) @(const float* a0, int64_t* a1
     for (int u = 0; u < 4; u++) {
       const int i1 = i1b + u;
       const float t1 = v0[k * 4 + u];
-      if ((t1 != t1 && (acc0 == acc0 || (i1) < acc0k)) || (acc0 == acc0 && (t1 > acc0 || (t1 == acc0 && (i1) < acc0k)))) { acc0 = t1; acc0k = (i1); }
+      if (!(acc0 > t1) && ((t1 != t1 && (acc0 == acc0 || (i1) < acc0k)) || (acc0 == acc0 && (t1 > acc0 || (t1 == acc0 && (i1) < acc0k))))) { acc0 = t1; acc0k = (i1); }
     }
   }
   #pragma unroll
   for (int o = 16; o > 0; o >>= 1) {
     const float oacc0 = p_shuffle<32>(acc0, o);
     const int64_t oacc0k = p_shuffle<32>(acc0k, o);
-    if (oacc0k != INT64_C(9223372036854775807)) if ((oacc0 != oacc0 && (acc0 == acc0 || oacc0k < acc0k)) || (acc0 == acc0 && (oacc0 > acc0 || (oacc0 == acc0 && oacc0k < acc0k)))) { acc0 = oacc0; acc0k = oacc0k; }
+    if (oacc0k != INT64_C(9223372036854775807)) if (!(acc0 > oacc0) && ((oacc0 != oacc0 && (acc0 == acc0 || oacc0k < acc0k)) || (acc0 == acc0 && (oacc0 > acc0 || (oacc0 == acc0 && oacc0k < acc0k))))) { acc0 = oacc0; acc0k = oacc0k; }
   }
   const int64_t r0 = acc0k;
   __syncwarp(p_lanes<32>());

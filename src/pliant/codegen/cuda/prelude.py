@@ -28,11 +28,11 @@ typedef unsigned long long uint64_t;
 #define NAN __int_as_float(0x7fffffff)
 """
 
-_FLOAT_FUNCTIONS = "exp exp2 expm1 log log2 log10 log1p pow sin cos tan asin acos atan atan2 tanh erf erfc lgamma nextafter"
+_FLOAT_FUNCTIONS = "exp exp2 expm1 log log2 log10 log1p pow sin cos tan asin acos atan atan2 tanh erf erfc lgamma nextafter fmod"
 
 
 def _renamed(name: str) -> str:
-    args = ("float x, float y", "x, y") if name in ("pow", "nextafter", "atan2") else ("float x", "x")
+    args = ("float x, float y", "x, y") if name in ("pow", "nextafter", "atan2", "fmod") else ("float x", "x")
     return f"P_INLINE float p_{name}f({args[0]}) {{ return {name}f({args[1]}); }}\n"
 
 
@@ -79,6 +79,9 @@ P_INLINE bool p_signbit(double x) { return __double_as_longlong(x) < 0; }
 """,
     **{f"p_{name}f": _renamed(name) for name in _FLOAT_FUNCTIONS.split()},
     **{f"p_fast_{name}f": f"P_INLINE float p_fast_{name}f(float x) {{ return p_{name}f(x); }}\n" for name in FAST},
+    "p_pickf": "P_INLINE float p_pickf(bool c, float a, float b) { return c ? a : b; }\n",
+    "p_pick_d": "P_INLINE double p_pick_d(bool c, double a, double b) { return c ? a : b; }\n",
+    "p_fmod_d": "P_INLINE double p_fmod_d(double x, double y) { return fmod(x, y); }\n",
     "p_muladdf": "P_INLINE float p_muladdf(float a, float b, float c) { return fmaf(a, b, c); }\n",
     "p_sigmoidf": "P_INLINE float p_sigmoidf(float x) { return 1.0f / (1.0f + expf(-x)); }\n",
     "p_normal_cdff": "P_INLINE float p_normal_cdff(float x) { return fmaf(erff(x * 0.707106781f), 0.5f, 0.5f); }\n",
@@ -87,7 +90,7 @@ P_INLINE float p_gelu_slopef(float x) { return fmaf(x * 0.398942280f, expf(x * x
 """,
     **{
         name: C_SNIPPETS[name]
-        for name in "p_floordivf p_floordiv_d p_remainderf p_remainder_d p_fmod p_fmin p_fmax p_sigmoid_d".split()
+        for name in "p_floordivf p_floordiv_d p_remainderf p_remainder_d p_fmod p_fmin p_fmax p_sigmoid_d p_nextafter_d".split()
     },
     "p_check_index": """\
 P_INLINE int64_t p_check_index(int64_t i, int64_t n) {
