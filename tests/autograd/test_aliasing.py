@@ -36,6 +36,20 @@ def test_outputs_that_share_memory(function):
     check(lambda x: tuple(function(x)), [torch.randn(4, 3)])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (y := x * 2, y.detach(), y.detach())[1:], lambda x: (y := x.sum(), y.detach(), y.detach().view(1), x + 1)[1:],
+        lambda x: (y := x * 2, y.detach()[1:], y.detach().requires_grad_())[1:],
+    ],
+)  # fmt: skip
+def test_a_result_detached_several_times(function):
+    check(lambda x: tuple(function(x)), [leaf(4, 3)])
+    run = compiled(lambda x: tuple(function(x)), [leaf(4, 3)])
+    one, other, *_ = run(leaf(4, 3))
+    assert one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
 def test_equal_results_do_not_share_memory():
     check(lambda x: (x + 1, x + 1), [leaf(3)])
 

@@ -98,6 +98,7 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
         plan.outputs.append(_plan_output(plan, value, inputs, shared) if first == position else SameAs(first))
     for position, made in plan.moved.items():
         plan.outputs[position] = FromResult(made)
+    plan.differentiable = [one for one in plan.differentiable if _is_led_to(plan.results[one], outputs, inputs)]
     recorded = {write.input for write in plan.writes if not write.in_graph}
     _check_inner(plan, recorded)
     plan.early = [place for place, value in enumerate(outputs) if _is_early(value, plan.outputs[place], recorded)]
@@ -105,6 +106,14 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
     if any(type(one) is FakeTensor and is_refused(one) and place not in plan.first for place, one in enumerate(outputs)):
         raise UnsupportedAliasing("a view that autograd refuses, as it was written, is not one of inputs", kind="refused-view")
     return plan
+
+
+def _is_led_to(result: FakeTensor, outputs: tuple[Any, ...], inputs: list[Any]) -> bool:
+    """Whether the caller gets the result, or a view with gradients. What is detached of one several times shares its memory."""
+    if any(one is result for one in (*outputs, *inputs)):
+        return True
+    views = [one for one in outputs if type(one) is FakeTensor and one.requires_grad]
+    return any(one.node.base.fake is result for one in views)
 
 
 def _noted_first(plan: OutputPlan, outputs: tuple[Any, ...]) -> list[int]:
