@@ -238,3 +238,69 @@ def test_a_parameter_that_requires_gradients_for_a_while_gets_them(backend):
     frozen.requires_grad_(True)
     result.backward()
     assert frozen.grad.tolist() == [2, 2, 2]
+
+
+def _halved(p, x):
+    out = (p * x).sum()
+    p.data /= 2
+    return out
+
+
+def _halved_after_gradients(p, x):
+    out = (p * x).sum()
+    out.backward()
+    p.data /= 2
+    return out.detach()
+
+
+def _own_with_a_new_write(p, x):
+    own = p.data
+    before = (p * p * x).sum()
+    own.mul_(3)
+    p.data = own
+    return before + (p * x).sum()
+
+
+def _given_by_a_vector(p, x):
+    with torch.no_grad():
+        flat = p.view(-1)
+        p.data = (flat * 2).view_as(p).data
+    return (p * x).sum() + flat.sum()
+
+
+@pytest.mark.parametrize("program", [_halved, _halved_after_gradients, _own_with_a_new_write, _given_by_a_vector])
+def test_data_is_the_tensors_own(program):
+    """`p.data /= 2` assigns the memory that the tensor has; views without a history have no gradients to read it."""
+    pliant.reset()
+
+    def outcome(call):
+        p, x = torch.nn.Parameter(torch.arange(1.0, 4)), torch.ones(3, requires_grad=True)
+        out = call(p, x)
+        if out.requires_grad:
+            out.backward()
+        return out.item(), str(p.data), str(p.grad), str(x.grad), p._version
+
+    compiled = pliant.compile(program, fullgraph=True)
+    for _ in range(2):
+        assert outcome(compiled) == outcome(program)
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_a_view_without_a_history_that_is_computed_with(repeat):
+    pliant.reset()
+
+    def program(p, x):
+        with torch.no_grad():
+            whole = p.view(3, 1)
+        out = (whole[:, 0] * x).sum()
+        p.data = torch.full((3,), 5.0)
+        return out + (p * x).sum()
+
+    p, q, x = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3)), torch.ones(3)
+    compiled = pliant.compile(program)
+    for _ in range(repeat):
+        found, expected = compiled(p, x), program(q, x)
+        found.backward()
+        expected.backward()
+        torch.testing.assert_close((found, p, p.grad), (expected, q, q.grad))
+    assert pliant.stats()["graph_breaks"] and not pliant.stats()["fallbacks"]

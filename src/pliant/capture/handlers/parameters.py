@@ -16,16 +16,18 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from pliant.autograd.history import is_refused
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import grad_recorded
-from pliant.capture.recording.stand_ins import AssignedData
+from pliant.capture.recording.stand_ins import AssignedData, is_detached
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.tensor_spec import keys_of
 from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, infer_parameters
 
@@ -66,15 +68,31 @@ class _Replaced(torch.autograd.Function):
 
 
 def _is_recorded(tensor: FakeTensor) -> bool:
-    """Whether something with a history was computed of it."""
+    """Whether something with a history was computed of it. A view that was made while nothing is recorded requires gradients
+    like what it is a view of, and has none."""
     values = [user.meta.get("val") for user in tensor.node.users]
-    return any(one.requires_grad if is_fake(one) else is_several(one) for one in values)
+    return any(_leads_back(one) if is_fake(one) else is_several(one) for one in values)
+
+
+def _leads_back(tensor: FakeTensor) -> bool:
+    return tensor.requires_grad and (is_refused(tensor) or tensor.grad_fn is not None or _is_recorded(tensor))
+
+
+def _is_own(tensor: FakeTensor, data: Any) -> bool:
+    """Whether these are all elements of the tensor's own memory, as it lies: what `tensor.data *= 2` assigns."""
+    own = is_fake(data) and is_detached(data) and data.node.args[0] is tensor.node
+    return own and _lies_as(tensor) == _lies_as(data)
+
+
+def _lies_as(tensor: FakeTensor) -> tuple[Any, ...]:
+    spec = tensor.spec
+    return spec.dtype, spec.size_key, spec.stride_key, keys_of((spec.offset,))
 
 
 def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
     """tensor.data = data: the same object on other memory. What was computed of it, and its views, stay as they are, but
     gradients that read the tensor read the other memory from here on. Its own memory (a module's `to`) changes nothing."""
-    if data is tensor:
+    if data is tensor or _is_own(tensor, data):
         return
     outside = t.inputs.example_of(tensor) is not None
     same_kind = is_fake(data) and (data.dtype_, data.device_) == (tensor.dtype_, tensor.device_)
