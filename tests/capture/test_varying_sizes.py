@@ -1,5 +1,6 @@
 """Functions whose C code takes plain numbers: from the second size on, one graph serves every size."""
 
+import copy
 import functools
 import itertools
 import math
@@ -204,3 +205,50 @@ def test_attributes_written_before_a_cached_function_reads_them():
 
     compiled = pliant.compile(fn)
     assert [compiled(torch.zeros(n))[0].item() for n in (5, 6, 7, 6)] == [25, 36, 49, 36]
+
+
+def linear(n, m):
+    return torch.nn.Linear(n, m), torch.randn(m, n)
+
+
+def block(n, m):
+    made = torch.nn.Sequential(torch.nn.Conv1d(n, m, 3), torch.nn.BatchNorm1d(m), torch.nn.PReLU(m), torch.nn.LayerNorm(n))
+    return made, torch.randn(m, n, n + 2)
+
+
+def table(n, m):
+    return torch.nn.Embedding(n, m), torch.arange(m) % n
+
+
+@pytest.mark.parametrize("made", [linear, block, table])
+def test_modules_of_other_sizes_in_the_place_of_one(made):
+    pliant.reset()
+
+    def fn(module, x):
+        return module(x) * 2
+
+    compiled = pliant.compile(fn, backend="aot_eager")
+    for n, m in ((3, 4), (5, 6), (7, 5), (4, 8)):
+        module, x = made(n, m)
+        module, x = module.double(), x.double() if x.is_floating_point() else x
+        other = copy.deepcopy(module)
+        found, expected = compiled(module, x), fn(other, x)
+        torch.testing.assert_close(found, expected)
+        found.square().sum().backward()
+        expected.square().sum().backward()
+        for mine, its in zip(module.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, its.grad)
+    assert pliant.stats()["graphs"] == 2
+
+
+def test_a_parameter_that_is_exchanged():
+    pliant.reset()
+    linear = torch.nn.Linear(3, 4)
+    compiled = pliant.compile(linear, backend="aot_eager")
+    for n in (4, 5, 6, 7):
+        linear.weight, linear.bias = (torch.nn.Parameter(torch.randn(*size)) for size in ((n, 3), (n,)))
+        x = torch.randn(2, 3)
+        torch.testing.assert_close(compiled(x), torch.nn.functional.linear(x, linear.weight, linear.bias))
+    assert pliant.stats()["graphs"] == 2
+    static = pliant.compile(linear, backend="aot_eager", dynamic=False)
+    assert static(torch.randn(2, 3)).shape == (2, 7)

@@ -6,7 +6,7 @@ Out:    per dimension "static", "dynamic" or "marked", the last two also as (how
         "dynamic".
 Holds:  automatic mode starts static; what differs from an earlier capture is dynamic from then on, so a value that
         keeps changing costs one recompile; with a size that changes, the first size of its tensor is dynamic too.
-        Parameters and buffers of modules are never asked about.
+        Sizes of parameters and buffers are constants until one is of another size.
 """
 
 from __future__ import annotations
@@ -152,8 +152,10 @@ class DynamicPolicy:
         named = self._named_dims(source, len(sizes))
         return tuple(self._dim(n, d in changed or d in named, marks.get(d)) for d, n in enumerate(sizes))
 
-    def buffer_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
-        """The same of a module's buffer: a constant until it is of another size, as a mask that grows."""
+    def held_dims(self, source: Source, tensor: torch.Tensor) -> tuple[DimPolicy, ...]:
+        """The same of a module's parameter or buffer: a constant until it is of another size, as a mask that grows, or
+        as a module in the place of another.
+        """
         changed = self._note_sizes(source, tuple(tensor.shape)) if self._mode() is not False else ()
         return tuple("dynamic" if d in changed and n > 1 else "static" for d, n in enumerate(tensor.shape))
 

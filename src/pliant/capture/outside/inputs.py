@@ -232,10 +232,7 @@ class Inputs(InputMemory):
         if torch.nn.parameter.is_lazy(value):
             raise Unsupported("the first call of a lazy module, which makes its parameters", kind="lazy-module")
         sizes, strides = tuple(value.shape), tuple(value.stride()) if value.layout is torch.strided else ()
-        if is_parameter(value):
-            dims: tuple[Any, ...] = ("static",) * value.dim()
-        else:
-            dims = self.policy.buffer_dims(source, value) if static else self.policy.tensor_dims(source, value)
+        dims: tuple[Any, ...] = self.policy.held_dims(source, value) if static else self.policy.tensor_dims(source, value)
         try:
             fake_sizes = tuple(self._size(sizes, d, source, i) for i, d in enumerate(dims))
             fake_strides = self._strides(sizes, strides, fake_sizes, source)
