@@ -223,3 +223,19 @@ def test_a_number_beside_known_sizes_is_taken_for_a_small_one():
         torch.testing.assert_close(compiled(x, rows), program(x, rows))
     seen = pliant.stats()
     assert seen["fallbacks"] == 0 and not seen["assumption_reasons"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (0, 2, 1), (1, 0, 2)])
+@pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
+def test_elements_that_a_mask_selects_lie_as_eagers(order, backend):
+    def program(x):
+        keeps = x.sum((1, 2)) > 0
+        return x[keeps], x[:, keeps[: x.size(1)]], x[x[:, :, 0] > 0], x[keeps].relu()
+
+    pliant.reset()
+    x = torch.randn(6, 6, 6).permute(order)[:, :5].requires_grad_()
+    expected, found = program(x), pliant.compile(program, backend=backend, fullgraph=True)(x)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other) and one.stride() == other.stride()
+    gradients = [torch.autograd.grad(sum(one.square().sum() for one in outs), x)[0] for outs in (found, expected)]
+    torch.testing.assert_close(*gradients)

@@ -38,3 +38,12 @@ def test_a_sum_of_negative_zero_is_zero(name, dtype):
     x = torch.full((1, 1), -0.0, dtype=dtype)
     expected, found = SUMS[name](x), pliant.compile(SUMS[name])(x)
     assert torch.equal(torch.signbit(found), torch.signbit(expected)) and not found.any()
+
+
+@pytest.mark.parametrize("size, shape, dims", [((2, 0), (0, 4), 0), ((2, 0, 3), (4, 0), 1), ((2, 0, 3), (3, 0, 2), (0, 1))])
+def test_reductions_of_nothing_in_another_shape(size, shape, dims):
+    pliant.reset()
+    x = torch.randn(size)
+    compiled = pliant.compile(lambda x: (x + 1).reshape(shape).sum(dims), dynamic=False)
+    assert torch.equal(compiled(x), x.reshape(shape).sum(dims))
+    assert pliant.stats()["fallbacks"] == 0

@@ -15,6 +15,7 @@ from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph import random_state
 from pliant.graph.generator_states import CPU_BYTES
+from pliant.graph.shape_rules.indexing import index
 from pliant.graph.shape_rules.views import METADATA_WRITES
 from pliant.graph.tensor_spec import TensorSpec, broadcast, holds, require_same, row_major_strides, same_dim
 from pliant.graph.unsupported import UnsupportedOperator
@@ -188,23 +189,24 @@ def _is_same_size(mode: FakeMode, func: Any, x: Any, other: Any) -> Any:
 
 @_special(_aten.index.Tensor)
 def _masked_index(mode: FakeMode, func: Any, x: Any, indices: Any) -> Any:
-    """`x[mask]`: one unbacked size in place of the dimensions that masks index."""
+    """`x[mask]`: the mask is replaced by the columns of `nonzero`, whose length is an unbacked size."""
     rest = x.spec.size
-    sizes: list[Any] = []
-    at = 0
+    columns: list[TensorSpec | None] = []
     for one in indices:
         if one is None:
-            sizes.append(rest[at])
-            at += 1
-        elif one.spec.dtype in (torch.bool, torch.uint8) and len(sizes) == at:
-            require_same(one.spec.size, rest[at : at + one.dim()], "the shape of the mask does not match")
-            sizes.append(_count(mode, func, one))
-            at += one.dim()
-        else:
+            columns.append(None)
+            continue
+        if one.spec.dtype not in (torch.bool, torch.uint8):
             raise DataDependentError("indexing by a mask and other tensors at once", kind="data-dependent")
-        if one is not None and sum(i is not None for i in indices) > 1:
+        if sum(i is not None for i in indices) > 1:
             raise DataDependentError("indexing by several masks", kind="data-dependent")
-    return _fresh(mode, x, *sizes, *rest[at:])
+        at = len(columns)
+        require_same(one.spec.size, rest[at : at + one.dim()], "the shape of the mask does not match")
+        if not one.dim():
+            return _fresh(mode, x, *rest[:at], _count(mode, func, one), *rest[at:])
+        columns += [TensorSpec((_count(mode, func, one),), (1,), torch.int64, one.spec.device)] * one.dim()
+    spec = index(x.spec, columns)
+    return _fresh(mode, x, *spec.size, stride=spec.stride)
 
 
 @_special(_aten._fused_sdp_choice.default)

@@ -226,6 +226,8 @@ def reshape_to(t: Tensor, shape: Shape) -> Tensor:
         if strides is not None:
             return Tensor(t.low, t.dtype, shape, view=View(t.view.buffer, shape, strides, t.view.offset, t.dtype))
     source = t.shape
+    if ZERO in source:  # no element is read
+        return virtual(t, shape, lambda _: [ZERO] * len(source), lambda base: reshape_to(base, shape))
 
     def index_of(index: Index) -> Index:
         result: list[Expr] = [ZERO] * len(source)
