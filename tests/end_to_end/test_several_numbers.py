@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import pliant
 
@@ -54,6 +55,25 @@ def test_numbers(name):
             x, *others = (torch.ones(n) for n in sizes)
             assert torch.equal(compiled(x, others), program(x, others))
     assert pliant.stats()["fallbacks"] == 0
+
+
+BESIDE_INTEGERS = {
+    "pads": lambda x, n, v: F.pad(x, (n, n + 1), value=v),
+    "one pad": lambda x, n, v: F.pad(x, (n, 1), value=v / 2),
+    "loss": lambda x, n, v: F.cross_entropy(x, torch.arange(3), ignore_index=n, label_smoothing=v / 8),
+    "rows": lambda x, n, v: x.new_full((n, n), v),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_INTEGERS)
+@pytest.mark.parametrize("train", [False, True])
+def test_floats_beside_integers(name, train):
+    program = BESIDE_INTEGERS[name]
+    compiled = pliant.compile(program, backend="aot_eager")
+    for n, v in ((2, 0.5), (3, 1.5), (4, 2.5), (6, 3.5)):
+        x = torch.randn(3, 8, requires_grad=train)
+        torch.testing.assert_close(compiled(x, n, v), program(x, n, v))
+    assert pliant.stats()["graphs"] == 2
 
 
 @pytest.mark.parametrize("extreme", [max, min])

@@ -210,7 +210,8 @@ def _counts(mode: FakeMode, env: ShapeEnv, func: Any, args: Any, kwargs: Any) ->
     """The integers that C++ takes as no float: it refuses one. To try others there could take as long as they are large."""
 
     def as_float(number: Any, e: Expr) -> Any:
-        return env.wrap(floats.to_float(e)) if number.node.expr is e else number
+        hint = env.hint(e) if number.node.expr is e else None  # no symbol: one in a list is asked for its value, which fixes it
+        return number if hint is None else float(hint)
 
     def takes_float(e: Expr) -> bool:
         ours, named = tree_map_only(torch.SymInt, lambda number: as_float(number, e), (tuple(args), dict(kwargs)))
