@@ -1,5 +1,8 @@
 """Stores that let go of objects whose end the program notices, behind a break."""
 
+import contextlib
+import gc
+
 import pytest
 import torch
 from tests.capture.constructs.harness import observe
@@ -147,3 +150,31 @@ def test_it_ends_where_it_is_let_go(store, make):
     for _ in range(2):
         got = observe(compiled, (x,))
         assert got[1:] == want[1:] and got[0][1].equal(want[0][1]), (got, want)
+
+
+class Told(Exception):
+    def __init__(self):
+        brk()
+
+
+@pytest.mark.parametrize("make", [started, Dies])
+def test_what_the_frames_of_an_exception_hold_ends_with_it(make, capsys):
+    """A capture behind a break was given the exception; its garbage does not keep it."""
+
+    def fails(x):
+        x.add_(1)
+        raise Told()  # noqa: RSE102
+
+    def program(x):
+        it = make()
+        brk()
+        fails(x)
+        return it
+
+    gc.disable()
+    try:
+        with contextlib.suppress(Told):
+            pliant.compile(program, backend="eager")(torch.ones(2))
+        assert capsys.readouterr().out == {started: "closed\n", Dies: "dead\n"}[make]
+    finally:
+        gc.enable()

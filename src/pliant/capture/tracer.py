@@ -69,7 +69,7 @@ from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.structures import leaves
 from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.tracebacks import chain, context_of
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_tuple
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_mutable_container, is_tuple
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Answer
@@ -221,17 +221,15 @@ class Tracer:
             for value in [result] if is_fake(result) else tree_leaves(result):
                 if is_fake(value):
                     value.node = None
-        self.frames.clear()
-        self.revived.clear()
-        self.standing.clear()
-        self.counted.clear()
-        self.results.clear()
+        with_the_trace = self.codes, self.answers, self.orders, self.draws
+        for held_here in vars(self).values():
+            if is_mutable_container(held_here) and all(held_here is not one for one in with_the_trace):
+                held_here.clear()
         self.repeated.forget()
         self.blocks.forget()
         self.frame_values.forget()
-        self.unread = None
-        self.stand_ins.clear()
         self.recorder.elements.forget()
+        self.unread = self.lock = self.message = self.skipped = None
         self.broken_frames = self.current_exception = self.carrying = self.failure = None
         self.inputs.forget()
         self.world.forget()
