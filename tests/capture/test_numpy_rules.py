@@ -19,7 +19,7 @@ EXPRESSIONS = (
     "a.clip(-1000, 1000)", "a.clip(min=-1000, max=50)", "a.clip(300)", "a.clip(max=-300)", "np.clip(a, -5, 5)",
     "a ** 0.5", "a ** -0.5", "a ** 2", "a ** -1", "2 ** a", "a ** a", "np.power(2, a)", "np.power(a, 0.5)", "2.5 ** a",
     "a % -2", "a % 2.5", "2.5 % a", "np.mod(a, -3)", "np.remainder(a, 2.5)", "divmod(a, 2)", "np.fft.ifft(a)",
-    "np.conj(np.fft.fft(a))", "np.cumsum(-0.0 * np.abs(a))", "np.add.accumulate(-0.0 * np.abs(a))",
+    "np.conj(np.fft.fft(a))", "a.conjugate()", "np.fft.fft(a).conjugate()", "np.cumsum(-0.0 * np.abs(a))", "np.add.accumulate(-0.0 * np.abs(a))",
     "np.cumsum(-0.0 * np.abs(a), dtype=np.float32)", "np.cumsum(a)",
     "np.pad(a, 2)", "np.pad(a, (1, 0), constant_values=3)", "np.pad(a, ((2, 1),), 'constant', constant_values=-1.5)",
     "np.pad(a, -1)", "np.pad(a[None], ((0, 0), (2, 1)))", "np.pad(a[None], [(1,), (2,)])", "np.tile(a, 2)", "np.tile(a, (2, 1))",

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import enum
 import math
+import operator
 import types
 import typing
 
@@ -192,9 +193,26 @@ def closed_to_copies():
     return [caught(lambda: type(copies(one)).__name__) for copies in (copy.copy, copy.deepcopy) for one in (Closed(), ClosedByLook())]
 
 
+class Word(str, enum.Enum):
+    ONE = "one"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def parts_of_texts():
+    class Coded(bytes):
+        pass
+
+    held = Word.ONE, Text("one"), Coded(b"one")
+    return [caught(operator.contains, one, part) for one in held for part in ("on", b"on", Text("n"), Word.ONE, 110, 2)]
+
+
 PROGRAMS = (
     views_of_dicts, views_behind_a_break, other_classes, properties_without_functions, methods_of_classes, numbers_in_order,
     numbers_too_large, texts_of_own_classes, doubted_handlers, supers, refused_bases, closed_to_copies,
+    parts_of_texts,
 )  # fmt: skip
 
 

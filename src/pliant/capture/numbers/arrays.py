@@ -123,9 +123,9 @@ _TEXTS = {"__str__": str, "__repr__": repr}
 
 def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A method of an array."""
-    name = function.__name__
     if not args or not is_array(args[0]):
-        raise GraphBreak("unknown-call", f"numpy.{name}")
+        raise GraphBreak("unknown-call", f"numpy.{function.__name__}")
+    name = _method_name(type(args[0]), function)
     if name in _TEXTS and len(args) == 1:
         return t.call(_TEXTS[name], args, kwargs)
     if name == "__getitem__" and any(_is_backwards(part) for part in as_tuple(args[1])):
@@ -150,6 +150,13 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         known = name == "__getitem__"  # which is for the number
         result.number = t.recorder.elements.number(result.tensor, ask=False) if known else numpy_scalars.number_of(name, args)
     return result
+
+
+@functools.cache
+def _method_name(cls: type, function: Any) -> str:
+    """Under which name the class has it: `conjugate` is a function with the name of an operator."""
+    own: str = function.__name__
+    return own if hasattr(cls, own) else next((n for n in _METHODS if getattr(cls, n, None) is function), own)
 
 
 def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -298,7 +298,22 @@ _HELD_IN_C: ByKind[Callable[[Any], Any]] = ByKind(
     families={
         tuple: lambda value: (*tuple.__iter__(value),),
         **dict.fromkeys((set, frozenset), frozenset),
+    },
+)
+
+
+def _among_characters(t: Tracer, container: Any, item: Any) -> Any:
+    """Of a text of a class of the program's, or of an enum's: a part of it is in it, not only a character."""
+    held_here = t.world.contents(container)
+    return _contains(t, _AS_TEXT.of(container)(container) if held_here is None else held_here, item)
+
+
+_AS_TEXT: ByKind[Callable[[Any], Any]] = ByKind(
+    None,
+    families={
         str: str.__str__,
+        bytes: lambda value: bytes.__getitem__(value, slice(None)),
+        bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
     },
 )
 
@@ -339,7 +354,11 @@ _CONTAINING: ByKind[Callable[..., Any]] = ByKind(
         bytearray: lambda t, container, item: bool(t.native(operator.contains, t.world.adopt(container), t.plain(item))),
         range: in_range,
     },
-    {dict: _among_keys_of_subclass, list: _among_items_of_subclass},
+    {
+        dict: _among_keys_of_subclass,
+        list: _among_items_of_subclass,
+        **dict.fromkeys((str, bytes, bytearray), _among_characters),
+    },
 )
 
 
