@@ -97,7 +97,9 @@ class Described:
     def __missing__(self, key): return key
     def __length_hint__(self): return 4
     def __reversed__(self): return iter((3, self.value))
-    def __getitem__(self, key): return ("item", key, self.value)
+    def __getitem__(self, key):
+        if key == 9: raise IndexError(key)  # or loops over it never end
+        return ("item", key, self.value)
     def __delitem__(self, key): self.value = key
     def __setitem__(self, key, v): self.value = v
 

@@ -7,6 +7,8 @@ A program is a function `f(x, y)` on two float tensors of shape [3, 4]. It retur
 import contextlib
 import copy
 import io
+import pathlib
+import re
 from dataclasses import dataclass
 
 import numpy
@@ -73,6 +75,8 @@ def same(a, b, seen=None) -> bool:
         return False
     if isinstance(a, (numpy.ndarray, numpy.generic)):
         return a.dtype == b.dtype and a.shape == b.shape and bool(numpy.allclose(a, b, equal_nan=True))
+    if isinstance(a, str):
+        return _ADDRESS.sub("", a) == _ADDRESS.sub("", b)
     if isinstance(a, _CONSTANTS):
         return same_class(a, b) if isinstance(a, type) else a == b
     if isinstance(a, float):
@@ -95,7 +99,9 @@ def same(a, b, seen=None) -> bool:
     return same(vars(a), vars(b), seen) if hasattr(a, "__dict__") else True
 
 
-_CONSTANTS = (int, str, bool, bytes, type(None), type, range, slice, torch.dtype, torch.device, complex, numpy.dtype)
+_CONSTANTS = (int, bool, bytes, type(None), type, range, slice, torch.dtype, torch.device, complex, numpy.dtype)
+_CONSTANTS += (pathlib.PurePath,)  # whose slots are filled when they are asked for
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+")
 
 
 def _same_tensor(a, b) -> bool:
