@@ -1,5 +1,6 @@
 """Which object a value is, of values that guards tell by what they are: methods, proxies, numbers, ranges."""
 
+import string
 import types
 
 import numpy as np
@@ -96,3 +97,43 @@ def test_patterns_that_are_refused(pattern):
             return x, repr(error)
 
     assert pliant.compile(program, backend="eager")(torch.ones(2))[1] == program(torch.ones(2))[1]
+
+
+class Holder:
+    pass
+
+
+SHARED = Holder()
+COMPARED = {
+    "template": lambda: string.Template("a"),
+    "method": lambda: types.MethodType(lambda self: 2, 2),
+    "other object": lambda: types.MethodType(type, Holder()),
+    "other function": lambda: types.MethodType(lambda self: 2, SHARED),
+}
+
+
+@pytest.mark.parametrize("one_first", [True, False])
+@pytest.mark.parametrize("make", COMPARED.values(), ids=COMPARED)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda a, b: (a.__eq__(b), a.__ne__(b)),
+        lambda a, b: (a == b, a != b),
+        lambda a, b: ({a: 1}.get(b), a in {b}),
+        lambda a, b: (object.__eq__(a, b), object.__ne__(a, b)),
+    ],
+    ids=["methods", "operators", "keys", "object"],
+)
+def test_entries_tell_one_from_two(ask, make, one_first):
+    """An entry for two equal or unequal objects does not serve for one that is given twice, nor the other way round."""
+    pliant.reset()
+    compiled = pliant.compile(lambda x, a, b: (x + 1, ask(a, b))[1], backend="eager")
+    for is_one in (one_first, not one_first):
+        first = make()
+        second = first if is_one else make()
+        assert compiled(torch.ones(2), first, second) == ask(first, second)
+
+
+def test_methods_are_called_by_name():
+    method = types.MethodType(lambda self, value: (self, value), 3)
+    assert pliant.compile(lambda x, m: m.__call__(4), backend="eager")(torch.ones(2), method) == (3, 4)

@@ -35,7 +35,7 @@ from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.protocols import polyfills
-from pliant.capture.protocols.operators import identical, known_to_c, python_method
+from pliant.capture.protocols.operators import compare, identical, known_to_c, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
 from pliant.capture.recording.torch_calls import call_torch
@@ -52,8 +52,10 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     deriving,
+    is_bound,
     is_class,
     is_iterable,
+    is_method,
     is_numpy_scalar,
     is_str,
     misused,
@@ -239,25 +241,32 @@ def _object_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, 
         return call_ufunc_method(t, receiver, name, args, kwargs)
     if is_numpy_scalar(receiver):
         return computed_method(t, receiver, name, bound, args, kwargs)
+    of_object = object in (getattr(bound, "__objclass__", None), getattr(getattr(type(receiver), name, None), "__objclass__", None))
+    if name in _BY_IDENTITY and len(args) == 1 and (of_object or is_method(receiver)):
+        return _by_identity(t, receiver, name, args[0]) if of_object else _of_method(t, receiver, name, args[0])
     if type(receiver).__module__ in _PLAIN_MODULES or type(receiver).__name__ == "PyCapsule":
         return t.native(bound, *map(t.plain, args), **kwargs)
     if name in ATTRIBUTE_METHODS and not is_class(receiver):
         return ATTRIBUTE_METHODS[name](t, (receiver, *args), kwargs)
     if getattr(bound, "__objclass__", None) is object and name in ("__init__", "__init_subclass__"):
         return t.native(bound, *args, **kwargs) if args or kwargs else None  # which complains
-    if name in _BY_IDENTITY and len(args) == 1 and getattr(type(receiver), name) is getattr(object, name):
-        return _by_identity(t, receiver, name, args[0])
     raise GraphBreak("unknown-call", f"the method {name} of a {type(receiver).__name__}")
 
 
 def _by_identity(t: Tracer, receiver: Any, name: str, other: Any) -> Any:
     """What `object` answers; its `__ne__` asks `__eq__`."""
-    if name == "__ne__" and python_method(t, receiver, "__eq__") is not None:
+    by_more = python_method(t, receiver, "__eq__") is not None or is_bound(receiver)
+    if name == "__ne__" and by_more:
         return t.call(polyfills.differs, (receiver, other), {})
     return (name == "__eq__") if identical(t, receiver, other) else NotImplemented
 
 
-_BY_IDENTITY = ("__eq__", "__ne__")
+def _of_method(t: Tracer, method: Any, name: str, other: Any) -> Any:
+    """What a method answers: it differs from what is no method, and says so by asking the other."""
+    return compare(t, _BY_IDENTITY[name], method, other) if is_method(other) else NotImplemented
+
+
+_BY_IDENTITY = {"__eq__": "==", "__ne__": "!="}
 _ITERATOR_METHODS = frozenset(("__next__", "__iter__", "__length_hint__", "send", "throw", "close"))
 _PLAIN_MODULES = frozenset(("string", TensorBase.__module__))
 

@@ -152,8 +152,7 @@ def _call_method(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     return result
 
 
-@functools.cache
-def _method_name(cls: type, function: Any) -> str:
+def _method_name(cls: Any, function: Any) -> str:
     """Under which name the class has it: `conjugate` is a function with the name of an operator."""
     own: str = function.__name__
     return own if hasattr(cls, own) else next((n for n in _METHODS if getattr(cls, n, None) is function), own)

@@ -380,7 +380,7 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
 
 
 def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
-    if name in ("__func__", "__self__"):
+    if name in ("__func__", "__self__", "__call__", "__eq__", "__ne__"):  # the class's own, else the function's
         return getattr(method, name)
     return find_attribute(t, method.__func__, name)
 

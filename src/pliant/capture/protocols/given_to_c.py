@@ -42,6 +42,7 @@ from pliant.capture.value_kinds import (
     is_class,
     is_function,
     is_hashed_by_identity,
+    is_method,
     is_mutable_container,
     is_numpy_scalar,
     is_symbolic,
@@ -86,7 +87,8 @@ def _object_as_key(t: Tracer, key: Any) -> Any:
         raise Raised(unhashable(key))
     _refuse_own_hash(t, key)
     if is_hashed_by_identity(key) or is_bound(key):
-        t.world.note_identity(_told_by(key))
+        for part in _told_by(key):
+            t.world.note_identity(part)
     else:
         for name in _fields_compared(t, key):
             _fixed_field(t, key, name)
@@ -193,14 +195,15 @@ def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: b
 
 def _note_compared(t: Tracer, value: Any) -> None:
     """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
-    value = _told_by(value)
-    if t.world.is_opaque(value):
-        t.world.note_identity(value)
+    for part in filter(t.world.is_opaque, _told_by(value)):
+        t.world.note_identity(part)
 
 
-def _told_by(value: Any) -> Any:
-    """The object whose identity tells the value from others: of a method, what it is a method of."""
-    return value.__self__ if is_bound(value) and not HOLDS_FUNCTIONS.of(value.__self__) else value
+def _told_by(value: Any) -> tuple[Any, ...]:
+    """The objects whose identity tells the value from others: of a method, the function and what it is a method of."""
+    if is_method(value):
+        return value.__func__, value.__self__
+    return (value.__self__ if is_bound(value) and not HOLDS_FUNCTIONS.of(value.__self__) else value,)
 
 
 def reentrant(t: Tracer, function: Any, truth: bool = False) -> TracedCallable:

@@ -309,9 +309,8 @@ def _among_characters(t: Tracer, container: Any, item: Any) -> Any:
 
 
 _AS_TEXT: ByKind[Callable[[Any], Any]] = ByKind(
-    None,
+    str.__str__,
     families={
-        str: str.__str__,
         bytes: lambda value: bytes.__getitem__(value, slice(None)),
         bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
     },

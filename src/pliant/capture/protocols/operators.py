@@ -344,7 +344,10 @@ def _references_alike(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
 def _bound_alike(t: Tracer, symbol: str, left: Any, right: Any) -> bool:
     """Of two methods of objects: the same function, of one object."""
     what = "__func__" if is_method(left) else "__name__"
-    same = getattr(left, what) == getattr(right, what) and identical(t, left.__self__, right.__self__)
+    same = compare(t, "==", t.get_attr(left, what), t.get_attr(right, what))
+    if same is not True and same is not False:
+        raise GraphBreak("unknown-call", "a comparison of methods that are no functions")
+    same = same and identical(t, t.get_attr(left, "__self__"), t.get_attr(right, "__self__"))
     return same is (symbol == "==")
 
 
