@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pliant.graph.shape_rules.views import is_split
+
 FACTORY = frozenset(("dtype", "device"))
 
 
@@ -76,6 +78,23 @@ def _rot90(x: Tensor, k: Any = 1, dims: Sequence[int] = (0, 1)) -> Any:
     return torch.rot90(x, next(turns for turns in range(4) if k % 4 == turns), tuple(dims)) if _varies(k) else NotImplemented
 
 
+def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
+    """The first parts are one longer where the size is no multiple, which need not be known."""
+    if type(sections) is not int or sections < 1 or not -x.dim() <= dim < x.dim() or not _varies(x.size(dim)):
+        return NotImplemented
+    each, more = x.size(dim) // sections, x.size(dim) % sections
+    ends = [i * each + torch.sym_min(i, more) for i in range(sections + 1)]  # type: ignore[no-untyped-call]
+    return tuple([x.narrow(dim, ends[i], ends[i + 1] - ends[i]) for i in range(sections)])
+
+
+def _reshape(x: Tensor, *shape: Any) -> Any:
+    """Views that C++ would only see by asking whether memory has gaps."""
+    size = shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape
+    spec: Any = getattr(x, "spec", None)  # of a fake
+    plain = spec is not None and all(type(n) in (int, torch.SymInt) for n in size)
+    return x.view(*size) if plain and is_split(spec, size) else NotImplemented
+
+
 # -- powers, differences, windows -------------------------------------------------------------------------------------
 def _vander(x: Tensor, N: Any = None, increasing: bool = False) -> Any:
     many = x.size(0) if N is None and x.dim() == 1 else N
@@ -114,6 +133,30 @@ def _gradient(x: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int =
     return tuple([along(d, size) for d, size in zip(dims, sizes)])
 
 
+def _linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
+    options = of_floats({name: one for name, one in options.items() if one is not _USUAL.get(name, one is None)})
+    simple = options["dtype"] in (torch.float32, torch.float64) and all(type(n) in _NUMBERS for n in (start, end))
+    if not simple or not options.keys() <= FACTORY or not _varies(steps) or steps.node.hint is None or not steps > 1:
+        return NotImplemented
+    return evenly(start, end, steps, options)
+
+
+def evenly(start: Any, end: Any, steps: Any, options: dict[str, Any]) -> Tensor:
+    """As the operator computes it: each half from its own end."""
+    i = torch.arange(steps, **options)
+    step = (end - start) / (steps - 1)
+    return torch.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
+
+
+def _logspace(start: Any, end: Any, steps: Any, base: Any = 10.0, **options: Any) -> Any:
+    found = _linspace(start, end, steps, **options) if type(base) in _NUMBERS else NotImplemented
+    return found if found is NotImplemented else torch.pow(base, found)
+
+
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+_USUAL = {"layout": torch.strided, "requires_grad": False, "pin_memory": False}
+
+
 def _bartlett(window_length: Any, periodic: bool = True, **options: Any) -> Any:
     if not _varies(window_length) or not options.keys() <= FACTORY or not window_length > 1:
         return NotImplemented
@@ -134,6 +177,12 @@ OF_COUNTS: dict[Any, Callable[..., Any]] = {
     torch.diagflat: _diagflat,
     torch.Tensor.diagflat: _diagflat,
     **{of: _split_along(dim) for dim, name in enumerate(("vsplit", "hsplit", "dsplit")) for of in (getattr(torch, name), getattr(torch.Tensor, name))},
+    torch.tensor_split: _tensor_split,
+    torch.Tensor.tensor_split: _tensor_split,
+    torch.reshape: _reshape,
+    torch.Tensor.reshape: _reshape,
+    torch.linspace: _linspace,
+    torch.logspace: _logspace,
     torch.rot90: _rot90,
     torch.Tensor.rot90: _rot90,
     torch.vander: _vander,

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pliant.graph.composed_counts import FACTORY, OF_COUNTS, of_floats
+from pliant.graph.composed_images import OF_IMAGES, average_of_rows
 from pliant.graph.einsum_order import einsum
 from pliant.graph.tensor_spec import DENSE_ORDERS, is_channels_last
 from pliant.symbolic.expr import lit
@@ -347,7 +348,7 @@ def _mean_of_image(x: Tensor, output_size: Any) -> Any:
 def _mean_of_row(x: Tensor, output_size: Any) -> Any:
     one = output_size in (1, (1,), [1]) and isinstance(x, Tensor) and x.dim() == 3
     found = _mean_of_image(x.unsqueeze(-2), 1) if one else NotImplemented
-    return found if found is NotImplemented else found.squeeze(-2)
+    return average_of_rows(x, output_size) if found is NotImplemented else found.squeeze(-2)
 
 
 def _fill_diagonal(x: Tensor, fill_value: Any, wrap: Any = False) -> Any:
@@ -359,6 +360,7 @@ def _fill_diagonal(x: Tensor, fill_value: Any, wrap: Any = False) -> Any:
 
 COMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **OF_COUNTS,
+    **OF_IMAGES,
     torch.Tensor.fill_diagonal_: _fill_diagonal,
     F.group_norm: _group_norm,
     torch.Tensor.to: _to,
@@ -405,6 +407,9 @@ _FIRST: dict[Any, tuple[str, ...]] = {
     torch.blackman_window: ("window_length",),
     torch.linalg.diagonal: ("A",),
     torch.vander: ("x",),
+    torch.linspace: ("start", "end", "steps"),
+    torch.logspace: ("start", "end", "steps"),
+    F.affine_grid: ("theta",),
     torch.linalg.vander: ("x",),
     torch.alpha_dropout: ("input", "p", "train"),
     torch.feature_alpha_dropout: ("input", "p", "train"),

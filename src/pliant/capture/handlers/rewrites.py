@@ -22,10 +22,9 @@ from pliant.capture.handlers.table import Rows
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import is_list_or_tuple, is_several, several
+from pliant.capture.structures import is_list_or_tuple
 from pliant.capture.value_kinds import (
     NUMBERS,
-    SIZES,
     SYMBOLIC_TYPES,
     concrete,
     is_int,
@@ -35,7 +34,6 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.graph.shape_rules.views import is_split
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
 from pliant.targets.registry import known_target
@@ -158,15 +156,6 @@ def _common_dtype(numbers: list[Any]) -> torch.dtype:
 _UNKNOWN = SYMBOLIC_TYPES | {FakeTensor}
 
 
-# ---- views that C++ would only see by asking whether memory has gaps
-@instead(torch.reshape)
-@instead(torch.Tensor.reshape)
-def _reshape(t: Tracer, input: Any, *shape: Any) -> Any:
-    size = t.internalize(shape[0]) if len(shape) == 1 and is_several(shape[0]) else shape
-    plain = is_fake(input) and input.subclass_ is None and SIZES.issuperset(map(type, size))
-    return (torch.Tensor.view, (input, *size)) if plain and is_split(input.spec, size) else None
-
-
 # ---- statistics whose weight of the past is a number from the graph
 def _batch_norm_averaging(
     x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: Any, momentum: Any, eps: Any
@@ -203,12 +192,6 @@ def _masked_select(t: Tracer, input: Any, mask: Any) -> Any:
     return (_selected, (input, mask)) if by_index else None
 
 
-def _parts(x: Any, sections: int, dim: int) -> Any:
-    each, more = x.size(dim) // sections, x.size(dim) % sections
-    ends = [i * each + min(i, more) for i in range(sections + 1)]
-    return tuple([x.narrow(dim, ends[i], ends[i + 1] - ends[i]) for i in range(sections)])
-
-
 def _parts_at(x: Any, places: Any, dim: int) -> Any:
     ends = [0, *places.tolist(), x.size(dim)]
     before = (slice(None),) * (dim % x.dim())
@@ -219,7 +202,7 @@ def _parts_at(x: Any, places: Any, dim: int) -> Any:
 def _tensor_split(
     t: Tracer, input: Any, sections: Any = None, dim: Any = 0, *, tensor_indices_or_sections: Any = None
 ) -> Any:
-    """The first parts are one longer where the size is no multiple, which need not be known."""
+    """At places that a tensor holds."""
     places: Any = sections if tensor_indices_or_sections is None else tensor_indices_or_sections
     whole = is_fake(places) and places.dtype_ is torch.int64
     inside = is_fake(input) and is_int(dim) and -input.dim() <= dim < input.dim()
@@ -227,8 +210,7 @@ def _tensor_split(
         return _parts_at, (input, places, dim)
     if whole and (number := t.recorder.elements.number(places) if places.dim() == 0 else None) is not None:
         return torch.tensor_split, (input, concrete(number), dim)  # how many results there are: a plain number
-    varies = inside and is_int(sections) and sections >= 1 and is_symbolic(input.size_[dim])
-    return (_parts, (input, sections, dim)) if varies else None
+    return None
 
 
 class _Left(Exception):
@@ -312,73 +294,6 @@ def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return call_torch(t, F.scaled_dot_product_attention, args, kwargs)
 
 
-def _evenly(start: Any, end: Any, steps: int, dtype: torch.dtype, device: Any) -> Any:
-    """As the operator computes it: each half from its own end."""
-    i = torch.arange(steps, dtype=dtype, device=device)
-    step = (end - start) / (steps - 1)
-    return torch.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
-
-
-@instead(torch.linspace)
-def _linspace(t: Tracer, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
-    """The operator takes a plain number of steps."""
-    return (_evenly, given) if (given := _steps_of(t, start, end, steps, dtype, device, options)) is not None else None
-
-
-def _powers_evenly(base: Any, *given: Any) -> torch.Tensor:
-    return torch.pow(base, _evenly(*given))
-
-
-@instead(torch.logspace)
-def _logspace(
-    t: Tracer, start: Any, end: Any, steps: Any, base: Any = 10.0, *, dtype: Any = None, device: Any = None, **options: Any
-) -> Any:
-    given = _steps_of(t, start, end, steps, dtype, device, options) if plain_class(base) in (int, float) else None
-    return (_powers_evenly, (base, *given)) if given is not None else None
-
-
-def _steps_of(t: Tracer, start: Any, end: Any, steps: Any, dtype: Any, device: Any, options: dict[str, Any]) -> Any:
-    """What `_evenly` takes; None if the operator is to do it."""
-    dtype = dtype or torch.get_default_dtype()
-    simple = dtype in (torch.float32, torch.float64) and {int, float}.issuperset(map(plain_class, (start, end)))
-    usual = all(name in _USUAL and (value is None or value is _USUAL[name]) for name, value in options.items())
-    if not simple or not usual or varying(steps) is not int or is_unbacked(steps) or not t.truth(steps > 1):
-        return None
-    return start, end, steps, dtype, device
-
-
-_USUAL = {"layout": torch.strided, "requires_grad": False, "pin_memory": False}
-
-
-def _grid(theta: torch.Tensor, size: list[int], spread: list[float]) -> torch.Tensor:
-    """Coordinates from -1 to 1, `spread` apart from the ends, of each point of the output, times the matrices."""
-    options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}
-    ends = [torch.linspace(-1, 1, n, **options) * scale for n, scale in zip(size[2:], spread)]
-    points = [*torch.meshgrid(ends, indexing="ij")][::-1] + [torch.ones(size[2:], **options)]
-    rows = torch.stack(points, -1).reshape(1, -1, len(size) - 1).expand(size[0], -1, -1)
-    return rows.bmm(theta.transpose(1, 2)).view([size[0], *size[2:], len(size) - 2])
-
-
-@instead(torch.nn.functional.affine_grid)
-def _affine_grid(t: Tracer, theta: Any, size: Any, align_corners: Any = None) -> Any:
-    """The operator's derivative takes plain sizes."""
-    size = t.internalize(size)
-    if not _is_grid(theta, size) or type(align_corners) is not bool or not all(t.truth(n > 1) for n in size[2:]):
-        return None
-    return _grid, (theta, list(size), [1 if align_corners else (n - 1) / n for n in size[2:]])
-
-
-def _is_grid(theta: Any, size: Any) -> bool:
-    """Whether the arguments fit, and some sizes are not known."""
-    if not is_fake(theta) or theta.dtype_ not in (torch.float32, torch.float64):
-        return False
-    if not is_several(size) or theta.dim() != 3 or len(size) not in (4, 5):
-        return False
-    symbols = list(filter(is_symbolic, size))
-    fits = tuple(theta.shape) == (size[0], len(size) - 2, len(size) - 1)
-    return bool(symbols) and fits and not any(map(is_unbacked, symbols))
-
-
 # ---- what leads out of the graph
 ROWS.refuses((torch.range,), "unsupported-operator", "torch.range, which C++ makes of plain numbers", "use torch.arange")
 ROWS.refuses(
@@ -393,103 +308,3 @@ ROWS.refuses(
     "use torch.func.jvp, which is captured",
 )
 ROWS.refuses(SAVED_TENSOR_HOOKS, "backward-hook", "hooks on saved tensors", "enter the block around the compiled call")
-
-
-# ---- pools whose windows, results or images are of sizes that vary: in C++ these are plain numbers. The one window may be the
-# image; the same pool over more dimensions takes sizes. Of equal elements the first has the gradient, as in the pool.
-def _average_of_images(x: Any, rank: int) -> Any:
-    return x.mean(tuple(range(-rank, 0)), keepdim=True)
-
-
-def _largest_of_images(x: Any, rank: int) -> Any:
-    largest = x.flatten(-rank).max(-1, keepdim=True).values
-    return largest.reshape(largest.shape + (1,) * (rank - 1))
-
-
-def _per_dim(value: Any, rank: int) -> tuple[Any, ...]:
-    """The integers for each dimension, that one of them stands for; none where they are something else."""
-    found = tuple(value) if is_several(value) else (value,) * rank
-    known = SIZES.issuperset(map(type, found)) and not any(map(is_unbacked, filter(is_symbolic, found)))
-    return found if known and len(found) == rank else ()
-
-
-def _is_one_window(t: Tracer, input: Any, window: Any, stride: Any, padding: Any, rank: int) -> bool:
-    """Whether a pool has one window, an image of a size that varies."""
-    if not is_fake(input) or not input.dtype_.is_floating_point or input.dim() not in (rank + 1, rank + 2):
-        return False
-    window, padding = _per_dim(t.internalize(window), rank), _per_dim(t.internalize(padding), rank)
-    stride = window if stride is None else _per_dim(t.internalize(stride), rank)
-    if not any(map(is_symbolic, window)) or padding != (0,) * rank or not stride:
-        return False
-    fits = all(t.truth(a == b) for a, b in zip(window, input.size_[-rank:], strict=True))
-    return fits and all(t.truth(n > 0) for n in stride) and input.is_contiguous()
-
-
-def _average_pool(rank: int) -> Any:
-    def rule(
-        t: Tracer, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: Any = False,
-        count_include_pad: Any = True, divisor_override: Any = None,
-    ) -> Any:  # fmt: skip
-        whole = divisor_override is None and _is_one_window(t, input, kernel_size, stride, padding, rank)
-        return (_average_of_images, (input, rank)) if whole else None
-
-    return rule
-
-
-def _max_pool(rank: int) -> Any:
-    def rule(
-        t: Tracer, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        ceil_mode: Any = False, return_indices: Any = False,
-    ) -> Any:  # fmt: skip
-        plain = _per_dim(dilation, rank) == (1,) * rank and return_indices is False
-        whole = plain and _is_one_window(t, input, kernel_size, stride, padding, rank)
-        return (_largest_of_images, (input, rank)) if whole else None
-
-    return rule
-
-
-instead(torch.avg_pool1d)(_average_pool(1))
-instead(F.avg_pool2d)(_average_pool(2))
-instead(F.avg_pool3d)(_average_pool(3))
-instead(F.max_pool2d)(_max_pool(2))
-instead(F.max_pool3d)(_max_pool(3))
-_largest_of_rows = _max_pool(1)
-
-
-def _pooled(x: Any, size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    pooled = F.max_pool2d(x.unsqueeze(-2), (1, size), (1, stride), (0, padding), (1, dilation), ceil_mode)
-    return pooled.squeeze(-2)
-
-
-def _refused_pool(x: Any) -> Any:
-    raise NotImplementedError(f'"max_pool1d_impl" not implemented for {x.dtype}')
-
-
-@instead(torch.max_pool1d)
-@instead(F.max_pool1d)
-def _max_pool1d(
-    t: Tracer, input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: Any = False, return_indices: Any = False,
-) -> Any:  # fmt: skip
-    """The operator takes plain sizes, that over two dimensions does not. Of integers eager has it on GPUs alone."""
-    if not return_indices and is_fake(input) and not input.is_floating_point() and input.device.type == "cpu":
-        return _refused_pool, (input,)
-    made = _largest_of_rows(t, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-    if made is not None:
-        return made
-    numbers = [kernel_size, stride, padding, dilation]
-    size, stride, *rest = (one[0] if len(one := several(n)) == 1 else n for n in numbers)
-    numbers = [size, size if stride is None or stride == [] or stride == () else stride, *rest]
-    varies = not return_indices and is_fake(input) and any(map(is_symbolic, input.size_))
-    return (_pooled, (input, *numbers, ceil_mode)) if varies and {int}.issuperset(map(type, numbers)) else None
-
-
-def _average_of_rows(x: Any, count: Any) -> Any:
-    return F.adaptive_avg_pool2d(x.unsqueeze(-2), (1, count)).squeeze(-2)
-
-
-@instead(torch.adaptive_avg_pool1d)
-def _adaptive_pool(t: Tracer, input: Any, output_size: Any) -> Any:
-    """As the operator computes it; that of images takes sizes."""
-    count = _per_dim(t.internalize(output_size), 1)
-    return (_average_of_rows, (input, *count)) if is_fake(input) and any(map(is_symbolic, count)) else None
