@@ -73,6 +73,22 @@ def test_arguments_that_are_given_back(made):
         assert compiled(torch.ones(2), value)[1] is value
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("make", [lambda: torch.ones(2), Box, lambda: [1]], ids=["tensor", "object", "list"])
+def test_addresses_as_keys_of_a_dict_from_outside(make, known):
+    pliant.reset()
+    values = [make(), make()]
+    table = {id(values[0]): 3.0, **({id(values[1]): 4.0} if known else {})}
+
+    def program(x, g):
+        return x + table.get(id(g), 1.0), id(x * 2) in table
+
+    compiled = pliant.compile(program, backend="eager")
+    for value in (*values, values[0]):
+        found, expected = compiled(torch.ones(2), value), program(torch.ones(2), value)
+        assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
 def test_the_address_of_a_number_that_varies_breaks():
     compiled = pliant.compile(lambda x, n: (x * n, id(n) == id(n)), backend="eager", dynamic=True)
     for n in (3, 4, 5):

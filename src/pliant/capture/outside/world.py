@@ -48,7 +48,7 @@ from pliant.capture.value_kinds import (
     reader,
 )
 from pliant.capture.varying_values import UNSETTLED
-from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import FieldSource, KeysSource
 from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
@@ -203,6 +203,8 @@ class World(ToldByValue):
         return found
 
     def _real_id(self, key: TracedId) -> int:
+        if is_fake(key.obj):
+            return key if self.inputs.example_of(key.obj) is None else id(self._real_tensor(key.obj))
         if (source := self.source_of(key.obj)) is None:
             return key
         self.guard(source, Kind.IDENTITY, key.obj)
