@@ -344,8 +344,12 @@ def _hidden_for_good(function: FunctionType) -> Any:
 # Whether classes' `__torch_function__` is asked, whether modes' is not; how many modes are around the call.
 asks_overrides = torch._C._is_torch_function_enabled
 asks_no_modes = torch._C._is_torch_function_all_disabled
+asks_for_modes: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
 count_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 count_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+# What this thread's calls pass in C++, by dispatch key, and the keys of dispatch modes.
+KEY_QUESTIONS = (torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_tls_is_dispatch_key_excluded)
+KEYS_OF_MODES = (torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot)
 
 # Whether TorchScript's tracer records what this thread runs (`torch.jit.is_tracing` is the same, less direct).
 is_script_tracing: Callable[[], bool] = torch._C._is_tracing

@@ -33,6 +33,26 @@ def test_saved_inputs_outputs_intermediates_and_attributes():
     check(lambda x, w: Scale.apply(x.sin(), w, 3).cos(), X, W)
 
 
+class Counting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x, x)
+        return x * 2 + len(ctx.saved_tensors)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * len(ctx.saved_tensors)
+
+
+def test_tensors_are_saved_once_forward_has_ended():
+    found, expected = [], []
+    for call, results in ((pliant.compile(Counting.apply, backend="eager", fullgraph=True), found), (Counting.apply, expected)):
+        x = torch.ones(3, requires_grad=True)
+        call(x).sum().backward()
+        results += [call(x), call(x.detach()), x.grad]
+    torch.testing.assert_close(found, expected)
+
+
 def test_without_gradients():
     check(lambda x, w: Scale.apply(x, w, 3), X.detach(), W.detach())
 

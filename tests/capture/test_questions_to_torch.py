@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import pliant
@@ -65,6 +66,39 @@ def test_the_modes_of_the_capture_are_not_seen():
     given = torch.randn(2, 3, 8)
     with torch.no_grad():  # some versions take an operator there that has no shape rule
         torch.testing.assert_close(pliant.compile(layer)(given), layer(given))
+
+
+class Doubling(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {})) * 2
+
+
+def asks_for_modes():
+    return torch._C._is_torch_function_mode_enabled(), torch._C._len_torch_function_stack()
+
+
+def inside_a_mode(x):
+    with Doubling():
+        asked = asks_for_modes(), type(torch._C._get_function_stack_at(torch._C._len_torch_function_stack() - 1)).__name__
+    return x + 1, asked, asks_for_modes()
+
+
+OF_MODES = {
+    "function modes": lambda x: (x + 1, asks_for_modes()),
+    "inside one": inside_a_mode,
+    "a dispatch key": lambda x: (x + 1, torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.Python)),
+    "another": lambda x: (x + 1, torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.PythonDispatcher)),
+    "a setting of TorchScript": lambda x: (x + 1, torch._C._get_graph_executor_optimize(torch._C._get_graph_executor_optimize())),
+}
+
+
+@pytest.mark.parametrize("around", [contextlib.nullcontext, lambda: torch.device("cpu")], ids=["alone", "device"])
+@pytest.mark.parametrize("program", OF_MODES.values(), ids=OF_MODES)
+def test_what_the_capture_changes_is_answered_as_for_eager(program, around):
+    pliant.reset()
+    x = torch.zeros(3)
+    with around():
+        assert str(pliant.compile(program, backend="eager")(x)) == str(program(x))
 
 
 ORDINARY = torch.ones(3)

@@ -71,6 +71,7 @@ SEEN = frozenset(
     _get_DTensor_sharding_propagator_cache_stats _get_caught_jit_exception_class_name
     _get_caught_jit_exception_original_msg _get_constant_bool_symnode _get_cpp_backtrace _get_creation_meta
     _get_custom_class_python_wrapper _get_data_attr _get_dispatch_mode _get_dispatch_stack_at _get_graph_exec_group
+    _get_graph_executor_optimize
     _get_mobile_model_contained_types _get_mobile_model_contained_types_from_buffer _get_model_bytecode_version
     _get_model_bytecode_version_from_buffer _get_model_extra_files _get_model_extra_files_from_buffer
     _get_model_ops_and_info _get_model_ops_and_info_from_buffer _get_module_info_from_flatbuffer _get_nested_int

@@ -53,11 +53,8 @@ class Context(FunctionCtx):
     materialize_grads: bool = True
     needs_input_grad: tuple[bool, ...] = ()
 
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        return tuple(self.to_save)
-
-    saved_variables = saved_tensors
+    saved_tensors: tuple[Any, ...] = ()  # `to_save`, once `forward` has ended
+    saved_variables: tuple[Any, ...] = ()
 
 
 @handles(apply_function)
@@ -238,6 +235,7 @@ class _Call:
         if function is torch.autograd.Function.backward:
             function = t.get_attr(cls, "vjp")
         self._once = getattr(function, "__code__", None) is _ONCE
+        self.context.saved_tensors = self.context.saved_variables = tuple(self.context.to_save)
         return t.call(function, (self.context, *given), {})
 
     def _gradients_of_inputs(self, found: tuple[Any, ...]) -> tuple[tuple[int | None, ...], list[FakeTensor]]:

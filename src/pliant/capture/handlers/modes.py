@@ -26,11 +26,16 @@ from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
 from pliant.records import dataclass
 from pliant.torch_adapter import (
+    KEY_QUESTIONS,
+    KEYS_OF_MODES,
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     InferenceModeGuard,
+    asks_for_modes,
     asks_no_modes,
     asks_overrides,
+    count_function_modes,
+    function_mode_at,
     make_subclass,
     override_of_tensor,
     pop_mode_object,
@@ -137,9 +142,35 @@ def _asks_no_modes(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     return False
 
 
+def _count_modes(t: Tracer) -> int:
+    """Those around the call, which every entry depends on, and those of the program; not the capture's own."""
+    return count_function_modes() - 1 + len(t.overrides.modes)
+
+
+def _asks_for_modes(t: Tracer) -> bool:
+    return not _asks_no_modes(t, (), {}) and _count_modes(t) > 0
+
+
+def _mode_at(t: Tracer, level: int) -> Any:
+    inside = level - (count_function_modes() - 1)
+    if not 0 <= inside < len(t.overrides.modes):
+        raise GraphBreak("unknown-call", "a torch function mode around the call is asked for")
+    return t.overrides.modes[inside]
+
+
+def _asks_key(asks: Any, t: Tracer, key: Any) -> bool:
+    if key in KEYS_OF_MODES:
+        raise GraphBreak("unknown-call", "whether a dispatch mode is on, of which the capture is one")
+    return bool(asks(key))
+
+
 ROWS.callables |= {
     asks_overrides: _asks_overrides,
     asks_no_modes: _asks_no_modes,
+    asks_for_modes: spread(_asks_for_modes),
+    count_function_modes: spread(_count_modes),
+    function_mode_at: spread(_mode_at),
+    **{asks: spread(functools.partial(_asks_key, asks)) for asks in KEY_QUESTIONS},
     OverridesOff.__enter__: spread(_switch),
     OverridesOff.__exit__: spread(functools.partial(_switch, by=-1)),
     override_of_tensor: lambda t, args, kwargs: default_override(t, args[0], args[1:], kwargs),

@@ -36,7 +36,7 @@ READS = frozenset(
     _get_current_graph_task_keep_graph _get_default_device _get_deterministic_algorithms
     _get_deterministic_algorithms_warn_only _get_deterministic_fill_uninitialized_memory
     _get_dtensor_allow_implicit_replication _get_fa3_sdp_enabled _get_file_format _get_flash_sdp_enabled
-    _get_float32_matmul_precision _get_fp32_precision_getter _get_function_stack_at _get_graph_executor_optimize
+    _get_float32_matmul_precision _get_fp32_precision_getter _get_function_stack_at
     _get_linalg_preferred_backend _get_math_sdp_allow_fp16_bf16_reduction _get_math_sdp_enabled
     _get_max_operator_version _get_mem_efficient_sdp_enabled _get_miopen_immediate _get_mkldnn_deterministic
     _get_mkldnn_enabled _get_nnpack_enabled _get_onednn_allow_tf32 _get_operation_overload _get_operator_version_map
