@@ -64,6 +64,7 @@ def _made(t: Tracer, cls: Any, args: tuple[Any, ...]) -> BaseException:
 
 
 NAMES = ("__name__", "__qualname__")  # those of the function
+_OF_FUNCTIONS = {**dict(zip(NAMES, NAMES)), "gi_code": "__code__"}
 
 
 def _names_when_called(t: Tracer, function: types.FunctionType) -> dict[str, Any]:
@@ -91,13 +92,13 @@ class TracedGenerator(ItsOwnIterator):
         frame.tracer.generators.add(self)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in NAMES:
+        if not hasattr(types.GeneratorType, name):
             raise AttributeError(f"'generator' object has no attribute '{name}'")
         if name in self.names:
             return self.names[name]
-        if self.function is None:
-            raise GraphBreak("unknown-object", "the name of a generator that has started")
-        return self.frame.tracer.get_attr(self.function, name)
+        if self.function is None or name not in _OF_FUNCTIONS:
+            raise GraphBreak("unknown-object", f"`{name}` of a generator")
+        return self.frame.tracer.get_attr(self.function, _OF_FUNCTIONS[name])
 
     def named(self) -> tuple[str, str]:
         """What it is called, and its qualified name."""
@@ -111,6 +112,10 @@ class TracedGenerator(ItsOwnIterator):
     @property
     def gi_suspended(self) -> bool:
         return self.started and not self.finished and not self.running
+
+    @property
+    def gi_yieldfrom(self) -> Any:
+        return self.frame.delegate() if self.gi_suspended else None
 
     @property
     def gi_frame(self) -> None:
