@@ -239,6 +239,12 @@ def what_generators_delegate_to():
     return before, inner.__name__, made.gi_yieldfrom, next(made), list(made.gi_yieldfrom), list(made), made.gi_yieldfrom
 
 
+def what_objects_lack():
+    made = yielding()
+    lacking = [name for name in ("frame", "finished", "names", "__module__", "__doc__", "throw") if not hasattr(made, name)]
+    return lacking, made.__doc__, caught(lambda: made.started), hasattr(super(Derived, Derived()), "__get__"), torch.ones(2)._python_dispatch
+
+
 def delegation_ends_where_an_error_is_thrown():
     made = delegating()
     return next(made), made.throw(ValueError), list(made)
@@ -261,7 +267,7 @@ def lists_of_many_numbers():
 
 
 PROGRAMS = (
-    parts_of_generators, what_generators_delegate_to, delegation_ends_where_an_error_is_thrown, generators_of_random_numbers,
+    parts_of_generators, what_objects_lack, what_generators_delegate_to, delegation_ends_where_an_error_is_thrown, generators_of_random_numbers,
     whole_dicts_with_keys_of_sets, lists_of_many_numbers,
     views_of_dicts, views_behind_a_break, other_classes, properties_without_functions, methods_of_classes, numbers_in_order,
     numbers_too_large, texts_of_own_classes, doubted_handlers, supers, refused_bases, closed_to_copies,
@@ -290,6 +296,16 @@ def test_iterators_over_what_is_made_inside_are_given_back_where_they_stand(made
     _, items, iterator = pliant.compile(program, backend="eager", fullgraph=True)(torch.ones(1))
     assert type(iterator) is type(iter(made)) and list(iterator) == list(made)[1:]
     items.clear()
+
+
+def test_where_a_tensor_lies_is_told_by_each_call():
+    def program(x):
+        y = x + 1
+        return y, y._cdata
+
+    compiled = pliant.compile(program, backend="eager")
+    for found, place in (compiled(torch.ones(2)), compiled(torch.ones(2))):
+        assert found._cdata == place
 
 
 OPERATORS = {

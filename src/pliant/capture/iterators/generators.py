@@ -76,6 +76,9 @@ def _names_when_called(t: Tracer, function: types.FunctionType) -> dict[str, Any
     return {name: t.get_attr(function, name) for name in NAMES}
 
 
+UNSTARTED = (place for place in range(0))  # it has what they all have
+
+
 class TracedGenerator(ItsOwnIterator):
     """A suspended frame with the generator protocol. Exceptions leave as themselves, as C code expects."""
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak, NoAttribute, Raised
-from pliant.capture.iterators.generators import TracedGenerator, traced_iterator
+from pliant.capture.iterators.generators import NAMES, UNSTARTED, TracedGenerator, traced_iterator
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.number_domains import KINDS, LIKE_OTHERS, PARTS
@@ -117,21 +117,22 @@ def _number_attribute(t: Tracer, obj: Any, name: str) -> Any:
     kind = varying(obj)
     if (kind, name) in PARTS:
         return PARTS[kind, name](obj)
-    return _lacking(t, obj, kind, name) if kind in KINDS and not hasattr(kind, name) else find_attribute(t, concrete(obj), name)
-
-
-def _lacking(t: Tracer, number: Any, kind: Any, name: str) -> Any:
-    """What no number of the class has, whichever it is."""
-    try:
-        return _native(t, kind(), name)
-    except NoAttribute as raised:
-        raised.error.obj = number  # type: ignore[attr-defined]
-        raise
+    if kind in KINDS and not hasattr(kind, name):
+        raise lacks(obj, name)
+    return find_attribute(t, concrete(obj), name)
 
 
 def _generator_attribute(t: Tracer, obj: Any, name: str) -> Any:
     known = traced_iterator(t, obj) if name in ("send", "throw", "close", "__next__", "__iter__") else obj
     return _object_attribute(t, obj, name) if known is obj else _native(t, known, name)
+
+
+def _traced_generator_attribute(t: Tracer, obj: TracedGenerator, name: str) -> Any:
+    if not hasattr(UNSTARTED, name):
+        raise lacks(obj, name)
+    if name == "__doc__":
+        return None
+    return _native(t, obj, name) if name.startswith("gi_") or name in NAMES else _object_attribute(t, obj, name)
 
 
 def _frame_attribute(t: Tracer, obj: Any, name: str) -> Any:
@@ -313,10 +314,6 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
     example = t.inputs.example_of(fake)
     if name == "grad" and example is not None:
         return grad_of_input(t, fake, example)
-    if name == "__dict__":
-        raise GraphBreak("unknown-object", "the __dict__ of a tensor")
-    if name == "_version":  # no entry depends on how often its inputs were written
-        raise GraphBreak("data-dependent", "Tensor._version")
     stored = t.world.slot_get(fake, name)
     if stored is not MISSING and stored is not DELETED:
         return stored
@@ -324,8 +321,8 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
         return t.get_attr(fake.viewed, name)  # in inference mode fakes are what only new tensors are
     if fake.subclass_ is not None and (found := own_member(t, fake.subclass_, name)) is not MISSING:
         return bind(t, found, fake, fake.subclass_, name)
-    if example is not None and name in OF_AUTOGRAD:
-        return of_autograd(t, fake, example, name)
+    if name in OF_AUTOGRAD and (told := of_autograd(t, fake, example, name)) is not MISSING:
+        return told
     cls: Any = torch.nn.Parameter if fake.is_parameter_ else torch.Tensor
     in_class = t.world.type_lookup(cls, name)
     if name in _OFFSET_QUESTIONS:
@@ -470,7 +467,7 @@ def super_attr(t: Tracer, cls: type, receiver: Any, name: str) -> Any:
 
 
 def _super_attribute(t: Tracer, obj: Any, name: str) -> Any:
-    if obj.__self_class__ is None or name in ("__class__", "__thisclass__", "__self__", "__self_class__"):
+    if obj.__self_class__ is None or name in ("__class__", "__get__", "__thisclass__", "__self__", "__self_class__"):
         return _native(t, obj, name)
     return steps_of(super_attr)(t, obj.__thisclass__, obj.__self__, name)
 
@@ -484,6 +481,7 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         **dict.fromkeys((*SYMBOLIC_TYPES, Text, *UNSETTLED), _number_attribute),
         FakeTensor: _tensor_attribute,
         types.GeneratorType: _generator_attribute,
+        TracedGenerator: _traced_generator_attribute,
         types.FunctionType: _function_attribute,
         types.MethodType: _method_attribute,
         types.FrameType: _frame_attribute,

@@ -39,15 +39,25 @@ def has_attributes(t: Tracer, fake: FakeTensor) -> bool:
     return False
 
 
+# What no entry depends on: how often its inputs were written, and where they lie.
+_UNTOLD = {
+    "__dict__": ("unknown-object", "the __dict__ of a tensor"),
+    "_cdata": ("data-dependent", "Tensor._cdata"),
+    "_version": ("data-dependent", "Tensor._version"),
+}
 # What autograd keeps of a tensor, and fakes do not have.
 OF_AUTOGRAD = frozenset(
-    ("_backward_hooks", "_base", "_grad", "_post_accumulate_grad_hooks", "_python_dispatch", "grad_dtype", "output_nr", "retains_grad")
+    ("_backward_hooks", "_base", "_grad", "_post_accumulate_grad_hooks", "_python_dispatch", "grad_dtype", "output_nr", "retains_grad", *_UNTOLD)
 )
 _ANSWERS = (types.NoneType, bool, int, torch.dtype)
 
 
-def of_autograd(t: Tracer, fake: FakeTensor, example: torch.Tensor, name: str) -> Any:
+def of_autograd(t: Tracer, fake: FakeTensor, example: torch.Tensor | None, name: str) -> Any:
     """One of these of a tensor from outside, if it says no more than whether there is something, or which."""
+    if name in _UNTOLD:
+        raise GraphBreak(*_UNTOLD[name])
+    if example is None:
+        return False if name == "_python_dispatch" else MISSING
     try:
         with DisableTorchFunction():
             value = getattr(example, name)
