@@ -17,7 +17,6 @@ from pliant.graph.tensor_spec import (
     Dim,
     Sizes,
     TensorSpec,
-    broadcast,
     certain,
     holds,
     is_empty,
@@ -26,7 +25,6 @@ from pliant.graph.tensor_spec import (
     keys_of,
     product,
     require,
-    require_same,
     row_major_strides,
     same_dim,
     smaller,
@@ -437,12 +435,6 @@ def view_as_complex(x: TensorSpec) -> TensorSpec:
     require(x.stride[-1] == 1, "view_as_complex: the last dimension must have stride 1")
     stride = tuple([s // 2 for s in x.stride[:-1]])
     return TensorSpec(x.size[:-1], stride, x.dtype.to_complex(), x.device, x.offset // 2)
-
-
-def broadcast_to(x: TensorSpec, size: Sizes) -> TensorSpec:
-    """`x` expanded to a size it must broadcast to."""
-    require_same(broadcast(x.size, size), size)
-    return expand(x, size)
 
 
 METADATA_WRITES: dict[Any, Any] = {
