@@ -19,7 +19,7 @@ from torch import fx
 
 from pliant import config
 from pliant.backends import BACKENDS, UserBackend, graph_compiler, known_as, registered, registered_names
-from pliant.compiler import eager, load_stages, new_entry, resume_function
+from pliant.compiler import eager, keeper, load_stages, new_entry, resume_function
 from pliant.debug import events
 from pliant.dispatch import markers, stance
 from pliant.dispatch.compiled_function import (
@@ -33,10 +33,9 @@ from pliant.dispatch.compiled_function import (
     shares_all,
 )
 from pliant.dispatch.dim_marks import mark_dims
-from pliant.dispatch.dispatcher import Compilation, Dispatcher, Keeper, is_capturing
+from pliant.dispatch.dispatcher import Compilation, Dispatcher, is_capturing
 from pliant.dispatch.markers import original_of
 from pliant.errors import ConfigError, UserError
-from pliant.gc_pause import GcPause
 from pliant.guards import kept_casts
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def _compilation(
     gpus = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
     if mode in config.MODES and mode != "default" and config.changes_nothing(mode, gpus=gpus):
         events.warn_once(f"mode:{mode}", f'mode="{mode}" is the same as the default one on this device')
-    keeper = _keeper() if backend in (None, "pliant") and "guard_filter_fn" not in (options or {}) else None
+    on_disk = keeper() if backend in (None, "pliant") and "guard_filter_fn" not in (options or {}) else None
     known: dict[str, Any] = dict(options or {})
     guard_filter = known.pop("guard_filter_fn", None)
     if guard_filter is not None:
@@ -164,7 +163,7 @@ def _compilation(
 
         check_replacing(patterns)
     compile_graph = graph_compiler(backend, patterns)
-    if keeper is None or not keeper.may_find():
+    if on_disk is None or not on_disk.may_find():
         load_stages()
     return Compilation(
         compile_graph=compile_graph,
@@ -175,18 +174,10 @@ def _compilation(
         dynamic=dynamic,
         overrides=config.overrides_of(mode, known),
         guard_filter=guard_filter,
-        keeper=keeper,
+        keeper=on_disk,
         patterns=tuple(patterns),
         recipe=recipe,
     )
-
-
-@functools.cache
-def _keeper() -> Keeper:
-    with GcPause():
-        from pliant.entries.keeper import Keeper as OnDisk
-
-    return OnDisk()
 
 
 def _check_flag(name: str, value: object, types_: tuple[type, ...], what: str) -> None:

@@ -16,17 +16,18 @@ Holds:  each arrow is one function with typed input and output, timed by `debug.
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx
 from torch.utils import _pytree as pytree
 
 from pliant import config
 from pliant.debug import dump
 from pliant.dispatch.compiled_function import compiled_callable
-from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher
+from pliant.dispatch.dispatcher import DISPATCHER, Compilation, Dispatcher, Keeper
 from pliant.dispatch.entry import Entry
 from pliant.dispatch.roots import argument_sources
 from pliant.errors import CompileError, NoKernels
@@ -42,6 +43,7 @@ from pliant.wrappers.wrapper import WROTE
 if TYPE_CHECKING:
     from pliant.autograd.repeated import RowRun
     from pliant.graph.contracts import AtenGraph, CapturedGraph, Runnable
+    from pliant.graph.control_bodies import Varying
 
 GraphCallable = Callable[[list[Any]], Sequence[Any]]
 GraphCompiler = Callable[["CapturedGraph"], GraphCallable]
@@ -68,7 +70,7 @@ def compile_captured(captured: CapturedGraph) -> GraphCallable:
         tell_operators(captured.name, missing)
         return eager(captured)
     captured = _with_attention(captured)
-    compile_bodies(captured.module, _compiled_body)
+    compile_bodies(captured.module, compiled_body)
     taken = captured.shape_env.asserts_taken()
     run = beside(
         lambda: build_repeated(captured, kernels_or_operators, _kernels_for_rows),
@@ -126,22 +128,27 @@ def _kernels_for_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int
         return None  # which compiles its graph as any other
 
 
-def _compiled_body(body: fx.GraphModule) -> Callable[..., Any]:
+def compiled_body(body: torch.nn.Module, varying: Varying) -> Callable[..., Any]:
     """A body of control flow as a compiled function of its own: sizes that are symbols around it are symbols in it."""
-    from pliant.graph.fake_tensor import FakeTensor
-
-    assert body.code  # is written when it is asked for
-    compiled = compiled_callable(body, Compilation(compile_captured, resume_function, new_entry))
+    kept = keeper() if config.get().cache.keep_entries else None
+    compiled = compiled_callable(body, Compilation(compile_captured, resume_function, new_entry, keeper=kept))
     dispatcher = compiled.__dict__[DISPATCHER]
     dispatcher.name = "a body of control flow"
-    parameters = [node.meta["val"] for node in body.graph.find_nodes(op="placeholder")]
-    for source, value in zip(argument_sources(body, len(parameters)), parameters, strict=True):
-        if isinstance(value, FakeTensor):
-            dims = frozenset(i for i, size in enumerate(value.shape) if type(size) is not int)
-            dispatcher.policy.note_dynamic(source, value.dim(), dims)
-        else:
+    for source, sizes in zip(argument_sources(body, len(varying)), varying, strict=True):
+        if sizes is None:
             dispatcher.policy.note_varies(source, int)
+        else:
+            dispatcher.policy.note_dynamic(source, len(sizes), frozenset(itertools.compress(itertools.count(), sizes)))
     return compiled
+
+
+@functools.cache
+def keeper() -> Keeper:
+    """What keeps entries on disk."""
+    with GcPause():
+        from pliant.entries.keeper import Keeper as OnDisk
+
+    return OnDisk(compiled_body)
 
 
 def resume_function(compilation: Compilation, point: Any, globals_: dict[str, Any], name: str) -> Callable[..., Any]:

@@ -23,7 +23,6 @@ PROGRAMS = _read()
 
 # What is not kept, and the reason that is counted.
 NOT_KEPT = {
-    "cond": "custom-operator",
     "generator of numbers": "no-form",
     "variable of a context": "no-content",
     "of a thread": "no-content",
@@ -42,7 +41,9 @@ def processes(name: str, folder: str) -> tuple[str, str]:
         for word in ("kept", "found"):
             told = process_of(lambda: load(change, ""))
             assert not told.wrong, told.wrong
-            said.append(word if told.entries == {word: 1} else "; ".join(told.why) or str(told.entries))
+            # A body of control flow may find what another of the process has just kept.
+            done = "kept" if "kept" in told.entries else "found"
+            said.append("; ".join(told.why) or (done if word == done else str(told.entries)))
     return said[0], said[1]
 
 

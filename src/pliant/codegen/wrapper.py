@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -347,14 +347,16 @@ class _Writer:
         return [f"current_stream({entry.device.index or 0})"]
 
     def _extern(self, extern: Extern) -> None:
-        args = [self._argument(a) for a in extern.args]
+        runs = _runs_program(extern)
+        args = [self._argument(a) for a in extern.args[runs is not None :]]
         if extern.target is _SCATTER_BY_STRIDES and extern.args[0].buffer in self.begun:
             args[4:] = [f"{self.names.buffer(extern.args[0].buffer)}.storage_offset() + {place}" for place in args[4:]]
         args += [f"{k}={self._argument(v)}" for k, v in extern.kwargs.items()]
         if extern.out_variant is not None:
             self._extern_out(extern, args)
             return
-        call = f"{self._function(extern.target)}({', '.join(args)})"
+        function = self._function(extern.target) if runs is None else self._name("run", runs)
+        call = f"{function}({', '.join(args)})"
         used = [b for b in extern.outs if b is not None]
         if not used and not extern.defines:
             self._line(call)
@@ -400,9 +402,11 @@ class _Writer:
 
     def _function(self, target: Any) -> str:
         """A name for an operator; the fastest callable that does its work."""
-        name = getattr(target, "__name__", "function")
         runs = product(target) or RUNS_AS.get(target) or quicker(target) or target
-        name = name.replace(".", "_")
+        return self._name(getattr(target, "__name__", "function").replace(".", "_"), runs)
+
+    def _name(self, name: str, runs: Any) -> str:
+        """A name for what is called."""
         while name in self.bound and self.bound[name] is not runs:
             name += "_"
         self.bound[name] = runs
@@ -471,3 +475,14 @@ class _Writer:
 def _is_list(returned: Any) -> bool:
     """Whether a result of a schema is a list of tensors or numbers."""
     return str(returned.type).startswith("List")
+
+
+def _runs_program(extern: Extern) -> Callable[..., Any] | None:
+    """What runs a branch or loop that is known to this process alone, in place of the operator and its number."""
+    if getattr(extern.target, "namespace", None) != "pliant_control":
+        return None
+    from pliant.graph.control_bodies import running
+    from pliant.graph.control_flow import program_numbered
+
+    program = program_numbered(extern.args[0])
+    return None if program.has_name else running(program)

@@ -45,7 +45,11 @@ _MOMENT = 0.5  # seconds
 
 
 class Keeper:
-    """Keeps entries of the compiler's own backend. It holds none: a dispatcher knows which it has seen."""
+    """Keeps entries of the compiler's own backend. It holds none: a dispatcher knows which it has seen. `compile_body`: how bodies
+    of branches and loops are compiled, each with entries of its own."""
+
+    def __init__(self, compile_body: Callable[..., Callable[..., Any]]) -> None:
+        self.compile_body = compile_body
 
     # ---- keeping
     def prepare(
@@ -129,7 +133,7 @@ class Keeper:
     def _made(
         self, dispatcher: Dispatcher, digest: str, text: bytes, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> form.Found | Elsewhere | None:
-        programs = ProgramReader()
+        programs = ProgramReader(self.compile_body)
         try:
             with events.stage("find"), reads_memory_later():
                 found = form.made(Lines(text), programs, dispatcher, args, kwargs)

@@ -23,7 +23,8 @@ from pliant.entries.constants import Json
 from pliant.entries.content import NotKept, digest_of
 from pliant.entries.namer import path_of
 from pliant.entries.operators import content_of
-from pliant.entries.programs import GRADIENT, MODULES, OURS, OWN_OPERATORS, RECORDS, named, parts_of
+from pliant.entries.programs import CONTROL, GRADIENT, MODULES, OURS, OWN_OPERATORS, RECORDS, named, parts_of
+from pliant.graph.control_bodies import text_of
 from pliant.torch_adapter import RUNS_AS, OpOverload
 from pliant.wrappers import generated_code
 from pliant.wrappers.remade import MakingCall, call_that_made
@@ -31,6 +32,7 @@ from pliant.wrappers.remade import MakingCall, call_that_made
 if TYPE_CHECKING:
     from pliant.autograd.higher_order import GradientProgram
     from pliant.autograd.training import Backwards
+    from pliant.graph.control_flow import Program
 
 _LARGEST = 1 << 16  # bytes of a constant tensor
 
@@ -82,6 +84,8 @@ class ProgramWriter:
             return ["row", type(value).__name__, *(self.written(getattr(value, f.name)) for f in dataclasses.fields(value))]
         if getattr(type(value), "is_compiled_on_demand", False):
             return self._backward(value)
+        if type(value).__name__ in CONTROL and type(value) is named(CONTROL, type(value).__name__):
+            return self._control(value)
         if type(value) is named(GRADIENT, "GradientProgram"):
             return self._gradient(value)
         match value:
@@ -131,12 +135,16 @@ class ProgramWriter:
 
     def _text(self, module: Any) -> list[Json]:
         """A graph module as text, the globals of the text, and what the module holds. NotKept."""
-        targets = {str(n.target) for n in module.graph.nodes if n.op in ("get_attr", "call_module")}
-        held = {name: getattr(module, name, None) for name in sorted(targets)}
-        code = module.graph.python_code("self")
-        names = _names_in(code.src)
-        scope = {name: self.written(value) for name, value in code.globals.items() if name in names}
-        return [code.src, scope, {name: self.written(value) for name, value in held.items()}]
+        text = text_of(module)
+        return [text.source, *({name: self.written(one) for name, one in values.items()} for values in text[1:])]
+
+    def _control(self, program: Program) -> Json:
+        """A branch or loop with its bodies. NotKept."""
+        bodies = [[*self._text(one.module), one.varying] for one in program.bodies if isinstance(one.module, torch.fx.GraphModule)]
+        if len(bodies) != len(program.bodies):
+            raise NotKept("no-form", "a branch or loop of an exported program")
+        fields = [self.written(getattr(program, name)) for name in program.FIELDS]
+        return ["control", type(program).__name__, program.random, fields, bodies]
 
     def _module(self, module: torch.nn.Module) -> Json:
         """One of ours that captured graphs call. NotKept."""
@@ -153,12 +161,6 @@ class ProgramWriter:
 def _run_by() -> dict[Any, OpOverload[..., Any]]:
     """Of functions that compiled code calls in place of operators: which."""
     return {function: operator for operator, function in RUNS_AS.items()}
-
-
-def _names_in(text: str) -> set[str]:
-    """Global names that the functions of the text read."""
-    codes = [one for one in compile(text, "<pliant>", "exec").co_consts if isinstance(one, types.CodeType)]
-    return {name for code in codes for name in code.co_names}
 
 
 def name_of(operator: OpOverload[..., Any]) -> str:

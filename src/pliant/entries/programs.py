@@ -32,7 +32,7 @@ MAKERS = {
     "asking_writes": "autograd.around", "counting_writes": "autograd.around", "outside_autocast": "autograd.around", "uncounted": "autograd.around",
     "of_given": "autograd.trained", "trained": "autograd.trained",
     "recorded_on": "runtime.cuda.graphs", "made_apart": "runtime.cuda.large_results", "numbers_in_memory": "wrappers.wrapper",
-    "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
+    "_running": "graph.control_bodies", "wrapper_of": "runtime.program", "telling_by_lines": "wrappers.wrapper",
 }  # fmt: skip
 RECORDS = {
     "Around": "autograd.trained", "Backward": "graph.custom_function", "DeviceLibrary": "runtime.cuda.load", "Ending": "autograd.endings",
@@ -45,6 +45,7 @@ RECORDS = {
 }  # fmt: skip
 # Modules of captured graphs, with the attributes that are what they were made with; `options` by their names.
 MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ControlFlow": ("graph.control_flow", ("program",)),
     "CustomFunction": ("graph.custom_function", ("plan",)),
     "TensorHook": ("graph.tensor_hook", ("body",)),
     "Mapped": ("graph.transforms", ("body", "in_dims", "out_dims", "options")),
@@ -53,6 +54,11 @@ MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("Gradient", "Jacobian", "PulledBack", "PushedForward"), ("graph.transforms", ("body", "places", "n_outputs", "options"))
     ),
 }
+# Branches and loops.
+CONTROL = {
+    **dict.fromkeys(("AssociativeScan", "Branch", "Scan", "While", "_Gradient", "_Mapped"), "graph.control_flow"),
+    "Layer": "graph.recurrent",
+}  # fmt: skip
 GRADIENT = {"GradientProgram": "autograd.higher_order"}
 _BACKWARD = {"KeptBackwards": "autograd.trained"}
 # Our own operators that graphs call, in their namespace, and the module that registers each.
@@ -74,9 +80,11 @@ def parts_of(name: str) -> list[str]:
 
 
 class ProgramReader:
-    """Makes it again. `backwards`: those of the program. NotFound; NoKernels where the store has lost them."""
+    """Makes it again. `backwards`: those of the program. `compile_body`: how bodies of branches and loops are compiled. NotFound;
+    NoKernels where the store has lost them."""
 
-    def __init__(self) -> None:
+    def __init__(self, compile_body: Callable[..., Callable[..., Any]] | None = None) -> None:
+        self.compile_body = compile_body
         self.backwards: list[KeptBackwards] = []
 
     def made(self, json: Json) -> Any:
@@ -98,6 +106,19 @@ class ProgramReader:
     def _module(self, name: str, options: dict[str, Json], *given: Json) -> Any:
         make = named({name: MODULES[name][0]}, name)
         return make(*map(self.made, given), **{key: self.made(value) for key, value in options.items()})
+
+    def _control(self, kind: str, random: bool, values: list[Json], bodies: list[Json]) -> Any:
+        return named(CONTROL, kind).of_text(random, [*map(self.made, values)], [self._body(*one) for one in bodies])
+
+    def _body(self, text: str, names: dict[str, Json], held: dict[str, Json], varying: list[list[bool] | None]) -> Any:
+        """Compiled where it first runs."""
+        from pliant.graph.control_bodies import Body, Text, module_of
+
+        values = ({name: self.made(one) for name, one in some.items()} for some in (names, held))
+        body = Body(module_of(Text(text, *values)), varying)
+        if self.compile_body is not None:
+            body.compile(self.compile_body)
+        return body
 
     def _gradient(
         self, text: str, scope: dict[str, Json], held: dict[str, Json], name: str, count: int, *facts: Json
@@ -160,6 +181,7 @@ _READ: dict[str, Callable[..., Any]] = {
     "backward": ProgramReader._backward,
     "gradient": ProgramReader._gradient,
     "module": ProgramReader._module,
+    "control": ProgramReader._control,
     "text": lambda reader, text, scope, held: _TextModule(reader, text, scope, held),
     "runs as": lambda reader, *names: RUNS_AS[operator_named(*names)],
     "list": lambda reader, *values: list(map(reader.made, values)),

@@ -21,7 +21,7 @@ from pliant.exporting.program import Program
 from pliant.exporting.written_back import copied
 from pliant.graph.body_graph import BodyGraph
 from pliant.graph.contracts import AtenGraph, Runnable
-from pliant.graph.control_flow import Body
+from pliant.graph.control_bodies import Body
 from pliant.graph.interpret import laying_out
 from pliant.graph.passes.separate import separate
 from pliant.symbolic.printer import to_python

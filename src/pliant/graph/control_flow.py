@@ -22,6 +22,7 @@ from torch import fx
 
 from pliant import background, torch_adapter
 from pliant.graph.contracts import name_of_target
+from pliant.graph.control_bodies import Body, Compile
 from pliant.graph.generator_states import CPU_BYTES, GPU_BYTES, gpus_of, random_bytes, set_random_bytes
 from pliant.graph.map_rules.kernels import where_sizes_vary
 from pliant.graph.passes.purity import is_random
@@ -31,40 +32,6 @@ if TYPE_CHECKING:
 
 Values = Sequence[Any]
 Tensors = tuple[torch.Tensor, ...]
-Compile = Callable[[fx.GraphModule], Callable[..., Any]]
-
-
-class Body:
-    """A graph that a program calls, as it is on fakes and wrappers of transforms. On real tensors it is compiled: with
-    gradients recorded and without as two functions, which do not recompile for one another."""
-
-    def __init__(self, module: fx.GraphModule | BodyGraph) -> None:
-        self.module = module
-        self.compiled: dict[bool, Callable[..., Any]] = {}
-
-    def compile(self, way: Compile) -> None:
-        module = self.module
-        if isinstance(module, fx.GraphModule):
-            self.compiled = {recorded: way(module) for recorded in (False, True)}
-
-    def __call__(self, *values: Any) -> Any:
-        if not self.compiled or any(map(_is_no_data, values)):
-            return self.module(*values)
-        recorded = torch.is_grad_enabled()
-        return self.compiled[recorded](*[_alike(v, recorded) if isinstance(v, torch.Tensor) else v for v in values])
-
-
-def _alike(tensor: torch.Tensor, recorded: bool) -> torch.Tensor:
-    """The tensor, no leaf if it has a gradient, so that a body need not be compiled for both."""
-    if not tensor.requires_grad:
-        return tensor
-    return tensor.view_as(tensor) if recorded else tensor.detach()
-
-
-def _is_no_data(value: Any) -> bool:
-    plain = type(value) is torch.Tensor or type(value) is torch.nn.Parameter
-    return isinstance(value, torch.Tensor) and (not plain or torch_adapter.is_transformed(value))
-
 
 class Program:
     """What the operator runs. `compute(values)` may be differentiated; `described(fakes)` is fakes of its results.
@@ -78,10 +45,10 @@ class Program:
     def __init__(self, *bodies: fx.GraphModule) -> None:
         self._take(bodies)
 
-    def _take(self, bodies: Sequence[fx.GraphModule | BodyGraph]) -> None:
+    def _take(self, bodies: Sequence[fx.GraphModule | BodyGraph | Body], random: bool | None = None) -> None:
         self.number = next(_numbers)
-        self.bodies = [Body(module) for module in bodies]
-        self.random = any(map(_draws, bodies))
+        self.bodies = [one if isinstance(one, Body) else Body(one) for one in bodies]
+        self.random = any(_draws(body.module) for body in self.bodies) if random is None else random
         self.gradients: dict[Any, Program] = {}
         _programs[self.number] = self
 
@@ -92,6 +59,24 @@ class Program:
         vars(made).update(fields)
         made._take(bodies(made))
         return made
+
+    @classmethod
+    def of_text(cls, random: bool, values: Sequence[Any], bodies: Sequence[Body]) -> Program:
+        """The program of this kind with such values of its `FIELDS`, whose bodies are text."""
+        made = cls.__new__(cls)
+        vars(made).update(zip(cls.FIELDS, values, strict=True))
+        made._take(bodies, random)
+        return made
+
+    @property
+    def operator(self) -> Any:
+        """What runs it, of its number, tensors, numbers and places."""
+        return (operators().run_random if self.random or self.keeps else operators().run).default
+
+    @property
+    def has_name(self) -> bool:
+        """Whether its number is the same in every process."""
+        return self.number >= _OF_CONTENT
 
     def first_given(self, values: Values) -> list[Values]:
         """What each body takes, at its first step."""
@@ -287,6 +272,8 @@ def _random_state(state: torch.Tensor | None, gpus: Sequence[int]) -> Iterator[N
 class _Mapped(Program):
     """`vmap` of a program."""
 
+    FIELDS = ("program", "in_dims", "randomness")
+
     def __init__(self, program: Program, in_dims: tuple[int | None, ...], randomness: str) -> None:
         super().__init__()
         self.program, self.in_dims, self.randomness = program, in_dims, randomness
@@ -308,6 +295,8 @@ class _Mapped(Program):
 
 class Gradient(Program):
     """values: those of `program`, a random state if it draws numbers, gradients of the results `given`: gradients."""
+
+    FIELDS = ("program", "wanted", "given")
 
     def __init__(self, program: Program, wanted: tuple[int, ...], given: tuple[int, ...]) -> None:
         super().__init__()
@@ -400,8 +389,7 @@ def _call(program: Program, values: Values) -> list[Any]:
     position = {id(v): i for i, v in enumerate(tensors)}
     count = itertools.count()
     places = [position[id(v)] if isinstance(v, torch.Tensor) else -1 - next(count) for v in values]
-    operator = operators().run_random if program.random or program.keeps else operators().run
-    return list(operator.default(program.number, tensors, numbers, places))
+    return list(program.operator(program.number, tensors, numbers, places))
 
 
 class _Apply(torch.autograd.Function):
@@ -483,7 +471,7 @@ def compile_bodies(module: fx.GraphModule, way: Compile) -> None:
                 body.compile(way)
 
 
-def _draws(body: fx.GraphModule | BodyGraph) -> bool:
+def _draws(body: Any) -> bool:
     """Whether a body may draw random numbers: it holds a call that some operators of its name do."""
     return any(_is_random_call(node) for node in body.graph.nodes if node.op not in ("placeholder", "output"))
 

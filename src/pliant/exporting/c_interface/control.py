@@ -21,7 +21,8 @@ from torch import fx
 
 from pliant.exporting.control_form import apart, values_of
 from pliant.graph.body_graph import BodyGraph
-from pliant.graph.control_flow import AssociativeScan, Body, Branch, Program, Scan, While
+from pliant.graph.control_bodies import Body
+from pliant.graph.control_flow import AssociativeScan, Branch, Program, Scan, While
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.recurrent import Layer
 from pliant.graph.tensor_spec import keys_of

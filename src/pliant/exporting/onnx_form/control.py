@@ -16,7 +16,8 @@ import torch
 from torch import fx
 
 from pliant.exporting.control_form import values_of
-from pliant.graph.control_flow import AssociativeScan, Body, Branch, Program, Scan, While
+from pliant.graph.control_bodies import Body
+from pliant.graph.control_flow import AssociativeScan, Branch, Program, Scan, While
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.recurrent import Layer
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pliant.exporting.bodies import prepared
 from pliant.exporting.standalone.operators import SUFFIXES, NoForm, said
 from pliant.graph.body_graph import BodyGraph
-from pliant.graph.control_flow import AssociativeScan, Body, Branch, Program, Scan, While, program_numbered
+from pliant.graph.control_bodies import Body
+from pliant.graph.control_flow import AssociativeScan, Branch, Program, Scan, While, program_numbered
 from pliant.graph.recurrent import Layer
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.lowering.lower import lower

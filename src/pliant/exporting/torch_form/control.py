@@ -18,7 +18,8 @@ from pliant.exporting.control_form import apart, control_of, values_of
 from pliant.exporting.torch_form.numbers import Values, number
 from pliant.exporting.torch_form.refusal import refused
 from pliant.graph.body_graph import BodyGraph
-from pliant.graph.control_flow import AssociativeScan, Body, Branch, Program, Scan, While
+from pliant.graph.control_bodies import Body
+from pliant.graph.control_flow import AssociativeScan, Branch, Program, Scan, While
 from pliant.symbolic.expr import Symbol
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
