@@ -128,9 +128,10 @@ def _kernels_for_rows(graph: AtenGraph, rows: list[list[int]], numbers: list[int
         return None  # which compiles its graph as any other
 
 
-def compiled_body(body: torch.nn.Module, varying: Varying) -> Callable[..., Any]:
-    """A body of control flow as a compiled function of its own: sizes that are symbols around it are symbols in it."""
-    kept = keeper() if config.get().cache.keep_entries else None
+def compiled_body(body: torch.nn.Module, varying: Varying, known: bool) -> Callable[..., Any]:
+    """A body of control flow as a compiled function of its own: sizes that are symbols around it are symbols in it. `known`: its
+    class says all that it does."""
+    kept = keeper() if known and config.get().cache.keep_entries else None
     compiled = compiled_callable(body, Compilation(compile_captured, resume_function, new_entry, keeper=kept))
     dispatcher = compiled.__dict__[DISPATCHER]
     dispatcher.name = "a body of control flow"

@@ -175,6 +175,10 @@ def _around(chosen: dict[str, str]):
                 blocks.enter_context(pliant.config.patch(dynamic="all"))
             case "duck":
                 blocks.enter_context(pliant.config.patch(duck_sizing=False))
+            case "numerics":
+                blocks.enter_context(pliant.config.patch(numerics="fast"))
+            case "blocks":
+                blocks.enter_context(pliant.config.patch(repeated_blocks=True))
             case "specialize":
                 blocks.enter_context(pliant.config.patch(specialize_float=True, dynamic="all"))
         yield
@@ -341,7 +345,7 @@ def main() -> None:
     for seed in range(given.seed, given.seed + given.pairs):
         if time.monotonic() > end:
             break
-        first, second, one, other = pair(seed, dict(one.split("=") for one in given.fix))
+        first, second, one, other = pair(seed, dict(one.split("=", 1) for one in given.fix))
         changed = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
         counts["pairs"] += 1
         found = bool(other["entries"].get("found"))

@@ -45,6 +45,8 @@ SLOTS: dict[str, list[str]] = {
     "each_attribute": ["0.0", "1.0"], "missing_item": ["1.0", "len(key)", "2.0"], "ordering": ["self.n < other.n", "self.n > other.n"],
     "annotation": ["int", "float"], "second_default": ["1.0", "2.0"], "documentation": ["a", "ab"], "function_attribute": ["1.0", "2.0"],
     "chained": ["1.0", "2.0"], "factory": ["float", "lambda: 2.0"], "longest": ["3", "2"], "context_default": ["1.0", "2.0"],
+    "loop_factor": ["0.5", "1.5"], "threshold": ["0", "-1e9", "1e9"], "branch_number": ["2.0", "3.0", "2"], "turns": ["2", "3"],
+    "other_branch": ["x.cos()", "x.exp()", "x + torch.arange(x.shape[-1])", "x.cos() * SCALE"],
     "array_item": ["1.0", "3.0"], "array_dtype": ["float32", "float64"], "tensor_item": ["1.0", "2.0", "2"],
     "tensor_strides": ["", ".t()"], "called_first": ["torch.cos", "torch.exp"], "raised": ["KeyError", "ValueError", "TypeError"],
     "caught_classes": ["KeyError, ValueError", "LookupError", "ValueError"], "handled": ["1.0", "2.0"], "pattern_literal": ["1", "2"],
@@ -54,7 +56,7 @@ SLOTS: dict[str, list[str]] = {
     "inherited": ["1.0", "2.0"], "inside_base": ["Above", "Aside", "Above, Aside", "Aside, Above"], "module_attribute": ["1.0", "2.0"],
     "more": ["y = further(y)", "y = y * VARIABLE.get()", "y = further(protocols(y))",
              "y = standard(y)", "y = derivatives(y)", "y = standard(derivatives(protocols(y)))", "y = protocols(y)",
-             "y = gradients(y)", "y = gradients(protocols(y))", "pass"],
+             "y = gradients(y)", "y = gradients(protocols(y))", "pass", "y = controlled(y)"],
 }  # fmt: skip
 
 
@@ -63,7 +65,7 @@ SETTINGS: dict[str, list[str]] = {
     "grad": ["off", "on", "inference"], "autocast": ["", "bfloat16"], "deterministic": ["", "yes"],
     "default dtype": ["", "float64"], "parameters": ["", "float64", "bfloat16", "frozen", "one frozen"],
     "sizes": ["4 8", "5 8", "1 8", "4 16"], "layout": ["", "transposed", "expanded", "offset", "every other"],
-    "input": ["", "requires_grad", "subclass", "parameter", "integer"], "options": ["", "fuse", "dynamic", "duck", "specialize"],
+    "input": ["", "requires_grad", "subclass", "parameter", "integer"], "options": ["", "fuse", "dynamic", "duck", "specialize", "numerics", "blocks"],
     "patched": ["", "relu", "linear", "module", "class", "rebound", "disabled", "hook", "global hook", "default", "code",
                 "instance", "bound method", "reached", "in a dict", "static method", "keyword default", "closure cell",
                 "pre hook", "backward hook", "parameter hook", "global pre hook", "operator of tensors", "functional", "math",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 import torch.nn.functional as F
 import pliant
 import fuzz_library as library
@@ -371,6 +372,12 @@ def protocols(x):
     {creation}
     x = pick(x) + math.sqrt({root}) + float(os.getenv("FUZZ_OTHER", {environment_default}))
     return outer()(x)
+
+def controlled(x):
+    def body(count, x):
+        return count + 1, x * {loop_factor}
+    y = torch.cond(x.sum() > {threshold}, lambda x: x * {branch_number} + TABLE["a"], lambda x: {other_branch}, (x,))
+    return while_loop(lambda count, x: count < {turns}, body, (torch.tensor(0), y))[1]
 
 def gradients(x):
     return custom(x) + Doubled.apply(x)

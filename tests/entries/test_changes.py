@@ -13,7 +13,7 @@ NAMES = (
     "property fget default", "substitute", "kwdefault", "count object", "function mode inside", "global forward hook", "environ copy", "file content",
     "builtin added", "class_getitem", "code replaced", "conj used", "class dict", "lru prefilled",
     "abc abstract", "aten functorch kernel", "metaclass getattr", "own module getattr", "dataclass default changed later",
-    "fp32 precision", "static method of a list", "copyreg",
+    "fp32 precision", "static method of a list", "copyreg", "branch in a branch", "operator in a branch",
 )  # fmt: skip
 # What is the same in both processes but the order of hashes.
 OF_HASHES = ("hash str", "hash tuple")

@@ -24,7 +24,7 @@ from pliant.entries.content import NotKept, digest_of
 from pliant.entries.namer import path_of
 from pliant.entries.operators import content_of
 from pliant.entries.programs import CONTROL, GRADIENT, MODULES, OURS, OWN_OPERATORS, RECORDS, named, parts_of
-from pliant.graph.control_bodies import text_of
+from pliant.graph.control_bodies import Text, text_of
 from pliant.torch_adapter import RUNS_AS, OpOverload
 from pliant.wrappers import generated_code
 from pliant.wrappers.remade import MakingCall, call_that_made
@@ -135,13 +135,16 @@ class ProgramWriter:
 
     def _text(self, module: Any) -> list[Json]:
         """A graph module as text, the globals of the text, and what the module holds. NotKept."""
-        text = text_of(module)
+        return self._parts(text_of(module))
+
+    def _parts(self, text: Text) -> list[Json]:
         return [text.source, *({name: self.written(one) for name, one in values.items()} for values in text[1:])]
 
     def _control(self, program: Program) -> Json:
         """A branch or loop with its bodies. NotKept."""
-        bodies = [[*self._text(one.module), one.varying] for one in program.bodies if isinstance(one.module, torch.fx.GraphModule)]
-        if len(bodies) != len(program.bodies):
+        texts = [one.text for one in program.bodies]
+        bodies = [[*self._parts(one[0]), one[1]] for one in texts if one is not None]
+        if None in texts:
             raise NotKept("no-form", "a branch or loop of an exported program")
         fields = [self.written(getattr(program, name)) for name in program.FIELDS]
         return ["control", type(program).__name__, program.random, fields, bodies]

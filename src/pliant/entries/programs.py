@@ -115,7 +115,8 @@ class ProgramReader:
         from pliant.graph.control_bodies import Body, Text, module_of
 
         values = ({name: self.made(one) for name, one in some.items()} for some in (names, held))
-        body = Body(module_of(Text(text, *values)), varying)
+        found = Text(text, *values)
+        body = Body(module_of(found), (found, varying))
         if self.compile_body is not None:
             body.compile(self.compile_body)
         return body

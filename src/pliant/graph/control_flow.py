@@ -22,7 +22,7 @@ from torch import fx
 
 from pliant import background, torch_adapter
 from pliant.graph.contracts import name_of_target
-from pliant.graph.control_bodies import Body, Compile
+from pliant.graph.control_bodies import Body, Compile, content_of
 from pliant.graph.generator_states import CPU_BYTES, GPU_BYTES, gpus_of, random_bytes, set_random_bytes
 from pliant.graph.map_rules.kernels import where_sizes_vary
 from pliant.graph.passes.purity import is_random
@@ -72,6 +72,14 @@ class Program:
     def operator(self) -> Any:
         """What runs it, of its number, tensors, numbers and places."""
         return (operators().run_random if self.random or self.keeps else operators().run).default
+
+    @property
+    def content(self) -> str | None:
+        """All that it does, where that is known."""
+        bodies = [None if one.text is None else content_of(one.text[0]) for one in self.bodies]
+        fields = [getattr(self, name) for name in self.FIELDS]
+        known = None not in bodies and not any(isinstance(one, Program) for one in fields)
+        return repr([type(self).__name__, fields, bodies]) if known else None
 
     @property
     def has_name(self) -> bool:
@@ -445,6 +453,11 @@ class ControlFlow(torch.nn.Module):
         self.program = program
         for number, body in enumerate(program.bodies):
             self.add_module(f"body_{number}", cast(fx.GraphModule, body.module))
+
+    @property
+    def content(self) -> str | None:
+        """All that it does, where that is known."""
+        return self.program.content
 
     def forward(self, *values: Any) -> tuple[Any, ...]:
         return run(self.program, values)
