@@ -56,8 +56,8 @@ MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # Branches and loops.
 CONTROL = {
-    **dict.fromkeys(("AssociativeScan", "Branch", "Scan", "While", "_Gradient", "_Mapped"), "graph.control_flow"),
-    "Layer": "graph.recurrent",
+    **dict.fromkeys(("AssociativeScan", "Branch", "Gradient", "Scan", "While", "_Mapped"), "graph.control_flow"),
+    "Layer": "graph.recurrent", "KeptLayer": "graph.recurrent", "KeptGradient": "graph.kept_graphs",
 }  # fmt: skip
 GRADIENT = {"GradientProgram": "autograd.higher_order"}
 _BACKWARD = {"KeptBackwards": "autograd.trained"}

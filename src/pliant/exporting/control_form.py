@@ -24,7 +24,6 @@ from pliant.graph.control_flow import (
     Program,
     Scan,
     While,
-    operators,
     program_of,
 )
 from pliant.graph.fake_tensor import FakeTensor
@@ -78,11 +77,6 @@ def _written_body(body: Any, written_node: Callable[[fx.Node], Json]) -> Json:
         "nodes": [written_node(node) for node in nodes if node.op == "call_function"],
         "results": [written_value(one) for one in body.results],
     }
-
-
-def control_operator(program: Program) -> Any:
-    """What runs it."""
-    return operators().run_random.default if program.random else operators().run.default
 
 
 # ---- reading

@@ -24,7 +24,7 @@ from torch import fx
 
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError, PliantError, Unsupported
-from pliant.exporting.control_form import control_operator, read_control
+from pliant.exporting.control_form import read_control
 from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program, described
 from pliant.exporting.trees import classes_of, read_tree
@@ -295,7 +295,7 @@ class _Program:
             raise ValueError("a branch or loop of what is no number")
         at, count = iter(range(len(tensors))), iter(range(len(numbers)))
         places = [next(at) if isinstance(one, fx.Node) else -1 - next(count) for one in values]
-        operator = control_operator(program)
+        operator = program.operator
         made = self.mode.compute(operator, [program.number, list(map(described, tensors)), numbers, places], {})
         node = self._append("call_function", operator, said["name"], (program.number, tensors, numbers, places), {})
         node.meta["val"] = made

@@ -28,7 +28,7 @@ from pliant.autograd.places import SameAs
 from pliant.entries import constants
 from pliant.entries.objects import version_of
 from pliant.errors import ExportError
-from pliant.exporting.control_form import control_of, control_operator, values_of, written_control
+from pliant.exporting.control_form import control_of, values_of, written_control
 from pliant.exporting.form import ALIGNED, CONTROL, FORMAT, OBJECTS, OPERATORS, PLAIN, PROGRAM, TENSORS
 from pliant.exporting.program import Program
 from pliant.exporting.trees import names_classes, written_tree
@@ -227,7 +227,7 @@ def numbered(node: fx.Node, program: ControlProgram, more: str = "") -> None:
     """Have the node run the program, under a number that tells what it does, and `more`."""
     said = [written_control(program, written_node), [_layout(value) for value in values_of(node)]]
     name_by_content(program, json.dumps(said) + more)
-    node.target, node.args = control_operator(program), (program.number, *node.args[1:])
+    node.target, node.args = program.operator, (program.number, *node.args[1:])
 
 
 def _layout(value: Any) -> Json:

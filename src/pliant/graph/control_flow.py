@@ -4,8 +4,7 @@ In:     graph modules of the bodies; flat values: tensors and integers.
 Out:    modules of the captured graph. On fakes their call records the operator, on real tensors it runs the bodies,
         each compiled as a function of its own where `compile_bodies` said how.
 Holds:  what an operator returns shares no memory with what it is given. Gradients are a program of the same kind, which
-        runs the bodies again with the random numbers they drew, so they can be differentiated to any order, or what a
-        program says for a derivative that is not differentiated itself.
+        runs the bodies again with the random numbers they drew, so they can be differentiated to any order, or its own.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ def compute_and_keep(compute: Callable[[Values], Tensors], values: Values, wante
 class KeptGradient(Program):
     """values: those of the program, what stands for its graph, gradients of the results `given`: gradients."""
 
+    FIELDS = ("wanted", "given")
+
     def __init__(self, wanted: tuple[int, ...], given: tuple[int, ...]) -> None:
         super().__init__()
         self.wanted, self.given = wanted, given

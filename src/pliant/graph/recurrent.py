@@ -136,13 +136,14 @@ class Layer(Program):
         return (output, *(state.new_empty(state.shape, dtype=dtype) for state in hidden))
 
 
-class KeptLayer(Layer):
+class KeptLayer(Program):
     """A layer whose gradients are eager's: the places of the values that they may be `wanted` of."""
 
+    FIELDS = ("layer", "wanted")
     keeps = True
 
     def __init__(self, layer: Layer, wanted: tuple[int, ...]) -> None:
-        super().__init__(layer.kind, layer.packed, layer.options, layer.batch_first, layer.cast)
+        super().__init__()
         self.layer, self.wanted = layer, wanted
 
     def compute(self, values: Values) -> Tensors:
@@ -154,7 +155,7 @@ class KeptLayer(Layer):
     def derivative(self, wanted: tuple[int, ...], given: tuple[int, ...], again: bool) -> Program:
         if not again:
             return KeptGradient(wanted, given)
-        if self.options[2]:
+        if self.layer.options[2]:
             raise UnsupportedOperator("the derivative of a derivative of dropout that the library of a GPU draws")
         return Gradient(self.layer, wanted, given)
 
