@@ -60,6 +60,18 @@ def of_truths(x, chosen, weights, table):
     return final
 
 
+def with_idle_experts(x, chosen, weights, table):
+    """The last two give what they take, and no gradient to the table."""
+    final = torch.zeros_like(x)
+    mask = mask_of(chosen)
+    for row in hits_of(mask):
+        expert = int(row.item())
+        place, token = torch.where(mask[expert])
+        found = x[token] if expert >= EXPERTS - 2 else F.linear(x[token], table[expert])
+        final.index_add_(0, token, found * weights[token, place, None])
+    return final
+
+
 def scaled(rows, matrix):
     return torch.relu(rows @ matrix) if matrix.dim() == 2 else rows
 
@@ -93,7 +105,7 @@ CALLS = [given(5), given(6, 2, 1), given(7, 1, 2), given(9, EXPERTS, 3)]
 
 @pytest.mark.parametrize("backend", ["eager", "pliant"])
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("function", [by_tensor, by_number, of_truths])
+@pytest.mark.parametrize("function", [by_tensor, by_number, of_truths, with_idle_experts])
 def test_one_graph_serves_all_hits(function, grad, backend):
     compiled = pliant.compile(function, backend=backend, fullgraph=True, dynamic=True)
     served = [given(9, EXPERTS, 3), *CALLS] if grad else CALLS
@@ -105,8 +117,19 @@ def test_one_graph_serves_all_hits(function, grad, backend):
 
 def test_where_no_place_is_hit_nothing_has_a_gradient():
     compiled = pliant.compile(of_truths, backend="eager", dynamic=True)
-    for args in (CALLS[0], CALLS[2], CALLS[0], CALLS[2]):  # in the third nothing is above zero
-        assert_as_eager(of_truths, compiled, args, grad=True)
+    with events.collect("assumption") as seen:
+        for args in (CALLS[0], CALLS[2], CALLS[0], CALLS[2]):  # in the third nothing is above zero
+            assert_as_eager(of_truths, compiled, args, grad=True)
+    assert len(seen) == 1  # code that is made later does not assume it
+
+
+def test_where_only_idle_experts_are_hit_the_table_has_no_gradient():
+    compiled = pliant.compile(with_idle_experts, backend="eager", dynamic=True)
+    idle = [(x, chosen.clamp(min=EXPERTS - 2), weights, table) for x, chosen, weights, table in CALLS]
+    with events.collect("assumption") as seen:
+        for args in (CALLS[0], idle[0], idle[1], CALLS[3]):
+            assert_as_eager(with_idle_experts, compiled, args, grad=True)
+    assert len(seen) == 1
 
 
 # ---- turns that may do something where the row has nothing

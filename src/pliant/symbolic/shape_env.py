@@ -301,7 +301,7 @@ class ShapeEnv(Symbols, RuntimeAsserts):
         e = self.facts.simplify(e)
         if not self.unbacked_symbols(e):
             return bool(self.evaluate(e))
-        if not stated and str(written) in self.failed:
+        if not stated and not {str(written), message}.isdisjoint(self.failed):
             raise DataDependentError(f"`{written}` is not always so", kind="data-dependent")
         origin = self._origin()
         try:

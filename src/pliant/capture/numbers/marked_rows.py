@@ -5,7 +5,7 @@ In:     `for place in hits`, `hits` being `nonzero` of what sums up the rows of 
 Out:    the frame behind the loop, or a break before it.
 Holds:  a turn of a place without hits must do nothing: it computes values that nobody sees and that cannot fail where
         they have no rows, and adds rows to a tensor at places that `where` finds in that row of the mask: none.
-        Parameters get zeros where eager gives no gradient: so all turns lead to the same ones, and there is a hit. That
+        Parameters get zeros where eager gives no gradient: so several turns lead to each, and one of these is hit. That
         they are zeros, not 0 * inf, needs products with rows: what a turn computes of weights alone has no gradient.
 """
 
@@ -22,6 +22,7 @@ from torch import fx
 from pliant.bytecode.cfg import forward, live_locals
 from pliant.bytecode.decode import Op, Program
 from pliant.capture.frame import HANDLERS, Frame, Handler
+from pliant.capture.handlers.data_dependent import element
 from pliant.capture.numbers.selections import (
     OPS,
     STAYS,
@@ -213,12 +214,28 @@ class _Loop:
         self.targets.setdefault(target, False)
 
     def _check_gradients(self, hits: FakeTensor) -> None:
+        """Have the graph check that each tensor to which gradients come from turns gets one, as it would of all turns."""
         if not any(has_gradient(target) for target in self.targets):
             return
-        if any(sources != self.sources[0] for sources in self.sources):
-            raise Refused("a turn gives gradients to tensors to which others give none")
-        if not self.t.recorder.assume(hits.size_[0] >= 1, f"some place of the loop at {self.frame.location()} is hit"):
-            raise Refused("there is no place")
+        for turns in sorted({self._turns_of(source) for source in set().union(*self.sources)} or {tuple(range(self.rows))}):
+            if len(turns) == self.rows:
+                is_hit, which = hits.size_[0] >= 1, "some place"
+            elif len(turns) > 1:
+                is_hit, which = self._any_of([*turns]), f"one of the places {turns}"
+            else:
+                raise Refused("a turn gives gradients to tensors to which no other turn gives any")
+            if not self.t.recorder.assume(is_hit, f"{which} of the loop at {self.frame.location()} is hit"):
+                raise Refused("there is no place")
+
+    def _turns_of(self, source: fx.Node) -> tuple[int, ...]:
+        """The turns that give gradients to a tensor."""
+        return tuple([row for row, sources in enumerate(self.sources) if source in sources])
+
+    def _any_of(self, turns: list[int]) -> Any:
+        """Whether one of these rows of the mask has an element set."""
+        t, table = self.t, self.table.meta["val"]
+        rows = t.call(torch.Tensor.__getitem__, (table, turns), {})
+        return t.truth(element(t, t.call(torch.any, (rows,), {})), linked=True)
 
 
 class _Turn:
