@@ -105,6 +105,37 @@ def test_gradients(program):
         torch.testing.assert_close(mine, theirs)
 
 
+def stored_by_place(mask, row):
+    row[mask == 7] = 1
+
+
+def added(mask, row):
+    row += mask > 5
+
+
+def joined(mask, row):
+    row |= mask
+
+
+def filled(mask, row):
+    row.masked_fill_(mask == 7, 2)
+
+
+@pytest.mark.parametrize("store", [stored_by_place, added, joined, filled], ids=lambda f: f.__name__)
+def test_stores_decide(store):
+    def program(mask, x):
+        row = torch.zeros_like(mask)
+        store(mask, row)
+        return torch.cat([x, x]) if (row > 0).any() else x * 3
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for mask in masks(7, 7):
+        check(compiled, program, mask, torch.rand(3, 4))
+    found = pliant.stats()
+    assert (found["graphs"], found["graph_breaks"], found["assumptions"]) == (1, 0, 0)
+
+
 def test_random_state_of_a_call_that_is_done_again():
     def program(mask, x):
         x = torch.nn.functional.dropout(x, 0.5)

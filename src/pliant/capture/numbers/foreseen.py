@@ -41,6 +41,7 @@ _CALLS = frozenset(RULES) | set(
     matmul cummax index_select gather logical_xor cumprod diff max min amax amin scatter scatter_add scatter_reduce index_add
     index_fill fill zero bincount expand_as view_as type_as""".split()
 )
+_STORES = frozenset("__setitem__ __iadd__ __isub__ __imul__ __iand__ __ior__ __ixor__".split())
 
 
 def foreseen(frame: Frame, op: Op, value: Any) -> bool | None:
@@ -116,19 +117,13 @@ class _Run(NodeValues):
             return copy if one is node else self.value(one)
 
         for user in node.users:
-            name, given = known_name(user), user.args[1:]
-            if user.args[:1] != (node,):
+            name = known_name(user)
+            if user.args[:1] != (node,) or not (name in _STORES or name.endswith("_") and not name.endswith("__")):
                 continue
-            if name == "setitem":
-                place: Any
-                stored: Any
-                place, stored = fx.node.map_arg(given, now)
-                copy[place] = stored
-            elif name.endswith("_") and not name.endswith("__"):
-                if name[:-1] not in _CALLS or user.op != "call_method":
-                    raise Unknown
-                args, kwargs = fx.node.map_arg((given, user.kwargs), now)
-                getattr(copy, name)(*args, **kwargs)
+            if user.op != "call_method" or name not in _STORES and name[:-1] not in _CALLS:
+                raise Unknown
+            args, kwargs = fx.node.map_arg((user.args[1:], user.kwargs), now)
+            getattr(copy, name)(*args, **kwargs)
         return copy
 
     def _worked_out(self, node: fx.Node) -> Any:
