@@ -131,6 +131,21 @@ def test_tensors_on_arrays_count_their_own_writes_and_are_of_the_mode_of_their_m
     assert run(pliant.compile(program, backend=backend)) == run(program)
 
 
+def with_a_scalar(x):
+    return x + int(np.prod((x.shape[0], 3))) * 2
+
+
+def with_views_of_arrays(x):
+    return x + torch.from_numpy(np.arange(6).reshape(2, 3).T * x.shape[0])[:, :1].sum()
+
+
+@pytest.mark.parametrize("program", [with_a_scalar, with_views_of_arrays])
+def test_arrays_and_scalars_in_inference_mode(program):
+    with torch.inference_mode():
+        compiled = pliant.compile(program, backend="eager", dynamic=True)
+        assert all(torch.equal(compiled(torch.ones(n)), program(torch.ones(n))) for n in (5, 6))
+
+
 MADE_BY_SIZE = {
     "ones": lambda n: np.ones((n, n)),
     "full": lambda n: np.full((n,), 2.5),

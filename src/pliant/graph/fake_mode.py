@@ -193,7 +193,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if torch.is_inference_mode_enabled() and (plan.views or self.writes and not plan.written):
             for fake in filter(is_fake, outputs if isinstance(outputs, (list, tuple)) else (outputs,)):
                 if plan.views:
-                    fake.viewed = args[0]
+                    fake.viewed = args[0] if is_fake(args[0]) else None
                 elif fake.node is None:  # no argument that is handed back
                     fake.born = self.writes
         return self.record(func, args, kwargs, outputs)

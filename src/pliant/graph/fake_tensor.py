@@ -151,9 +151,11 @@ AS_IT_IS = contextlib.nullcontext()
 def counting_as(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     """Fakes of the tensor, and of its views, count writes if it does: not every tensor in inference mode was made there.
     Not of one that requires grad, whose views have a history outside the mode alone."""
-    if torch.is_inference_mode_enabled() and not tensor.requires_grad and not tensor.is_inference():
-        return torch.inference_mode(False)
-    return AS_IT_IS
+    if not torch.is_inference_mode_enabled():
+        return AS_IT_IS
+    with DisableTorchFunction():  # as above
+        counts = not tensor.requires_grad and not tensor.is_inference()
+    return torch.inference_mode(False) if counts else AS_IT_IS
 
 
 def is_on_constant(tensor: torch.Tensor) -> bool:
