@@ -43,6 +43,32 @@ def test_layouts_of_convolved_signals(transposed, weight_last):
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_rows_of_sparse_matrices(symbolic):
+    aten, check = torch.ops.aten, EagerCheck(symbolic)
+    with check:
+        for count, small in itertools.product((0, 1, 5), (False, True)):
+            rows = torch.zeros(count, dtype=torch.int64)
+            starts = aten._convert_indices_from_coo_to_csr.default(rows, 3, out_int32=small)
+            for transposed in (False, True):
+                aten._convert_indices_from_csr_to_coo.default(starts, rows, out_int32=small, transpose=transposed)
+    assert not check.wrong and len(check.right) >= 2
+
+
+def test_rows_of_sparse_matrices_are_one_graph_for_all_numbers_of_elements():
+    def program(x, rows):
+        starts = torch._convert_indices_from_coo_to_csr(rows, 3)
+        return x * starts.diff().sum(), torch._convert_indices_from_csr_to_coo(starts, rows)
+
+    pliant.reset()
+    compiled = pliant.compile(program, dynamic=True, fullgraph=True)
+    for count in (4, 5, 9):
+        x, rows = torch.randn(count), torch.randint(3, (count,)).sort().values
+        for ours, theirs in zip(compiled(x, rows), program(x, rows), strict=True):
+            assert torch.equal(ours, theirs)
+    assert pliant.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 def test_what_is_sampled_at_points(symbolic):
     """By a rule of its own: the decomposition is some forty operators, and some models sample dozens of times."""
     aten, check = torch.ops.aten, EagerCheck(symbolic)

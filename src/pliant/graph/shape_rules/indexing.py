@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +55,18 @@ def gather(x: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = Fa
 @rule(_aten.nonzero_static.default)
 def nonzero_static(x: TensorSpec, *, size: Dim, fill_value: int = -1) -> TensorSpec:
     return x.like((size, x.ndim), dtype=torch.int64)
+
+
+@rule(_aten._convert_indices_from_coo_to_csr.default)
+def row_starts(rows: TensorSpec, size: Dim, *, out_int32: bool = False) -> TensorSpec:
+    require(rows.ndim <= 1, f"Input is supposed to be a vector, but got {rows.ndim} dimensional tensor.")
+    return rows.like((size + 1,), dtype=torch.int32 if out_int32 else torch.int64)
+
+
+@rule(_aten._convert_indices_from_csr_to_coo.default)
+def rows_and_columns(starts: TensorSpec, columns: TensorSpec, *, out_int32: bool = False, transpose: bool = False) -> TensorSpec:
+    require(starts.ndim == columns.ndim, "crow_indices and col_indices are supposed to have the same dimensionality")
+    return columns.like((columns.ndim + 1, math.prod(columns.size)), dtype=torch.int32 if out_int32 else torch.int64)
 
 
 @rule(_aten.index_select.default)
