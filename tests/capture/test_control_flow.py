@@ -278,3 +278,16 @@ def test_one_body_serves_all_steps_of_a_scan(training: bool) -> None:
                 torch.testing.assert_close(*found)
         recompiled.append(len(seen))
     assert recompiled == [0, 1, 0]
+
+
+def test_bodies_in_inference_mode():
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.exp()
+        y.add_(1)
+        z = torch.cond(y.sum() > 0, lambda a: a * y, lambda a: a.sin(), (y,))
+        return associative_scan(lambda a, b: a * b, z, 0, combine_mode="generic")
+
+    x = torch.rand(3, 4)
+    with torch.inference_mode():
+        ours = pliant.compile(program, backend="eager", fullgraph=True)(x)
+    torch.testing.assert_close(ours, (x.exp() + 1).square().cumprod(0))

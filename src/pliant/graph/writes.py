@@ -32,5 +32,10 @@ def data_of(tensor: Any) -> Any:
 def is_written(fake: FakeTensor) -> bool:
     """Whether the trace has written the tensor's memory, or may have: of inference mode's only the age is known, and that
     nothing was written since."""
+    return count_of(fake) > 0
+
+
+def count_of(fake: FakeTensor) -> int:
+    """How often its memory was written; of inference mode's, how often any was since that was made."""
     with DisableTorchFunction():
-        return fake.fake_mode.writes > memory_of(fake).born if fake.is_inference() else fake.writes_ > 0
+        return fake.fake_mode.writes - memory_of(fake).born if fake.is_inference() else fake.writes_
