@@ -144,3 +144,24 @@ def test_a_class_may_be_copied_by_a_function_that_is_registered(copied, monkeypa
     assert torch.equal(compiled(X), X * 2)
     monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda one: (Registered, (5.0,)))
     assert torch.equal(compiled(X), X * 5)
+
+
+class Renamed:
+    """As configurations that have other names for some of their attributes."""
+
+    names = {"width": "size"}
+
+    def __init__(self, size):
+        self.size = size
+
+    def __getattribute__(self, name):
+        if name != "names" and name in super().__getattribute__("names"):
+            name = super().__getattribute__("names")[name]
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("copies", [copy.copy, copy.deepcopy])
+def test_objects_with_other_names_for_attributes(copies):
+    one = Renamed(3)
+    compiled = pliant.compile(lambda x: x * copies(one).width, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))

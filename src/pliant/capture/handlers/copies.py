@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from pliant.capture.graph_breaks import GraphBreak, Raised
+from pliant.capture.graph_breaks import GraphBreak, NoAttribute, Raised
 from pliant.capture.handlers.parameters import copied
 from pliant.capture.handlers.standard_library import VALUES
 from pliant.capture.handlers.table import Rows
@@ -28,6 +28,7 @@ from pliant.capture.iterators.generators import TracedGenerator
 from pliant.capture.iterators.standing_iterators import PLAIN_ITERATORS
 from pliant.capture.protocols import operators, tensor_members
 from pliant.capture.protocols.patched_methods import refuse_patched
+from pliant.capture.recording.regions import without_effects
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Tracer
 from pliant.capture.value_kinds import CONSTANTS, DICT_TYPES, SYMBOLIC_TYPES, ByKind, exactly
@@ -209,14 +210,37 @@ _DEEP: ByKind[Callable[..., Any]] = ByKind(
 
 # ---- objects
 _REGISTERED = DictAttributeSource(held(sys.modules["copyreg"], "copyreg"), "dispatch_table")
-_OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
+_OWN_WAYS = ("__reduce_ex__", "__reduce__", "__getnewargs__", "__getnewargs_ex__")
+_ASKED = ("__reduce_ex__", "__reduce__", "__getnewargs_ex__", "__getnewargs__", "__getstate__")  # in this order
+
+
+def _shows_object_s(t: Tracer, value: Any) -> bool:
+    """Whether an own `__getattribute__` gives the methods of `object` that describe an instance."""
+    if t.world.type_lookup(type(value), "__getattribute__") is object.__getattribute__:
+        return True
+    with without_effects(t, f"a look at how a {type(value).__name__} is copied"):
+        return all(_shows(t, value, name) for name in _ASKED)
+
+
+def _shows(t: Tracer, value: Any, name: str) -> bool:
+    method = getattr(object, name, None)
+    try:
+        found = t.get_attr(value, name)
+    except NoAttribute:
+        return method is None
+    except Raised:
+        return False
+    return method is not None and _is_builtin(found) and found == method.__get__(value)
+
+
+_is_builtin = exactly(types.BuiltinMethodType)
 
 
 def _instance(t: Tracer, value: Any, part: Any, memo: dict[Any, Any] | None = None) -> Any:
     """A new object of the same class with copied state, as `object.__reduce_ex__` describes it."""
     cls = type(value)
     own = any(t.world.type_lookup(cls, name) is not getattr(object, name, MISSING) for name in _OWN_WAYS)
-    if own or not _is_plain(cls):
+    if own or not _is_plain(cls) or not _shows_object_s(t, value):
         raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}")
     if cls in copyreg.dispatch_table:
         raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}, for which `copyreg` has a function")
