@@ -4,6 +4,7 @@
 import pytest
 
 import own_process
+from test_backends import is_named
 
 PROGRAM = """
 import torch
@@ -227,7 +228,7 @@ print("fine")
 """
 
 
-@pytest.mark.parametrize("program", [PROGRAM, STATE], ids=["marks", "state"])
+@pytest.mark.parametrize("program", [pytest.param(PROGRAM, id="marks"), pytest.param(STATE, id="state", marks=is_named)])
 def test_markers_of_pytorch(program):
     done = own_process.ran(f"import warnings\nwarnings.simplefilter('ignore')\n{program}")
     assert done.stdout.strip().endswith("fine"), done.stdout + done.stderr

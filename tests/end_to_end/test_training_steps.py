@@ -122,6 +122,7 @@ def test_averaged_models(name):
 
 def test_the_update_of_an_averaged_model_is_one_graph():
     """Whether something was averaged before is chosen by an operator."""
+    pliant.reset()
     net = model()
     average = swa_utils.AveragedModel(net)
     update = pliant.compile(average.update_parameters)
