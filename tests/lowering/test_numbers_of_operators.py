@@ -56,6 +56,11 @@ def test_integers_are_not_divided_by_what_their_type_wraps_to_zero(name, by):
 COMPARISONS = {
     "comparisons": lambda x, v: (x == v, x != v, x < v, x <= v, x > v, x >= v, v < x),
     "remainders": lambda x, v: (x % v, torch.fmod(x, v)),
+    "floors": lambda x, v: (v // x, x // v, torch.tensor(v, dtype=torch.float64) // x),
+    "truncated quotients": lambda x, v: (
+        torch.div(torch.tensor(v, dtype=torch.float64), x, rounding_mode="trunc"), torch.div(x, v, rounding_mode="trunc"),
+        torch.div(x, x[5], rounding_mode="trunc"), torch.div(x, x.roll(3), rounding_mode="trunc"),
+    ),
     "clamp": lambda x, v: x.clamp(-v, v),
     "hardshrink": F.hardshrink,
     "a number in a tensor": lambda x, v: x <= torch.tensor(v, dtype=torch.float64),
@@ -71,10 +76,10 @@ def test_halves_are_compared_with_what_their_dtype_makes_of_a_number(name, dtype
     program = COMPARISONS[name]
     compiled = pliant.compile(program, dynamic=varies)
     for v in (1.1, 0.3):
-        x = torch.cat([torch.linspace(-3, 3, 61), torch.full((40,), v)]).to(dtype)
+        x = torch.cat([torch.linspace(-3, 3, 61), torch.full((40,), v), v / torch.arange(1, 41)]).to(dtype)
         mine, theirs = (x.clone().requires_grad_() for _ in range(2))
         found, expected = compiled(mine, v), program(theirs, v)
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
         if name in ("clamp", "hardshrink"):
             found.sum().backward()
             expected.sum().backward()

@@ -21,7 +21,7 @@ from pliant.lowering import formulas
 from pliant.lowering.context import Lowering
 from pliant.lowering.promotion import common_dtype
 from pliant.lowering.tensors import Index, Shape, Tensor, broadcast_index, opmath
-from pliant.symbolic.expr import Expr
+from pliant.symbolic.expr import ONE, Expr
 
 aten = torch.ops.aten
 Formula = Callable[..., Scalar]
@@ -202,7 +202,17 @@ def _divide(low: Lowering, out: torch.Tensor, x: Any, y: Any, rounding_mode: str
         return elements(low, out, (x, y), opmath(out.dtype), lambda a, b: apply("div", a, b), 4)
     op = "truncdiv" if rounding_mode == "trunc" else "floordiv"
     _refuse_zero_divisor(out.dtype, y)
-    return elements(low, out, (x, y), opmath(out.dtype), lambda a, b: apply(op, a, b), OPS[op].cost)
+    dtype = opmath(out.dtype)
+    halves, sole = dtype is not out.dtype, not isinstance(y, Tensor) or all(size is ONE for size in y.shape)
+    exact = not halves or isinstance(x, Tensor) and x.dtype is out.dtype
+
+    def formula(a: Scalar, b: Scalar) -> Scalar:  # as eager, which does not round a sole divisor, nor what comes of it
+        a = a if exact else cast(cast(a, out.dtype), dtype)
+        if halves and not sole and op == "truncdiv":
+            return apply("trunc", cast(cast(apply("div", a, b), out.dtype), dtype))
+        return apply(op, a, b)
+
+    return elements(low, out, (x, y), dtype, formula, OPS[op].cost)
 
 
 def _refuse_zero_divisor(dtype: torch.dtype, y: Any) -> None:
