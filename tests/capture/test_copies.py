@@ -165,3 +165,17 @@ def test_objects_with_other_names_for_attributes(copies):
     one = Renamed(3)
     compiled = pliant.compile(lambda x: x * copies(one).width, backend="eager", fullgraph=True)
     assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool], ids=str)
+def test_parameters_of_integers_are_the_error_of_the_class(dtype):
+    pliant.reset()
+
+    def program(x):
+        try:
+            torch.nn.Parameter(x)
+        except RuntimeError as error:
+            return str(error), torch.nn.Parameter(x, requires_grad=False)
+
+    x = torch.ones(3, dtype=dtype)
+    assert pliant.compile(program, backend="eager", fullgraph=True)(x)[0] == program(x)[0]

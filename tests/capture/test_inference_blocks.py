@@ -208,3 +208,49 @@ def test_numbers_in_tensors_are_known_in_a_block_until_something_is_written(prog
             found, wanted = compiled(x), program(x)
         torch.testing.assert_close(found, wanted)
     assert program is not halves or pliant.stats()["graphs"] == 1
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+def _checkpointed(x):
+    return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True)
+
+
+@pytest.mark.parametrize("call", [Doubled.apply, _checkpointed], ids=["own function", "checkpoint"])
+def test_own_functions_record_gradients_in_a_block_that_says_so(call):
+    """Other operators do not; the call is made by eager code, behind a break."""
+    pliant.reset()
+
+    def program(x):
+        with torch.inference_mode(), torch.enable_grad():
+            y = call(x)
+        return y, x * 2
+
+    x = torch.ones(3, requires_grad=True)
+    found, expected = pliant.compile(program, backend="eager")(x), program(x)
+    assert [(y.requires_grad, y.is_inference()) for y in found] == [(y.requires_grad, y.is_inference()) for y in expected]
+    assert torch.equal(found[0], expected[0]) and found[0].requires_grad
+    assert pliant.stats()["break_reasons"]["unsupported-operator"] == 1
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_whether_gradients_are_recorded_at_a_break_in_a_block(enabled):
+    pliant.reset()
+    seen = []
+
+    def program(x):
+        with torch.inference_mode(), torch.set_grad_enabled(enabled):
+            pliant.disable(lambda: seen.append(torch.is_grad_enabled()))()
+        seen.append(torch.is_grad_enabled())
+        return x + 1
+
+    pliant.compile(program, backend="eager")(torch.ones(2))
+    assert seen == [enabled, True]

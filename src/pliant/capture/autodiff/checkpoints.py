@@ -115,7 +115,10 @@ def _as_eager_runs_it(
         raise GraphBreak("bad-call", "a reentrant checkpoint takes no keyword arguments")
     if not torch.is_grad_enabled():
         return nullcontext()
-    if not reentrant or any(one.requires_grad for one in tensors_in(args)):
+    needs = any(one.requires_grad for one in tensors_in(args))
+    if reentrant and needs and t.recorder.marks.get("inference"):
+        raise GraphBreak("unsupported-operator", "a reentrant checkpoint in inference mode records a gradient")
+    if not reentrant or needs:
         return _twice(t, same_numbers)
     t.world.effects_in_order.append(CallEffect(torch.utils.checkpoint.check_backward_validity, ((),), {}))
     return grad_recorded(t, False)

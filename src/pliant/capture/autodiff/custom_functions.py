@@ -73,6 +73,8 @@ def _apply(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if own_rule and not differentiated_in_map(region) and (made := by_own_rule(t, cls, inputs)):
         return made[0]
     needs = torch.is_grad_enabled() and any(one.requires_grad for one in tensors_of(inputs))
+    if needs and t.recorder.marks.get("inference"):  # no other operator does there: the graph computes without gradients
+        raise GraphBreak("unsupported-operator", f"{cls.__name__} in inference mode records a gradient")
     call = _Call(t, cls, inputs, own_rule)
     return call.differentiable() if needs or traced_by_transform else call.plain()
 

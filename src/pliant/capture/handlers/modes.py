@@ -63,11 +63,13 @@ class InferenceBlock:
         raise AssertionError("left by the handler")
 
 
-def entered(outer: Any, mode: bool, before: bool) -> Any:
-    """A real block that a break is in, once the one around it (None: no other) has been entered."""
+def entered(outer: Any, mode: bool, before: bool, now: bool) -> Any:
+    """A real block that a break is in, once the one around it (None: no other) has been entered. `now`: whether gradients are
+    recorded where the break is."""
     set_grad_enabled(before)
     block = InferenceModeGuard(mode)
     block.__enter__()  # type: ignore[no-untyped-call]
+    set_grad_enabled(now)
     return block
 
 
@@ -75,7 +77,7 @@ def real_block(b: Statements, block: InferenceBlock) -> str:
     if not block.open:
         return b.bind(block, f"{b.hold(InferenceModeGuard)}({block.mode})", hint="block")
     outer = "None" if block.outer is None else b.value(block.outer)
-    return b.bind(block, f"{b.hold(entered)}({outer}, {block.mode}, {block.before})", hint="block")
+    return b.bind(block, f"{b.hold(entered)}({outer}, {block.mode}, {block.before}, {torch.is_grad_enabled()})", hint="block")
 
 
 def _construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -49,7 +49,10 @@ def _construct_parameter(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any
     data = given.get("data")
     if not is_fake(data) or data.subclass_ is not None:
         raise GraphBreak("unsupported-tensor", f"a parameter made of a {data.__class__.__name__}")
-    return new_leaf(t, data, bool(t.truth(given.get("requires_grad", True))), True)
+    needs = bool(t.truth(given.get("requires_grad", True)))
+    if needs and not (data.is_floating_point() or data.is_complex()):  # the error is worded by the class, not by a tensor
+        t.native(torch.nn.Parameter, torch.empty(0, dtype=data.dtype))
+    return new_leaf(t, data, needs, True)
 
 
 CLASSES[torch.nn.Parameter] = _construct_parameter
