@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 import pliant
 from pliant.capture import attempt
+from pliant.capture.protocols.repeated_blocks import RepeatedBlocks
 
 STATE = {"factor": 1.0, "calls": 0}
 
@@ -36,6 +37,7 @@ class Block(nn.Module):
         self.drop = nn.Dropout(0.5)
         self.others: list[Any] = []
         self.register_buffer("seen", torch.zeros(8))
+        self.wrap = Written()
 
     def forward(self, x: Tensor, shift: Any = None) -> Any:
         y = self.down(torch.relu(self.up(self.norm(x))).relu_())
@@ -59,9 +61,33 @@ class Block(nn.Module):
                 y = y + self.others[0].norm.weight
             case "parameter":
                 return x + y, self.norm.weight
+            case "view":
+                return self.down(self.up(x))
+            case "view twice":
+                y = (x + y).view(2, 1, 3, 8)
+                return y[:, 0], y.view(6, 8)
+            case "view of an argument":
+                return x.view(2, 1, 3, 8)[:, 0]
+            case "view of a parameter":
+                return self.norm.weight.view(1, 1, 8)
+            case "distinct":
+                assert type(x.ndim == 3) is not Tensor
+            case "nested write":
+                return self.wrap(y)
             case "argument":
                 return shift.view(-1)[:8].view(1, 8) + y
         return x + self.rest(y)
+
+
+class Written(nn.Module):
+    """What it makes it writes, and hands out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Tanh(), nn.ReLU(inplace=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
 
 
 class Net(nn.Module):
@@ -75,8 +101,16 @@ class Net(nn.Module):
             if self.change is not None:
                 self.change(self, block)
             x = block(x, x * 2)
+            if self.kind.startswith("view"):
+                x = self.written(*x) if isinstance(x, tuple) else self.written(x, x)
             x = x[0] * x[1] if self.kind == "parameter" else x
         return x
+
+    def written(self, first: Tensor, second: Tensor) -> Tensor:
+        """What is written into the one is seen in the other."""
+        if self.kind in ("view", "view twice"):
+            first.mul_(0.5)
+        return first + second.reshape(first.shape) * torch.ones(2, 3, 8)
 
 
 def captured(model: nn.Module, x: Tensor, copies: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
@@ -128,11 +162,11 @@ def check(monkeypatch: pytest.MonkeyPatch, make: Callable[[], nn.Module], copies
         assert count >= copies if copies else count == 0
 
 
-def built(change: Callable[[Any], Any], kind: str = "") -> Callable[[], nn.Module]:
+def built(change: Callable[[Any], Any], kind: str = "", depth: int = 4) -> Callable[[], nn.Module]:
     """A net of which blocks are changed before it is compiled."""
 
     def make() -> nn.Module:
-        model = Net(kind).eval()
+        model = Net(kind, depth).eval()
         change(model)
         return model
 
@@ -140,7 +174,32 @@ def built(change: Callable[[Any], Any], kind: str = "") -> Callable[[], nn.Modul
 
 
 def test_blocks_are_copied(monkeypatch) -> None:
-    check(monkeypatch, lambda: Net().eval(), copies=3)
+    check(monkeypatch, lambda: Net().eval(), copies=2)
+
+
+@pytest.mark.parametrize(("depth", "copies"), [(1, 0), (2, 0), (3, 1), (6, 4)])
+def test_the_first_call_costs_nothing_and_the_second_is_looked_at(monkeypatch, depth, copies) -> None:
+    pliant.reset()
+    logs: list[int] = []
+    kept = RepeatedBlocks._kept
+    monkeypatch.setattr(RepeatedBlocks, "_kept", lambda *args: (logs.append(1), kept(*args))[1])
+    assert captured(Net(depth=depth).eval(), torch.randn(2, 3, 8), True, monkeypatch)[1] == copies
+    assert bool(logs) == (depth > 1)
+
+
+def test_blocks_of_two_kinds_in_turn(monkeypatch) -> None:
+    check(monkeypatch, built(lambda m: [setattr(b, "flag", k % 2 == 0) for k, b in enumerate(m.blocks)], "flag", 6), copies=2)
+
+
+@pytest.mark.parametrize("kind", ["view", "view twice", "distinct", "nested write"])
+def test_blocks_whose_result_others_could_write(monkeypatch, kind) -> None:
+    """Views of memory that the block made, and memory that it wrote."""
+    check(monkeypatch, lambda: Net(kind, 5).eval(), copies=2)
+
+
+@pytest.mark.parametrize("kind", ["view of an argument", "view of a parameter"])
+def test_views_of_what_others_made(monkeypatch, kind) -> None:
+    check(monkeypatch, lambda: Net(kind, 5).eval(), copies=0)
 
 
 def test_an_option_has_all_calls_followed(monkeypatch) -> None:

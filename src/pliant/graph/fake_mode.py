@@ -46,7 +46,7 @@ from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Interner, TensorSpec
 from pliant.graph.unfit_numbers import refuse_unfit_numbers
 from pliant.graph.unsupported import UnsupportedOperator
 from pliant.records import dataclass
-from pliant.torch_adapter import make_wrapper_subclass
+from pliant.torch_adapter import DisableTorchFunction, make_wrapper_subclass
 
 if TYPE_CHECKING:
     from pliant.symbolic.shape_env import ShapeEnv
@@ -135,6 +135,11 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def another(self, fake: FakeTensor) -> FakeTensor:
         """A tensor of the same description that has no history."""
         return self._fake(fake.spec)
+
+    def view_as(self, base: FakeTensor, view: FakeTensor) -> FakeTensor:
+        """A view of the base that has the description of another one's view."""
+        with self.shape_only(), DisableTorchFunction():
+            return self.restrided(torch.ops.aten.alias.default(base), view.spec)
 
     def described_as(self, fake: FakeTensor) -> FakeTensor:
         """Another fake of the same real tensor."""

@@ -24,11 +24,13 @@ All is compared before anything is added. Where the first difference shows later
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import torch
 from torch import fx
+from torch.autograd.graph import increment_version
 
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
@@ -51,7 +53,7 @@ from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 Follow = Callable[[Tracer, Any, Args, Kwargs, bool], Any]
 
-_MOST_FOLLOWED = 4  # calls of a kind that are kept in vain: the others are followed and not looked at
+_MOST_KEPT = 3  # calls of a kind of which it is noted what they ask: where all were in vain, the others are only followed
 # Facts about one value, which say all that they rely on.
 _FACTS = frozenset(
     (
@@ -76,24 +78,26 @@ class RepeatedBlocks:
         key = _key_of(t, module, args, kwargs)
         if key is None:
             return follow(t, module, args, kwargs, linked)
-        kind = self._known.setdefault(key, _Kind())
-        if (block := kind.block) is not None and (stored := t.world.only_stored_into()) is not None:
-            try:
-                result = block.copied(t, module, stored, list(_tensors(args, kwargs)))
-                self.copied += 1
-                return result
-            except Differs:
-                kind.block = None
-        if kind.followed == _MOST_FOLLOWED:
+        kind = self._known.get(key)
+        if kind is None:  # most kinds have one call: it costs no more than to be known
+            self._known[key] = _Kind()
             return follow(t, module, args, kwargs, linked)
-        kind.followed += 1
+        if kind.blocks and (stored := t.world.only_stored_into()) is not None:
+            for block in kind.blocks:
+                with contextlib.suppress(Differs):
+                    result = block.copied(t, module, stored, list(_tensors(args, kwargs)))
+                    self.copied += 1
+                    return result
+        if kind.kept == _MOST_KEPT:
+            return follow(t, module, args, kwargs, linked)
+        kind.kept += 1
         return self._kept(t, follow, kind, (module, args, kwargs), linked)
 
     def _kept(self, t: Tracer, follow: Follow, kind: _Kind, call: tuple[Any, Args, Kwargs], linked: bool) -> Any:
         """Follow a call, and keep what it asks and records."""
         outer, stored = t.world.log, t.world.only_stored_into()
         log = t.world.log = [] if outer is None else outer
-        asked, steps, last, before, writes = len(log), t.steps, next(iter(reversed(t.graph.nodes))), _state(t), t.mode.writes
+        asked, steps, last, before, writes = len(log), t.steps, _last_node(t), _state(t), t.mode.writes
         copies = t.world.counts_of_copies()
         drew, t.mode.draws = t.mode.draws, False
         try:
@@ -101,22 +105,22 @@ class RepeatedBlocks:
         finally:
             drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
             t.world.log = outer
-        end = next(iter(reversed(t.graph.nodes)))
-        wrote = t.mode.writes - writes
+        end, writes = _last_node(t), t.mode.writes - writes
+        written = _writes_of(last, end) if writes else []
         wholes = sum(one.what == "whole" for one in log[asked:])
-        if wrote and wrote != _writes_of(last, end) or t.world.counts_of_copies() != (copies[0] + 2 * wholes, copies[1] + wholes):
+        if writes != sum(count for _, count in written) or t.world.counts_of_copies() != (copies[0] + 2 * wholes, copies[1] + wholes):
             return result
         if stored is not None and not drawn and before == _state(t) and t.world.only_stored_into() == stored:
-            kind.block = _Block(call, t.world.place_of(call[0]), result, stored, log[asked:], (last, end), t.steps - steps, wrote)
+            kind.blocks.append(_Block(call, t.world.place_of(call[0]), result, stored, log[asked:], (last, end), t.steps - steps, written))
         return result
 
 
 class _Kind:
-    """Calls of one key. `followed`: how many were."""
+    """Calls of one key. `kept`: of how many of them it was noted what they ask."""
 
     def __init__(self) -> None:
-        self.followed = 0
-        self.block: _Block | None = None
+        self.kept = 0
+        self.blocks: list[_Block] = []
 
 
 # ---- kinds of calls
@@ -188,20 +192,20 @@ class _Block:
     """A call of a module that was followed.
 
     `stored`: by id, dicts that the trace had stored into, none of which it asked; `ends`: the last node before, and the last one
-    that it recorded; `steps`, `writes`: how many it made.
+    that it recorded; `steps`: how many it took; `written`: what it made and wrote, and how often.
     """
 
     def __init__(
         self, call: tuple[Any, Args, Kwargs], place: Source, result: Any, stored: frozenset[int], log: list[Asked], ends: tuple[fx.Node, fx.Node],
-        steps: int, writes: int,
+        steps: int, written: list[tuple[FakeTensor, int]],
     ) -> None:  # fmt: skip
         self.call, self.module, self.result, self.stored, self.log, self.ends = call, call[0], result, stored, log, ends
-        self.steps, self.writes = steps, writes
+        self.steps, self.written = steps, written
         self.settings, self.place = settings_now(), place
         self.asked: list[Asked] = []  # below the module
         self.nodes: list[fx.Node] = []
         self._below: dict[Source, bool] = {}
-        self._is_sorted = False
+        self._is_sorted = self._is_usable = False
 
     def is_below(self, source: Source) -> bool:
         """Whether the source leads through the module."""
@@ -216,7 +220,11 @@ class _Block:
         if not stored <= self.stored or self.settings != settings_now() or t.steps < t.stop_at <= t.steps + self.steps:
             raise Differs
         if not self._is_sorted:
+            self._is_sorted = True
             self._sort(t)
+            self._is_usable = True
+        if not self._is_usable:
+            raise Differs
         if any(fake.node is not node or fake.spec is not spec for node, fake, spec in self.elsewhere):
             raise Differs
         copies = OtherBlock(t, self, module)
@@ -233,7 +241,9 @@ class _Block:
             fakes[id(first)] = other
         result = copied(t, self.nodes, nodes, fakes, self.result)
         t.steps += self.steps
-        t.mode.writes += self.writes
+        for memory, count in self.written:
+            increment_version([fakes[id(memory)]] * count)
+            t.mode.writes += count
         return result
 
     # ---- what is to be copied
@@ -242,7 +252,6 @@ class _Block:
         self._below[self.place] = True
         self._sort_asked(t)
         self._sort_nodes(t)
-        self._is_sorted = True
 
     def _sort_asked(self, t: Tracer) -> None:
         known: set[Any] = set()
@@ -251,7 +260,7 @@ class _Block:
         for one in self.log:
             if one.what == "unlike" and id(one.value) in wholes:
                 continue
-            if one.source is None or one.what == "guard" and one.result not in _FACTS:
+            if one.source is None or one.what == "guard" and not (one.result in _FACTS or self._is_elsewhere(one)):
                 raise Differs
             if not self.is_below(one.source):
                 elsewhere.append(one)
@@ -267,6 +276,10 @@ class _Block:
             if not own.isdisjoint(map(id, leaves(one.value))):  # met by another way, or as itself
                 raise Differs
 
+    def _is_elsewhere(self, one: Asked) -> bool:
+        """Whether it says that objects are different ones, none of which is below the module."""
+        return one.result is Kind.DISTINCT and not any(map(self.is_below, (one.source, *leaves(one.value))))  # type: ignore[arg-type]
+
     def _is_of_block(self, t: Tracer, one: Asked) -> bool:
         """Whether it was met through the module."""
         place = t.world.source_of(one.result if is_fake(one.result) else one.value)
@@ -276,13 +289,14 @@ class _Block:
         given = list(_tensors(*self.call[1:]))
         self.nodes = list(_nodes_between(*self.ends))
         own = set(self.nodes)
+        others = dict.fromkeys(one for node in self.nodes for one in node.all_input_nodes if one not in own)
         with DisableTorchFunction(), below_python_dispatch():
-            if not all(map(_is_call, self.nodes)) or not _is_new(self.result, given, own):
+            taken = {id(memory_of(one)) for one in leaves(given, [node.meta.get("val") for node in others]) if is_fake(one)}
+            if not all(map(_is_call, self.nodes)) or not _is_new(self.result, given, own, taken):
                 raise Differs
         self.node_of = {id(one): t.recorder.node_of(one) for one in given}
         if len(set(self.node_of.values())) != len(self.node_of):
             raise Differs
-        others = dict.fromkeys(one for node in self.nodes for one in node.all_input_nodes if one not in own)
         self.elsewhere = [(one, fake, fake.spec) for one in others if is_fake(fake := one.meta.get("val"))]
 
 
@@ -294,12 +308,16 @@ def _nodes_between(last: fx.Node, end: fx.Node) -> Iterator[fx.Node]:
             yield last
 
 
-def _writes_of(last: fx.Node, end: fx.Node) -> int:
-    """How often memory was written that the nodes made."""
+def _last_node(t: Tracer) -> fx.Node:
+    return next(iter(reversed(t.graph.nodes)))
+
+
+def _writes_of(last: fx.Node, end: fx.Node) -> list[tuple[FakeTensor, int]]:
+    """What the nodes made and wrote, and how often."""
     own = set(_nodes_between(last, end))
     with DisableTorchFunction(), below_python_dispatch():
         memory = [memory_of(fake) for node in own for fake in leaves(node.meta.get("val")) if is_fake(fake)]
-    return sum({id(one): one.writes_ for one in memory if one.node in own}.values())
+        return [(one, one.writes_) for one in {id(one): one for one in memory if one.node in own}.values() if one.writes_]
 
 
 def _is_call(node: fx.Node) -> bool:
@@ -310,11 +328,15 @@ def _is_call(node: fx.Node) -> bool:
     return node.op in ("call_function", "call_method") and bool(made) and all(map(is_fake, made)) and not {"made", "binds"} & node.meta.keys()
 
 
-def _is_new(result: Any, given: list[FakeTensor], own: set[fx.Node]) -> bool:
-    """Whether a result is made of arguments, constants, and tensors of numbers in memory of their own."""
+def _is_new(result: Any, given: list[FakeTensor], own: set[fx.Node], taken: set[int]) -> bool:
+    """Whether a result is made of arguments, constants, and tensors of numbers in memory that the nodes made: none of `taken`."""
     if is_tuple(result):
-        return all(_is_new(one, given, own) for one in result)
+        return all(_is_new(one, given, own, taken) for one in result)
     if not is_fake(result):
         return is_constant_in_c(result)
-    is_made = result.node in own and result.node.meta["val"] is result and memory_of(result) is result
-    return any(result is one for one in given) or is_made and result.dtype_.is_floating_point and result.subclass_ is None
+    if any(result is one for one in given):
+        return True
+    memory = memory_of(result)
+    is_made = result.node in own and result.node.meta["val"] is result and id(memory) not in taken
+    is_alike = (result.dtype_, result.spec.lazy) == (memory.dtype_, memory.spec.lazy)
+    return is_made and is_alike and result.dtype_.is_floating_point and result.subclass_ is None and result.viewed is None

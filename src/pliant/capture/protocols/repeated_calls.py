@@ -409,19 +409,15 @@ def copied(
 ) -> Any:
     """What `result` is once the recorded nodes are appended again, with others in place of those that `nodes` and `fakes` (by id)
     name."""
-    graph, mode, constants = t.graph, t.mode, t.recorder.elements.constants
-    own = set(recorded)
+    graph, own = t.graph, set(recorded)
 
     def made_of(value: Any) -> Any:
         found = fakes.get(id(value))
         if found is None and (not is_fake(value) or value.node not in own):
             return value
-        if found is None:
-            found = fakes[id(value)] = mode.another(value)
-            if constants.is_noted(value):
-                constants.note(found)
-        return found
+        return _stands(t, value, t.mode.another(value), fakes) if found is None else found
 
+    _view_again(t, result, fakes, own)
     with DisableTorchFunction(), below_python_dispatch():
         for node in recorded:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: nodes.get(one, one))
@@ -432,3 +428,22 @@ def copied(
                 made.meta["val"].node = made
         t.recorder.count += len(recorded)
         return mapped(result, made_of)
+
+
+def _stands(t: Tracer, value: FakeTensor, made: FakeTensor, fakes: dict[int, FakeTensor]) -> FakeTensor:
+    """The tensor that was made to stand for the value; where its elements are known, so are the other's."""
+    constants = t.recorder.elements.constants
+    if constants.is_noted(value):
+        constants.note(made)
+    fakes[id(value)] = made
+    return made
+
+
+def _view_again(t: Tracer, result: Any, fakes: dict[int, FakeTensor], own: set[fx.Node]) -> None:
+    """Views that are results lie in memory of their own: others could write into it."""
+    for one in leaves(result):
+        if is_fake(one) and id(one) not in fakes and one.node in own and (memory := memory_of(one)) is not one:
+            base = fakes.get(id(memory))
+            if base is None:
+                base = _stands(t, memory, t.mode.another(memory), fakes)
+            _stands(t, one, t.mode.view_as(base, one), fakes)
