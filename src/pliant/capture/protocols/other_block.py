@@ -62,6 +62,7 @@ class OtherBlock:
         self.place, self.other = block.place, t.world.place_of(module)
         self.values: dict[int, Any] = {id(block.module): module}
         self.taken: dict[int, int] = {id(module): id(block.module)}
+        self._plain: dict[int, bool] = {}  # by id, of what `_read` holds
         self._read: dict[Source, Any] = {self.other: module}
         self._sources: dict[Source, Source] = {self.place: self.other}
 
@@ -89,9 +90,15 @@ class OtherBlock:
             if not is_int(key) or not 0 <= key < len(table):
                 raise Differs
             return table[key]
-        if not is_any_dict(table) or not _has_plain_keys(table) or not dict.__contains__(table, key):
+        if not is_any_dict(table) or not self._has_plain_keys(table) or not dict.__contains__(table, key):
             raise Differs
         return dict.__getitem__(table, key)
+
+    def _has_plain_keys(self, value: Any) -> bool:
+        """Whether looking for a key in it, if it is a dict, runs nothing of the program."""
+        if id(value) not in self._plain:
+            self._plain[id(value)] = not is_any_dict(value) or all(map(is_str, dict.keys(value)))
+        return self._plain[id(value)]
 
     def check(self) -> None:
         """That the other module answers all that was asked as the first did."""
@@ -101,7 +108,7 @@ class OtherBlock:
                 case "value":
                     self._check_value(one, source)
                 case "guard":
-                    if not _has_plain_keys(self.read(source)) or not holds(Guard(source, one.result, one.value, None), self.read):
+                    if not self._has_plain_keys(self.read(source)) or not holds(Guard(source, one.result, one.value, None), self.read):
                         raise Differs
                 case "dict":
                     _dict_of(self.read(source))
@@ -194,11 +201,6 @@ _READERS: dict[type, Callable[[OtherBlock, Any, Any], Any]] = {
     ItemSource: lambda copies, obj, source: copies.item(obj, source.key),
     AttributeSource: lambda copies, obj, source: _dict_of(obj) if source.name == "__dict__" else _refused(),
 }
-
-
-def _has_plain_keys(value: Any) -> bool:
-    """Whether looking for a key in it, if it is a dict, runs nothing of the program."""
-    return not is_any_dict(value) or all(map(is_str, dict.keys(value)))
 
 
 def _dict_of(obj: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Modules of one class that are called alike, as the layers of a network: one is followed, the nodes of the others are copied.
 
 In:     a call of a module from outside, on tensors and plain constants, where nothing is recorded for autograd.
-Out:    what following its code gives. What a call asks of the outside is kept (`World.log`), and what it recorded. Where a call of
-        another module of the class comes from the same place with arguments of the same form, the same is asked of that module;
-        where all answers are the same, the nodes are copied, with its own parameters.
+Out:    what following its code gives. The first call of a class from a place, with arguments of a form, is followed as any other. Of
+        the second one it is kept what it asks of the outside (`World.log`), and what it records. The same is asked of the modules of all
+        later ones; where all answers are the same, the nodes are copied, with a module's own parameters.
 Holds:  the graph, its inputs, the guards and the order of all of them are those that following every call would give.
 
 Why that is so. A call does what its code, its arguments, the settings and what it asks of the outside say.
@@ -16,6 +16,8 @@ Why that is so. A call does what its code, its arguments, the settings and what 
   equal, objects of one class, tensors of one description; an object that was met before by another way has to be the same object.
 - *The outside elsewhere* is what it was: it is under guards that hold for all of the trace, and the call, as all of the
   trace, changed nothing but dicts that were not asked. The module itself was not met by another way.
+- *Results* are constants, arguments, and tensors in memory that the call made, views of it too, so that a later write changes what it
+  would have. Writes into such memory are counted again.
 - *The trace itself*: what a call may leave there beside values, guards and nodes is counted; where a count changes, or the call asks for
   what the trace itself did or which frames are around it, nothing is copied.
 
@@ -53,7 +55,7 @@ from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 Follow = Callable[[Tracer, Any, Args, Kwargs, bool], Any]
 
-_MOST_KEPT = 3  # calls of a kind of which it is noted what they ask: where all were in vain, the others are only followed
+_MOST_KEPT = 2  # calls of a kind of which it is noted what they ask: two, for blocks of two kinds in turn. The others are only followed
 # Facts about one value, which say all that they rely on.
 _FACTS = frozenset(
     (
@@ -126,11 +128,11 @@ class _Kind:
 # ---- kinds of calls
 def _key_of(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs) -> Hashable | None:
     """Equal for calls that do the same, as far as it is not for the modules to say; None for one that has to be followed."""
+    if not (own_dict(module) or {}).get("_modules"):  # a layer is followed in little more time than it is compared
+        return None
     if torch.is_grad_enabled() or torch.is_inference_mode_enabled() or not t.frames or not t.world.guarded:
         return None
     if not config.get().capture.repeated_blocks or not _is_plain(t) or not t.world.is_foreign(module):
-        return None
-    if not own_dict(module).get("_modules"):  # a layer is followed in little more time than it is compared
         return None
     if t.world.place_of(module).is_held or t.world.has_changes(own_dict(module)):
         return None
@@ -316,8 +318,8 @@ def _writes_of(last: fx.Node, end: fx.Node) -> list[tuple[FakeTensor, int]]:
     """What the nodes made and wrote, and how often."""
     own = set(_nodes_between(last, end))
     with DisableTorchFunction(), below_python_dispatch():
-        memory = [memory_of(fake) for node in own for fake in leaves(node.meta.get("val")) if is_fake(fake)]
-        return [(one, one.writes_) for one in {id(one): one for one in memory if one.node in own}.values() if one.writes_]
+        made = {id(fake): fake for node in own for fake in leaves(node.meta.get("val")) if is_fake(fake) and fake.node in own}
+        return [(fake, fake.writes_) for fake in made.values() if memory_of(fake) is fake and fake.writes_]
 
 
 def _is_call(node: fx.Node) -> bool:
