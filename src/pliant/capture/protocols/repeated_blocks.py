@@ -280,7 +280,7 @@ class _Block:
 
     def _is_elsewhere(self, one: Asked) -> bool:
         """Whether it says that objects are different ones, none of which is below the module."""
-        return one.result is Kind.DISTINCT and not any(map(self.is_below, (one.source, *leaves(one.value))))  # type: ignore[arg-type]
+        return one.result is Kind.DISTINCT and not any(map(self.is_below, (one.source, *leaves(one.value))))
 
     def _is_of_block(self, t: Tracer, one: Asked) -> bool:
         """Whether it was met through the module."""
@@ -311,7 +311,8 @@ def _nodes_between(last: fx.Node, end: fx.Node) -> Iterator[fx.Node]:
 
 
 def _last_node(t: Tracer) -> fx.Node:
-    return next(iter(reversed(t.graph.nodes)))
+    last: fx.Node = next(iter(reversed(t.graph.nodes)))
+    return last
 
 
 def _writes_of(last: fx.Node, end: fx.Node) -> list[tuple[FakeTensor, int]]:
