@@ -11,6 +11,7 @@ Holds:  a turn of a place without hits must do nothing: it computes values that 
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -234,7 +235,7 @@ class _Loop:
     def _any_of(self, turns: list[int]) -> Any:
         """Whether one of these rows of the mask has an element set."""
         t, table = self.t, self.table.meta["val"]
-        rows = t.call(torch.Tensor.__getitem__, (table, turns), {})
+        rows = t.call(operator.getitem, (table, turns), {})
         return t.truth(element(t, t.call(torch.any, (rows,), {})), linked=True)
 
 
