@@ -208,3 +208,24 @@ def test_the_module_is_left_as_it_was_and_other_threads_are_heard():
     assert told.count("from elsewhere") == len(heard)
     assert len(told) - len(heard) == 1
     assert (warnings.warn, warnings.showwarning) == before[:2] and warnings.filters is before[2]
+
+
+@pytest.mark.fallbacks_expected
+def test_collecting_ends_where_the_stack_was_too_short_to_end_it(monkeypatch):
+    """An error amid the change of the module: a later capture collects as ever."""
+    outcomes = [RecursionError()]
+
+    def is_alone():
+        if outcomes:
+            raise outcomes.pop()
+        return True
+
+    monkeypatch.setattr(given_warnings, "_is_alone", is_alone)
+    pliant.reset()
+    function = FUNCTIONS["mse_loss"]
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        pliant.compile(function)()
+    assert not outcomes and given_warnings._kept.users == 0
+    pliant.reset()
+    assert _calls(pliant.compile(function), "always") == _calls(function, "always")

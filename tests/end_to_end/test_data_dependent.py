@@ -233,6 +233,7 @@ def test_elements_that_a_mask_selects_lie_as_eagers(order, backend):
         return x[keeps], x[:, keeps[: x.size(1)]], x[x[:, :, 0] > 0], x[keeps].relu()
 
     pliant.reset()
+    torch.manual_seed(0)  # some of each are selected
     x = torch.randn(6, 6, 6).permute(order)[:, :5].requires_grad_()
     expected, found = program(x), pliant.compile(program, backend=backend, fullgraph=True)(x)
     for one, other in zip(found, expected, strict=True):

@@ -51,6 +51,7 @@ from pliant.capture.value_kinds import has_method, is_method
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root, argument_sources
 from pliant.errors import GraphBreakError, Unsupported
+from pliant.graph import given_warnings
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.late_module import LateModule
 from pliant.guards.kinds import MISSING, Kind
@@ -81,6 +82,7 @@ def break_error(reason: BreakReason) -> GraphBreakError:
 
 def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy) -> Trace:
     """Capture a call. Nothing observable has happened when this returns or raises, but that lazy modules were made."""
+    warnings = given_warnings.state()
     while True:
         try:
             return _trace(root, args, kwargs, policy)
@@ -88,6 +90,8 @@ def trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: Dynam
             again.first()
         except RecursionError:  # ours: a call of the program's is several of the interpreter's
             raise CannotCapture(BreakReason("recursion", "calls are nested too deeply to follow", None)) from None
+        finally:
+            given_warnings.bring_back(warnings)
 
 
 def _trace(root: Root, args: Sequence[Any], kwargs: dict[str, Any], policy: DynamicPolicy) -> Trace:

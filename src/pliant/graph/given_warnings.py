@@ -53,6 +53,7 @@ class GivenWarning:
 class _Here(threading.local):
     found: list[GivenWarning] | None = None
     base: types.FrameType | None = None  # what lies outside of it is the program
+    taken: int = 0  # how often this thread has taken the module
 
 
 class _Kept:
@@ -68,6 +69,7 @@ class _Kept:
 
     def take(self) -> None:
         with self.lock:
+            _here.taken += 1  # first: where the stack is too short, neither changes
             self.users += 1
             if self.users == 1:
                 if _is_alone():
@@ -83,6 +85,7 @@ class _Kept:
 
     def give_back(self) -> None:
         with self.lock:
+            _here.taken -= 1
             self.users -= 1
             if self.users == 0:
                 if self.filters is not None:
@@ -129,6 +132,20 @@ def paused() -> Iterator[None]:
     finally:
         _kept.take()
         _here.found, _here.base, PRINTED.nodes = found, base, nodes
+
+
+def state() -> tuple[Any, ...]:
+    """Of this thread, for `bring_back`."""
+    return _here.taken, _here.found, _here.base, PRINTED.nodes
+
+
+def bring_back(before: tuple[Any, ...]) -> None:
+    """The state as it was, where the interpreter's stack may have been too short to end what was begun since."""
+    taken, _here.found, _here.base, PRINTED.nodes = before
+    while _here.taken > taken:
+        _kept.give_back()
+    while _here.taken < taken:
+        _kept.take()
 
 
 def mark() -> int:

@@ -73,12 +73,17 @@ class _Replaced(torch.autograd.Function):
 def _is_recorded(tensor: FakeTensor) -> bool:
     """Whether something with a history was computed of it. A view that was made while nothing is recorded requires gradients
     like what it is a view of, and has none."""
-    values = [user.meta.get("val") for user in tensor.node.users]
-    return any(_leads_back(one) if is_fake(one) else is_several(one) for one in values)
-
-
-def _leads_back(tensor: FakeTensor) -> bool:
-    return tensor.requires_grad and (is_refused(tensor) or tensor.grad_fn is not None or _is_recorded(tensor))
+    left, seen = [tensor], {id(tensor)}  # what writes a tensor is a user of it, and gives it
+    while left:
+        values = [user.meta.get("val") for user in left.pop().node.users]
+        if any(map(is_several, values)):
+            return True
+        views = [one for one in values if is_fake(one) and one.requires_grad and id(one) not in seen]
+        if any(is_refused(one) or one.grad_fn is not None for one in views):
+            return True
+        left += views
+        seen.update(map(id, views))
+    return False
 
 
 def _is_own(tensor: FakeTensor, data: Any) -> bool:
