@@ -79,3 +79,24 @@ def test_weights_written_meanwhile(layer):
         module.weight_hh_l0.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+def test_hooks_that_keep_copies_of_what_is_saved(layer):
+    """What stands for the graph is gone then: the layer is computed again."""
+    compiled, module, computed = layer
+    x = torch.randn(5, 2, 4)
+    pack = pliant.keeps_saved_values(lambda saved: saved.clone())
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+        loss = compiled(x)[0].sin().sum()
+    gc.collect()
+    found = torch.autograd.grad(loss, module.parameters())
+    torch.testing.assert_close(found, torch.autograd.grad(module(x)[0].sin().sum(), module.parameters()))
+    assert len(computed) == 2 and not pliant.stats()["fallbacks"]
+
+
+def test_copies_where_the_library_drew_are_an_error():
+    """The forward cannot be computed again with the same dropout."""
+    layer = recurrent.Layer("lstm", False, (True, 2, 0.5, True, False), False, None)
+    kept = recurrent.KeptLayer(layer, (0,)).derivative((0,), (0,), False)
+    with pytest.raises(RuntimeError, match="What was dropped is not known"):
+        kept.compute([torch.ones(2), torch.zeros(kept_graphs.TOKEN, dtype=torch.uint8), torch.ones(2)])

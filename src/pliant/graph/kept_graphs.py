@@ -2,8 +2,9 @@
 
 In:     a program whose derivative is in PyTorch's own code, with what that keeps of the forward (a library's reserve).
 Out:    its results, and a tensor that stands for the graph; a program that differentiates by it.
-Holds:  the graph lives as long as the memory of the tensor that stands for it. It is for gradients that are not
-        differentiated again: it was recorded of other leaves than the program's.
+Holds:  the graph lives as long as the memory of the tensor that stands for it. Where a hook keeps a copy of that (to offload what
+        is saved), the graph is gone, and the program computes again. The graph is for gradients that are not differentiated again: it
+        was recorded of other leaves than the program's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ import torch
 from pliant import torch_adapter
 from pliant.graph.control_flow import Program, Tensors, Values
 
+_LOST = (
+    "What was dropped is not known: a hook kept a copy of what was saved for the derivative of a layer whose dropout the library "
+    "of the GPU draws. Call the layer outside of such hooks."
+)
 TOKEN = 8  # bytes of the tensor that stands for a graph
 
 
@@ -45,17 +50,22 @@ def compute_and_keep(compute: Callable[[Values], Tensors], values: Values, wante
 
 
 class KeptGradient(Program):
-    """values: those of the program, what stands for its graph, gradients of the results `given`: gradients."""
+    """values: those of the program, what stands for its graph, gradients of the results `given`: gradients.
+    again: what gives them where the graph is gone; None: nothing would, as the forward drew numbers that nobody can draw again."""
 
-    FIELDS = ("wanted", "given")
+    FIELDS = ("again", "wanted", "given")
 
-    def __init__(self, wanted: tuple[int, ...], given: tuple[int, ...]) -> None:
+    def __init__(self, again: Program | None, wanted: tuple[int, ...], given: tuple[int, ...]) -> None:
         super().__init__()
-        self.wanted, self.given = wanted, given
+        self.again, self.wanted, self.given = again, wanted, given
 
     def compute(self, values: Values) -> Tensors:
         count = len(values) - len(self.given)
-        graph = _graphs[values[count - 1].data_ptr()]
+        graph = _graphs.get(values[count - 1].data_ptr())
+        if graph is None:
+            if self.again is None:
+                raise RuntimeError(_LOST)
+            return self.again.compute([*values[: count - 1], *values[count:]])
         outputs = [graph.results[i] for i in self.given]
         chosen = [graph.inputs[place] for place in self.wanted]
         found = torch_adapter.gradients(outputs, chosen, list(values[count:]), retain_graph=True, create_graph=False)

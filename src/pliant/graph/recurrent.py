@@ -153,11 +153,12 @@ class KeptLayer(Program):
         return (*self.layer.described(values), torch.empty(TOKEN, dtype=torch.uint8))
 
     def derivative(self, wanted: tuple[int, ...], given: tuple[int, ...], again: bool) -> Program:
+        computed = None if self.layer.options[2] else Gradient(self.layer, wanted, given)  # with the same dropout
         if not again:
-            return KeptGradient(wanted, given)
-        if self.layer.options[2]:
+            return KeptGradient(computed, wanted, given)
+        if computed is None:
             raise UnsupportedOperator("the derivative of a derivative of dropout that the library of a GPU draws")
-        return Gradient(self.layer, wanted, given)
+        return computed
 
 
 _layer = functools.cache(Layer)
