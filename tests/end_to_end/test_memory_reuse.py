@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import pliant
+from pliant.debug import events
 
 
 def alternating(x, w):
@@ -45,3 +46,41 @@ def test_a_product_that_dies_in_a_sum(read, dynamic):
 
     a, b = torch.randn(70, 70), torch.randn(70, 70)
     torch.testing.assert_close(pliant.compile(f, dynamic=dynamic)(a, b), f(a, b), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda z: (z, z.softmax(-1).sum()),  # stored by a kernel of several passes over the row, which read it there
+        lambda z: (z, torch.nn.functional.layer_norm(z, z.shape[-1:]).amax(), z.logsumexp(-1)),
+        lambda z: z.relu(),
+    ],
+)
+def test_a_result_lies_where_the_product_was_that_it_is_of(after, dynamic):
+    """A product of rows is made as a matrix; what is returned has the program's dimensions."""
+
+    def f(x, w, b):
+        return after(torch.nn.functional.linear(x, w, b))
+
+    pliant.reset()
+    x, w, b = torch.randn(8, 16, 32), torch.randn(512, 32) / 6, torch.randn(512)
+    compiled = pliant.compile(f, dynamic=dynamic)
+    with torch.no_grad(), events.collect("output_code") as found:
+        torch.testing.assert_close(compiled(x, w, b), f(x, w, b), rtol=1e-4, atol=1e-4)
+        (whole, *_) = torch.utils._pytree.tree_leaves(compiled(x, w, b))
+    assert not whole._is_view() and whole.untyped_storage().nbytes() == whole.numel() * 4
+    assert sum("its memory is free again" in event.fields["text"] for event in found) == 1
+
+
+def test_smaller_results_are_made_anew():
+    """Another tensor of the same memory costs more than a few bytes."""
+
+    def f(x, w, b):
+        return torch.nn.functional.linear(x, w, b).relu()
+
+    pliant.reset()
+    x, w, b = torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)
+    with torch.no_grad(), events.collect("output_code") as found:
+        torch.testing.assert_close(pliant.compile(f)(x, w, b), f(x, w, b))
+    assert found and not any("its memory is free again" in event.fields["text"] for event in found)

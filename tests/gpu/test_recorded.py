@@ -242,11 +242,17 @@ def test_what_cannot_be_recorded_says_why():
     assert any("a tensor on cpu" in str(e.fields["why"]) for e in events.events("cuda_graph_refused"))
 
 
+def in_private_pools():
+    """Bytes that recordings hold: those of earlier tests, too, whose functions live on."""
+    return sum(s["total_size"] for s in torch.cuda.memory_snapshot() if s["segment_pool_id"] != (0, 0))
+
+
 def test_growing_tensors_take_no_more_than_is_there_at_once():
-    """Of results of 32, 48, 64 and 96 MB two are there at a time, the last ones. None fits where earlier ones were."""
+    """Of results of 32, 33, 34 and 64 MB two are there at a time, and none fits where one was before: taken one by one they
+    are 163 MB. In one block the last one lies where the first two did."""
     gc.collect()
     torch.cuda.empty_cache()
-    sizes = [512, 2048, 3072, 4096, 6144, 64]
+    sizes = [512, 2048, 2112, 2176, 4096, 64]
     weights = [torch.randn(a, b, device="cuda") / a for a, b in zip(sizes, sizes[1:])]
 
     def f(x):
@@ -256,11 +262,11 @@ def test_growing_tensors_take_no_more_than_is_there_at_once():
 
     x = torch.randn(4096, 512, device="cuda")
     compiled = pliant.compile(f, mode="reduce-overhead")
+    before = in_private_pools()
     for _ in range(4):
         close(compiled(x), f(x))
     assert replays() == 1
-    pools = [s for s in torch.cuda.memory_snapshot() if s["segment_pool_id"] != (0, 0)]
-    assert sum(s["total_size"] for s in pools) < 200 << 20
+    assert in_private_pools() - before < 140 << 20
 
 
 def test_a_failed_capture_leaves_everything_usable():

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from pliant.ir.loops import Buffer, LoopProgram, View
-from pliant.lowering.tensors import numel
+from pliant.lowering.tensors import is_row_major, numel
 from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Schedule
-from pliant.symbolic.expr import ONE, ZERO, Expr
+from pliant.symbolic.expr import ZERO, Expr
 from pliant.torch_adapter import OpOverload
 
 # Products. Their functions do the work of the overloads that write into a buffer with 0.8 us less before the call; what
@@ -76,16 +76,6 @@ def product(overload: Any) -> Callable[..., Any] | None:
     """The function of a product that does the work of the overload which writes into a buffer."""
     base, _, variant = getattr(overload, "__name__", "").partition(".")
     return _PRODUCTS.get(base) if variant == "out" and overload.namespace == "aten" else None
-
-
-def is_row_major(b: Buffer | View) -> bool:
-    """Whether it has the strides of a new tensor of its shape."""
-    step: Expr = ONE
-    for size, stride in zip(reversed(b.shape), reversed(b.strides)):
-        if stride is not step:
-            return False
-        step = step * size
-    return True
 
 
 def swapped(extents: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -20,11 +20,12 @@ from torch.utils import _pytree as pytree
 
 from pliant.background import give_way
 from pliant.codegen.native import Entry
-from pliant.codegen.plain_forms import given_as, is_row_major, product, quicker, swapped
+from pliant.codegen.plain_forms import given_as, product, quicker, swapped
 from pliant.graph.layouts import preserved_strides
 from pliant.graph.packed_weights import packed_transpose
 from pliant.graph.tensor_spec import TensorSpec
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
+from pliant.lowering.tensors import is_row_major
 from pliant.records import dataclass
 from pliant.schedule.dependencies import access
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pliant.ir.loops import View
+from pliant.ir.loops import Buffer, View
 from pliant.ir.scalar import Scalar, cast
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 
@@ -139,6 +139,11 @@ def contiguous_strides(shape: Shape) -> Shape:
         strides.append(step)
         step = step * size
     return tuple(reversed(strides))
+
+
+def is_row_major(b: Buffer | View) -> bool:
+    """Whether it has the strides of a new tensor of its shape."""
+    return b.strides == contiguous_strides(b.shape)
 
 
 def aligned_strides(shape: Shape, strides: Shape, itemsize: int, row_bytes: int) -> Shape:

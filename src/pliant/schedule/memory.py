@@ -14,7 +14,7 @@ import torch
 from pliant import config
 from pliant.graph.packed_weights import packed_convolution
 from pliant.ir.loops import Buffer, LoopProgram, Pointwise, View
-from pliant.lowering.tensors import numel
+from pliant.lowering.tensors import is_row_major, numel
 from pliant.schedule.dependencies import access, views_in
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, accumulates, loads_of, runs
 from pliant.schedule.scratch import take_scratch
@@ -51,11 +51,12 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     return Schedule(steps, allocate, free, taken, scratch)
 
 
+VIEWED = 1 << 16  # bytes from which a buffer takes the memory of one of another shape
 KEEP = 0.9  # memory is kept for later up to this share of the peak: operators have temporaries of their own
 
 
 class _Reuse:
-    """Which buffers take over the memory of one, of the same size and layout, that died before they are written.
+    """Which buffers take over the memory of one, of the same size, that died before they are written.
 
     Memory is kept for a later taker only while the program's peak does not rise by it, at any of the sizes guessed. A run of kernels is one call:
     all that it needs is allocated before it and freed behind it.
@@ -109,18 +110,22 @@ class _Reuse:
         for k, step in enumerate(self.steps):
             for b in self.allocate[k]:
                 old = self._updated(step, b, k) or self._overwritten(step, b, k, passed_on)
-                old = old or self._donor(dead.get(_layout(b), []), k, rooms)
+                old = old or self._donor(b, dead.get(_room_of(b), []), k, rooms)
                 if old is not None:
                     self.taken[b] = old
                     passed_on.add(old)
                 dying.setdefault(self.last[b], []).append(b)
             for b in dying.get(k, ()):
                 if b not in self.fixed and b not in passed_on:
-                    dead.setdefault(_layout(b), []).append(b)
+                    dead.setdefault(_room_of(b), []).append(b)
 
-    def _donor(self, dead: list[Buffer], k: int, rooms: list[_Room]) -> Buffer | None:
+    def _donor(self, taker: Buffer, dead: list[Buffer], k: int, rooms: list[_Room]) -> Buffer | None:
         while dead:
-            b = dead.pop()
+            alike = (b for b in reversed(dead) if _layout(b) == _layout(taker))
+            b = next(alike, dead[-1] if self._is_worth_a_view(taker) else None)
+            if b is None:
+                return None
+            dead.remove(b)
             gap = range(self.run[self.last[b]] + 1, self.run[k])
             if not gap:
                 return b
@@ -130,21 +135,26 @@ class _Reuse:
                 return b
         return None
 
+    def _is_worth_a_view(self, b: Buffer) -> bool:
+        """Whether it has so many bytes that a tensor of another shape, made of the dead one, costs less than fresh pages."""
+        return all(sizes.bytes(b) >= VIEWED for sizes in self.guesses)
+
     def _overwritten(self, step: Step, b: Buffer, k: int, passed_on: set[Buffer]) -> Buffer | None:
         """A value that dies in a kernel where `b`'s formula alone reads it, and only at the point that it writes."""
-        if isinstance(step, ExternCall) or any(m.inner and m.phase for m in step.members):
-            return None  # a second pass over the points may compute `b` anew
+        if isinstance(step, ExternCall):
+            return None
         member = step.writers()[b]
         if not isinstance(member.loops, Pointwise) or accumulates(member.loops):
             return None
+        if not member.inner and any(m.inner and m.phase for m in step.members):
+            return None  # threads that share a row may each compute it; values of inner points are stored before they are read
         elsewhere = {load.buffer for m in step.members if m is not member for load in loads_of(m.loops)}
         loads: dict[Buffer, set[Expr]] = {}
         for load in loads_of(member.loops):
             loads.setdefault(load.buffer, set()).add(load.index)
         for old, places in loads.items():
-            alike = old.shape == b.shape and old.strides == b.strides
-            alike = alike or (b not in self.kept and numel(old.shape) is numel(b.shape))
-            same = alike and old.dtype is b.dtype and old.device == b.device
+            same = _layout(old) == _layout(b) or (self._is_worth_a_view(b) and _room_of(old) == _room_of(b))
+            same = same or (b not in self.kept and _size(old) == _size(b))
             ends = self.last.get(old) == k and old in self.owned and old not in self.fixed and old not in passed_on
             if same and ends and old not in elsewhere and places == {member.loops.index}:
                 return old
@@ -164,8 +174,17 @@ class _Reuse:
 
 
 def _layout(b: Buffer) -> object:
-    """What buffers have in common whose memory may be each other's."""
+    """What buffers have in common that may be one tensor."""
     return b.device, b.dtype, b.shape, b.strides
+
+
+def _size(b: Buffer) -> object:
+    return b.device, b.dtype, numel(b.shape)
+
+
+def _room_of(b: Buffer) -> object:
+    """What buffers have in common of which one's memory may be the other's."""
+    return _size(b) if is_row_major(b) else _layout(b)
 
 
 class _Room:

@@ -6,7 +6,9 @@ Holds:  a leaf is called natively while the recorder is active: it or what it ca
 from __future__ import annotations
 
 import copy
+import dis
 import functools
+import itertools
 import re
 import types
 from collections.abc import Iterable
@@ -65,13 +67,30 @@ _OVERRIDABLE_MARKS = frozenset(("handle_torch_function", "has_torch_function"))
 
 @functools.lru_cache(maxsize=4096)
 def _leaf_code(code: types.CodeType, module: str) -> bool:
-    if module in _LEAF_MODULES:
-        return True
-    return (
-        module.startswith("torch.")
-        and bool(_OVERRIDABLE_MARKS & set(code.co_names))
-        and not module.startswith("torch.nn.modules")
+    asks_modes = bool(_OVERRIDABLE_MARKS & set(code.co_names))
+    if asks_modes and _untold_to_modes(code):
+        return False
+    return module in _LEAF_MODULES or (
+        asks_modes and module.startswith("torch.") and not module.startswith("torch.nn.modules")
     )
+
+
+def _untold_to_modes(code: types.CodeType) -> set[str]:
+    """Parameters that a function does not hand on where it asks function modes: `weight` of `F.l1_loss` is one. The first
+    of `handle_torch_function(function, (values that may have an override), *arguments)` does not count."""
+    loaded: list[str] = []
+    unpacks = False
+    steps = itertools.dropwhile(lambda step: step.argval != "handle_torch_function", dis.get_instructions(code))
+    for step in itertools.takewhile(lambda step: not step.opname.startswith("RETURN"), steps):
+        if step.opname.startswith("LOAD"):
+            loaded.extend(step.argval if isinstance(step.argval, tuple) else (str(step.argval),))
+        elif step.opname == "BUILD_TUPLE" and step.arg == len(loaded) - 2:
+            del loaded[2:]
+        elif step.opname == "DICT_MERGE":
+            return set()  # arguments by names that are not seen
+        unpacks |= step.opname == "LIST_EXTEND"
+    named = range(code.co_argcount if unpacks else 0, code.co_argcount + code.co_kwonlyargcount)
+    return {code.co_varnames[k] for k in named}.difference(loaded) if loaded else set()
 
 
 def is_torch_leaf(function: types.FunctionType) -> bool:
