@@ -41,6 +41,37 @@ def finalizer_of_a_dead_local(x):
     return x, Counted.alive
 
 
+def finalizer_of_a_dead_variable_of_inner_code(x):
+    value = Counted()
+
+    def alive():
+        return value is not None and Counted.alive
+
+    before = alive()
+    pliant.graph_break()
+    return x + 1, before, Counted.alive
+
+
+def variable_that_a_function_still_reads(x):
+    y = x * 2
+
+    def twice():
+        return y * 2
+
+    pliant.graph_break()
+    return twice() + 1
+
+
+def variable_of_a_generator_behind_a_break(x):
+    def parts(y):
+        scaled = [part * y for part in (x, x + 1)]
+        pliant.graph_break()
+        yield scaled[0]
+        yield scaled[1]
+
+    return [part + 1 for part in parts(x * 3)]
+
+
 def weak_references_to_dead_locals(x):
     first, second = Plain(), Plain()
     several = [weakref.ref(first), weakref.ref(second)]
@@ -101,6 +132,9 @@ def text_of_values_of_a_dict(x):
     [
         finalizers,
         finalizer_of_a_dead_local,
+        finalizer_of_a_dead_variable_of_inner_code,
+        variable_that_a_function_still_reads,
+        variable_of_a_generator_behind_a_break,
         weak_references_to_dead_locals,
         finalizer_of_a_caller,
         dead_reference,

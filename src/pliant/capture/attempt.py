@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -38,7 +37,7 @@ from pliant.capture.graph_breaks import (
 )
 from pliant.capture.handlers.effects import check_put_off
 from pliant.capture.iterators.carried import count_by_turn
-from pliant.capture.iterators.generators import TracedGenerator, kept_locals, notice, started
+from pliant.capture.iterators.generators import TracedGenerator, kept_cells, kept_locals, notice, started
 from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.iterators.suspended import Carry, put, running
 from pliant.capture.outside.settings import cast_of, on_casts
@@ -400,8 +399,6 @@ def _states(
 
 def _state(frame: Frame, handled: BaseException | None, through: tuple[int, ...], entered: bool) -> FrameState:
     """The frame without its dead locals, unless they hold what is closed when the frame ends."""
-    names = resume_freevars(frame.code)
-    cells = tuple(frame.cells.get(n) or types.CellType() for n in names)
     stack = frame.saved[: len(frame.saved) - operand_count(frame.op)] if entered else frame.saved
     bound = [*(v is not NULL for v in stack), *(True,) * entered]
     index = frame.program.index_of(frame.op.offset)
@@ -418,7 +415,7 @@ def _state(frame: Frame, handled: BaseException | None, through: tuple[int, ...]
         frame.op.offset,
         tuple(stack),
         live,
-        cells,
+        kept_cells(frame, index, kept),
         frame.name,
         handled if point.handled else None,
         entered,

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from pliant import peer
+from pliant.bytecode.cfg import live_locals
 from pliant.bytecode.resume import resume_freevars
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.iterators.carried import BRING, SHARED, TRACED, shared
@@ -230,14 +231,28 @@ class TracedGenerator(ItsOwnIterator):
 
 
 def kept_locals(frame: Frame) -> frozenset[str]:
-    """Locals that hold a generator which stands at a `yield`, or an object with a finalizer or weak references: the
+    """Variables that hold a generator which stands at a `yield`, or an object with a finalizer or weak references: the
     program notices when they are dropped, so they live as long as the frame, dead or not."""
     world = frame.tracer.world
     used = frozenset(id(value) for value in frame.saved if _has_class_of_program(value) and not world.is_foreign(value))
-    kept = frozenset(name for name, value in frame.locals.items() if id(value) in used or _is_missed(value))
+    held = [*frame.locals.items(), *((n, value) for n, cell in _made_cells(frame).items() for value in gc.get_referents(cell))]
+    kept = frozenset(name for name, value in held if id(value) in used or _is_missed(value))
     if not frame.tracer.open_generators:
         return kept
-    return kept | {name for name, value in frame.locals.items() if _holds_suspended(value, world.is_foreign)}
+    return kept | {name for name, value in held if _holds_suspended(value, world.is_foreign)}
+
+
+def _made_cells(frame: Frame) -> dict[str, types.CellType]:
+    """The cells of the frame that the trace has made: their contents are what they hold now."""
+    source_of = frame.tracer.world.source_of
+    return {n: frame.cells[n] for n in frame.code.co_cellvars if n in frame.cells and source_of(frame.cells[n]) is None}
+
+
+def kept_cells(frame: Frame, index: int, kept: frozenset[str]) -> tuple[types.CellType, ...]:
+    """The closure of what goes on at an operation: in place of variables that it reads no more, empty cells. Functions
+    that share such a variable hold it themselves."""
+    dead = _made_cells(frame).keys() - live_locals(frame.program, index) - kept
+    return tuple(types.CellType() if n in dead or n not in frame.cells else frame.cells[n] for n in resume_freevars(frame.code))
 
 
 def _has_class_of_program(value: Any) -> bool:

@@ -25,11 +25,18 @@ from typing import Any
 
 import torch
 
-from pliant.bytecode.resume import generator_code, point_at, resume_freevars
+from pliant.bytecode.resume import generator_code, point_at
 from pliant.capture.handlers import modes, warning_filters
 from pliant.capture.handlers.threads import TracedToken
 from pliant.capture.iterators.carried import CarriedItems, CountedTurns, DequeItems, Numbered, turns_left
-from pliant.capture.iterators.generators import OURS, TracedCallable, TracedCallback, TracedGenerator, kept_locals
+from pliant.capture.iterators.generators import (
+    OURS,
+    TracedCallable,
+    TracedCallback,
+    TracedGenerator,
+    kept_cells,
+    kept_locals,
+)
 from pliant.capture.iterators.standing_iterators import (
     OF_DICTS,
     OF_LISTS,
@@ -257,11 +264,12 @@ def _suspended(b: Statements, obj: TracedGenerator) -> str:
     frame = obj.frame
     stack = [*frame.stack, None]
     index = frame.program.index_of(frame.op.offset)
-    point = point_at(frame.program, index, [v is not NULL for v in stack], frame.locals, kept_locals(frame))
+    kept = kept_locals(frame)
+    point = point_at(frame.program, index, [v is not NULL for v in stack], frame.locals, kept)
     if point.handled or obj.running:
         raise CannotReconstruct("started-generator", obj)
     generator_code(point)
-    cells = [frame.cells.get(n) or types.CellType() for n in resume_freevars(frame.code)]
+    cells = kept_cells(frame, index, kept)
     values = [*(v for v in stack if v is not NULL), *(frame.locals[n] for n in point.locals)]
     b.keep.append(cells)
     place = b.names(place_of(point, frame.globals, obj.named()), "place")
