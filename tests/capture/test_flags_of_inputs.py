@@ -79,3 +79,114 @@ def test_an_argument_is_told_once_and_not_on_both_sides_of_a_branch():
     for sign in (1, -1):
         x = torch.ones(3)
         assert compiled(x, sign * torch.ones(3)).requires_grad is x.requires_grad is (sign > 0)
+
+
+def freeze(module, needed):
+    for p in module.parameters():
+        p.requires_grad = needed
+
+
+def frozen_first(critic, maker, x):
+    freeze(critic, False)
+    critic(maker(x)).mean().backward()
+    return x * 2
+
+
+def frozen_in_between(critic, maker, x):
+    loss = critic(x.tile(2)[:, :3]).mean()
+    freeze(critic, False)
+    return loss + critic(maker(x)).mean()
+
+
+def trained_and_frozen(critic, maker, x):
+    freeze(critic, True)
+    critic(x.tile(2)[:, :3]).mean().backward()
+    with torch.no_grad():
+        for p in critic.parameters():
+            p.sub_(p.grad)
+    freeze(critic, False)
+    return critic(maker(x)).mean()
+
+
+def thawed_first(critic, maker, x):
+    critic.requires_grad_(True)
+    return critic(maker(x)).mean()
+
+
+def thawed_last(critic, maker, x):
+    result = critic(maker(x)).mean()
+    freeze(critic, True)
+    return result
+
+
+def turned(critic, maker, x):
+    critic.bias.requires_grad_(not critic.weight.requires_grad)
+    return critic(maker(x)).mean() * critic.weight.sum()
+
+
+def frozen_for_some(critic, maker, x):
+    if x.sum() > 0:
+        critic.bias.requires_grad_(False)
+    return critic(maker(x)).mean()
+
+
+def frozen_before_an_error(critic, maker, x):
+    critic.requires_grad_(False)
+    raise ValueError("frozen")
+
+
+def flags_and_gradients(fn, flags):
+    torch.manual_seed(0)
+    critic, maker = torch.nn.Linear(3, 1), torch.nn.Linear(2, 3)
+    parameters, seen = [*critic.parameters(), *maker.parameters()], []
+    for n, needed in enumerate(flags):
+        if needed is not None:
+            freeze(critic, needed)
+        try:
+            result = fn(critic, maker, torch.randn(n + 3, 2))
+        except ValueError as error:
+            assert str(error) == "frozen"
+        else:
+            seen.append(result.detach())
+            if result.requires_grad:
+                result.sum().backward()
+        seen.append([(p.requires_grad, p.grad, p.detach().clone()) for p in parameters])
+        for p in parameters:
+            p.grad = None
+    return seen
+
+
+@pytest.mark.parametrize("flags", [(True, False, True), (False, None), (True, None)])
+@pytest.mark.parametrize(
+    "program",
+    [
+        frozen_first,
+        frozen_in_between,
+        trained_and_frozen,
+        thawed_first,
+        thawed_last,
+        turned,
+        frozen_for_some,
+        frozen_before_an_error,
+    ],
+)
+def test_parameters_that_the_program_freezes(program, flags):
+    pliant.reset()
+    compiled = pliant.compile(program, backend="aot_eager")
+    torch.testing.assert_close(flags_and_gradients(compiled, flags), flags_and_gradients(program, flags))
+
+
+@pytest.mark.fallbacks_expected
+def test_a_parameter_that_is_thawed_behind_its_use():
+    """What is returned leads to the parameter as it was, and to it as it is: such a function runs as it is."""
+
+    def fn(x):
+        first = MODEL(x)
+        MODEL.requires_grad_(True)
+        return first + MODEL(x + 1)
+
+    pliant.reset()
+    MODEL.requires_grad_(False)
+    pliant.compile(fn)(torch.ones(2, 3)).sum().backward()
+    assert MODEL.weight.grad.eq(4).all()
+    MODEL.zero_grad()

@@ -210,8 +210,11 @@ class JointTracer:
             set_grad_enabled(before)
 
     def _check_flags(self) -> None:
-        """Refuse `requires_grad_()` and `detach_()` of an input: the caller's tensor is to change."""
-        for fake, history, flag in zip(self.inputs, self.histories, self.flags):
+        """Refuse `requires_grad_()` and `detach_()` of an input, if the caller's tensor is to change and its entry sees not to that."""
+        told = self.captured.attributes.get("told_inputs", ())
+        for position, (fake, history, flag) in enumerate(zip(self.inputs, self.histories, self.flags)):
+            if position in told and fake.is_leaf:
+                fake.requires_grad_(flag)
             if type(fake) is not FakeTensor:
                 continue
             came = fake.requires_grad and not flag and fake.grad_fn is None

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import torch
 from torch import fx
 
 from pliant import config
@@ -307,6 +308,8 @@ class _Attempt:
         after = self.after if end.reason else Settings()
         effects += [CallEffect(setter, arguments, {}) for setter, arguments in after.calls_from(before)]
         effects += on_casts(t.casts, self.kept)
+        told = t.inputs.told_last().values()
+        effects += [CallEffect(torch.Tensor.requires_grad_, (one, one.requires_grad), {}) for one in told]
         for setter, arguments in before.calls_from(after):
             t.graph.call_function(setter, arguments)
         made = {**t.world.made, **t.world.functions}
@@ -316,7 +319,7 @@ class _Attempt:
         result.origins.update({id(made): t.world.origins[id(made.real)] for made in t.standing.values()})
         result.draws, result.codes, result.process_bound = t.draws, t.codes, t.process_bound
         result.answers, result.orders = t.answers, t.orders
-        result.told = [source for one in t.inputs.told if (source := t.world.source_of(one)) is not None]
+        result.told = [source for one in t.inputs.told_first if (source := t.world.source_of(one)) is not None]
         result.lock = t.lock.lock if t.lock is not None else None
         result.forget = t.forget
         try:
@@ -350,6 +353,8 @@ class _Attempt:
             i for i, one in enumerate(t.inputs.inputs) if t.world.slot_get(one.fake, "data") is not MISSING
         )
         attributes = {"moved_inputs": moved} if moved else {}
+        if told := frozenset(t.inputs.told_last()):
+            attributes["told_inputs"] = told
         captured = CapturedGraph(module, t.inputs.as_given(), t.shape_env, self.root.name, grad, attributes)
         captured.attributes["draws"] = t.mode.draws
         return captured

@@ -102,7 +102,8 @@ class Inputs(InputMemory):
         self._examples: dict[int, torch.Tensor] = {}
         self._whole: list[GraphInput] = []
         self._as_given: dict[int, FakeTensor] = {}  # inputs that the program moves to other memory
-        self.told: list[FakeTensor] = []  # inputs that the program makes require gradients, before the graph uses them
+        self.told: list[FakeTensor] = []  # inputs of which the program says whether they require gradients
+        self.told_first: list[FakeTensor] = []  # those that are to, before the graph uses them
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
         self._items: dict[Source, Any] = {}
@@ -200,19 +201,33 @@ class Inputs(InputMemory):
         return self._examples.get(id(fake))
 
     def tell_to_require_gradients(self, fake: FakeTensor) -> bool:
-        """Whether an input may require gradients from its first use on: a plain one that nothing was computed of."""
+        """Whether an input may require gradients from its first use on: a parameter or a plain one that nothing was computed of."""
         one = next((one for one in self.inputs if one.fake is fake), None)
-        if one is None or fake.node.users or root_of(one.source).is_held or not is_plain_tensor(one.example):
+        if one is None or fake.node.users:
             return False
-        with DisableTorchFunction():
+        if not fake.is_parameter_ and (root_of(one.source).is_held or not is_plain_tensor(one.example)):
+            return False
+        with DisableTorchFunction(), below_python_dispatch():
             if one.example.is_inference() or not (fake.dtype_.is_floating_point or fake.dtype_.is_complex):
                 return False
-            flagged = one.example.detach().requires_grad_()
+            detached = one.example.detach()
+            flagged = torch.nn.Parameter(detached) if fake.is_parameter_ else detached.requires_grad_()
+        with DisableTorchFunction():
             fake.requires_grad_()
         self.one_if_shared(fake)
         self.told.append(fake)
+        self.told_first.append(fake)
         self.inputs[self.inputs.index(one)] = dataclasses.replace(one, example=flagged)
         return True
+
+    def told_last(self) -> dict[int, FakeTensor]:
+        """By position, the leaves among the inputs that are to require gradients behind the graph, or no longer."""
+        told = set(map(id, self.told))
+        return {
+            i: one.fake
+            for i, one in enumerate(self.inputs)
+            if id(one.fake) in told and one.fake.is_leaf and one.fake.requires_grad is not one.example.requires_grad
+        }
 
     def keep_description(self, fake: FakeTensor) -> None:
         """The program moves an input to other memory: the graph is given what it was."""

@@ -295,13 +295,16 @@ class Recorder(Nodes, TorchFunctionMode):
         """An argument that is to require gradients, or no longer, is the caller's own: it is told so before the graph, if nothing
         was computed of it yet, else between graphs.
 
-        Not for each of a module's parameters in turn: such a function runs as it is.
+        Parameters, which are many, are told behind the graph: it does so itself with those that it is given.
         """
-        given = is_fake(tensor) and self.inputs.example_of(tensor) is not None and not tensor.is_parameter_
+        given = is_fake(tensor) and self.inputs.example_of(tensor) is not None
         if given and tensor.requires_grad is not bool(flag):
             if flag and self.region is None and self.inputs.tell_to_require_gradients(tensor):
                 return tensor
-            raise GraphBreak("unsupported-operator", "requires_grad_() of a tensor from outside", _FLAG_BEFORE)
+            if not tensor.is_parameter_:
+                raise GraphBreak("unsupported-operator", "requires_grad_() of a tensor from outside", _FLAG_BEFORE)
+            if self.region is None:
+                self.inputs.told.append(tensor)
         return None
 
     def _set_attribute(self, func: Any, args: tuple[Any, ...]) -> None:
