@@ -207,3 +207,21 @@ def test_callbacks_of_references_run_the_newest_first():
     program(torch.ones(2), want)
     compiled(torch.ones(2), got)
     assert got == want == ["two", "end", "one"]
+
+
+def test_what_only_guards_refer_to_is_not_seen():
+    """`named_parameters` tells modules apart by a set, whose guards hold them weakly; its generator goes on behind breaks."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Linear(2, 1)))
+
+    def program(x):
+        found = []
+        for name, p in module.named_parameters():
+            pliant.graph_break()
+            found.append((name, (p.sum() + x).detach()))
+        return found
+
+    pliant.reset()
+    compiled, x = pliant.compile(program), torch.ones(2)
+    for _ in range(2):
+        assert str(compiled(x)) == str(program(x))
+    assert pliant.stats()["graph_breaks"] == 4

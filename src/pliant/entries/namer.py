@@ -35,7 +35,7 @@ from pliant.entries.content import (
 )
 from pliant.entries.objects import OURS, NotFound, at_path, member, space_of, version_of
 from pliant.entries.taken import Taken
-from pliant.guards.facts import CacheToken
+from pliant.guards.facts import CacheToken, is_own_reference
 from pliant.guards.kinds import MISSING, Guard, Kind
 from pliant.guards.sources import Source
 from pliant.guards.state import READERS
@@ -271,7 +271,7 @@ class Namer:
         if type(obj) is tuple:
             return ["tuple", *map(self.reference, obj)]
         if type(obj) is weakref.ref and (target := obj()) is not None:  # equal to any other
-            return ["weak reference", self.reference(target)]
+            return ["own reference" if is_own_reference(obj) else "weak reference", self.reference(target)]
         if isinstance(obj, types.CodeType):
             return ["code", *self.code(obj)]
         raise NotKept("no-name", f"{type(obj).__module__}.{type(obj).__qualname__} {getattr(obj, '__qualname__', '')}")

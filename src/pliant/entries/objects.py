@@ -24,7 +24,7 @@ from pliant.entries import constants
 from pliant.entries.codes import at_place
 from pliant.entries.constants import Json
 from pliant.entries.content import ITERATORS, NotKept, digest
-from pliant.guards.facts import CacheToken
+from pliant.guards.facts import CacheToken, own_reference
 from pliant.guards.kinds import MISSING
 from pliant.guards.sources import Source, value_of
 from pliant.guards.standard import standard_module
@@ -186,6 +186,7 @@ _FIND: dict[str, Callable[..., Any]] = {
     "standard": lambda finder, name: standard(name),
     "tuple": lambda finder, *places: tuple(map(finder.find, places)),
     "weak reference": lambda finder, target: weakref.ref(finder.find(target)),
+    "own reference": lambda finder, target: own_reference(finder.find(target)),
     "code": Finder.code,
     "globals of": Finder._globals_of,
     "same globals": Finder._same_globals,

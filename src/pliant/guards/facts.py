@@ -142,13 +142,27 @@ _BY_TYPE: dict[type, Callable[[Any, Any], bool]] = {
 }
 
 
+def own_reference(value: Any) -> weakref.ref[Any]:
+    """The compiler's weak reference to an object. It is none of the program's, which would otherwise share it: the end of
+    what the program has references to is seen."""
+    return next(filter(is_own_reference, weakref.getweakrefs(value)), None) or weakref.ref(value, _gone)
+
+
+def is_own_reference(reference: Any) -> bool:
+    return type(reference) is weakref.ref and reference.__callback__ is _gone
+
+
+def _gone(_: Any) -> None:
+    """Nobody waits for it."""
+
+
 class Itself:
     """Stands for an object that is equal to itself alone, and does not keep it alive."""
 
     __slots__ = ("reference",)
 
     def __init__(self, value: Any) -> None:
-        self.reference = weakref.ref(value)
+        self.reference = own_reference(value)
 
 
 def same(a: Any, b: Any) -> bool:

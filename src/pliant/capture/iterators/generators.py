@@ -39,6 +39,7 @@ from pliant.capture.value_kinds import (
     is_method,
 )
 from pliant.graph.given_warnings import paused
+from pliant.guards.facts import is_own_reference
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, Source
 from pliant.records import dataclass
@@ -293,7 +294,9 @@ def ends_noticed(value: Any) -> bool:
 
 def _is_seen(value: Any) -> bool:
     """Whether the program has weak references to the object."""
-    return weakref.getweakrefcount(value) > 0 and not all(map(peer.is_its_own, weakref.getweakrefs(value)))
+    if weakref.getweakrefcount(value) == 0:
+        return False
+    return not all(is_own_reference(one) or peer.is_its_own(one) for one in weakref.getweakrefs(value))
 
 
 def end_runs_code(value: Any) -> bool:

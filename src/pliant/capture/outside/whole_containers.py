@@ -26,7 +26,7 @@ from pliant.capture.structures import parts_of
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import COMPARED_IN_C, DICT_TYPES, ByKind, is_constant, is_nan, is_same_constant, reader
 from pliant.cpython import state_of, table_of
-from pliant.guards.facts import Itself
+from pliant.guards.facts import Itself, own_reference
 from pliant.guards.kinds import ConstantItems, Kind
 from pliant.guards.sources import AttributeSource, ItemSource, ReferentSource, Source, TableSource, held
 from pliant.guards.standard import identity_types
@@ -174,7 +174,7 @@ def _traced_object(world: World, key: Any) -> Any:
 
 
 def _known_object(world: World, key: Any) -> Any:
-    traced = world.bring(key, ReferentSource(held(weakref.ref(key), type(key).__name__)))
+    traced = world.bring(key, ReferentSource(held(own_reference(key), type(key).__name__)))
     world.note_identity(traced)
     return traced
 
