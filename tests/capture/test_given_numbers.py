@@ -12,7 +12,7 @@ import pliant
 FUNCTIONS = {
     "a ufunc": np.exp,
     "a ufunc of what is computed": lambda v: 0.5 * (1 + np.cos(np.pi * v)),
-    "a function of NumPy in Python": lambda v: np.mean([v, 1.0]),
+    "a function of NumPy in Python": lambda v: np.median([v, 1.0, 2.0]),
     "a NumPy scalar": lambda v: np.tanh(np.float64(v)),
     "math": lambda v: math.isclose(v, 1.0),
     "statistics": lambda v: statistics.mean([v, 1.0]),
@@ -40,6 +40,38 @@ def test_many_numbers_end_in_one_break(name):
     assert set(stats["break_reasons"]) == {"varying-number"}
     assert not stats["recompile_limits"] and not stats["fallbacks"]
     assert graphs[9] == graphs[-1]
+
+
+def of_list(function):
+    return lambda x, values: (x * 2, function(values))
+
+
+@pytest.mark.parametrize("function", [statistics.mean, np.median])
+def test_numbers_of_a_list_from_outside_end_in_one_break(function):
+    pliant.reset()
+    program = of_list(function)
+    compiled = pliant.compile(program)
+    for i in range(10):
+        x, values = torch.ones(3), [i / 8, 2.0 - i / 16, 1.0]
+        assert str(compiled(x, values)) == str(program(x, values))
+    stats = pliant.stats()
+    assert set(stats["break_reasons"]) == {"varying-number"}
+    assert not stats["recompile_limits"] and not stats["fallbacks"]
+
+
+@pytest.mark.parametrize("function", [np.mean, np.sum, np.std, np.max, lambda values: np.mean([v / 2 for v in values])])
+def test_floats_of_a_list_are_for_the_graph(function):
+    """What a program logs is no reason to make a graph for each value."""
+    pliant.reset()
+    program = of_list(function)
+    compiled = pliant.compile(program)
+    for i in range(6):
+        x, values = torch.ones(3), [i / 8, 2.0 - i / 16, 1.0]
+        (found, number), (expected, same) = compiled(x, values), program(x, values)
+        assert type(number) is type(same)
+        torch.testing.assert_close((found, number), (expected, same))
+    stats = pliant.stats()
+    assert stats["graphs"] == 2 and not stats["graph_breaks"]
 
 
 def test_a_whole_graph_is_made_for_each_number():

@@ -41,6 +41,7 @@ from pliant.capture.iterators.generators import OURS, TracedCallback
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import computed_by_numpy, makes_array
 from pliant.capture.numbers.given_numbers import refuse_many
+from pliant.capture.numbers.made_arrays import is_for_graph
 from pliant.capture.numbers.numpy_scalars import by_python, is_scalar
 from pliant.capture.outside.bringing import note_decimals
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -58,7 +59,6 @@ from pliant.capture.value_kinds import (
     module_of,
 )
 from pliant.graph.fake_tensor import is_fake
-from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import ReferentSource
 
 ROWS = Rows()
@@ -110,13 +110,13 @@ def fold(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if (number := by_python(t, function, args, kwargs)) is not NotImplemented:
         return number
     of_numpy = _MODULE_OF.of(function)(function).startswith("numpy")
-    if of_numpy and any(map(is_unbacked, leaves(args, kwargs))):  # which the graph computes with
+    if of_numpy and is_for_graph(t, function, args, kwargs):
         return NotImplemented
     if any(is_array(one) or is_fake(one) for one in leaves(args, kwargs)):  # beside which no number need be fixed
         return NotImplemented
     if makes_array(t, function, args, kwargs):  # of sizes that need not be fixed
         return NotImplemented
-    refuse_many(t, function, args, kwargs)
+    refuse_many(t, function, tuple(map(t.internalize, args)), kwargs)
     values = [_plain(t, a) for a in args]
     named = {k: _plain(t, v) for k, v in kwargs.items()}
     if any(v is _MISSING for v in (*values, *named.values())):

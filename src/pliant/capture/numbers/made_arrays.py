@@ -15,7 +15,7 @@ import torch
 
 from pliant.capture.numbers.array_memory import is_array, wrap
 from pliant.capture.numbers.numpy_scalars import is_scalar, wrap_scalar
-from pliant.capture.signatures import Args, Tracer
+from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_list_or_tuple, leaves, mapped
 from pliant.capture.value_kinds import NUMBERS, concrete, is_class, is_int, is_symbolic, plain_class, varying
 from pliant.graph.unbacked import is_unbacked
@@ -36,13 +36,22 @@ def in_graph(t: Tracer, function: Any, args: Args) -> Args:
     of_list = getattr(function, "__name__", "") in _OF_LISTS
     if of_list and type(given := t.internalize(args[0])) is collections.deque:
         args = (list(given), *args[1:])
-    if not any(map(is_unbacked, leaves(args))):
+    if not is_for_graph(t, function, args, {}):
         return args
     if of_list and is_list_or_tuple(given := t.internalize(args[0])):
         made = of_varying(t, given, None)
         return args if made is None else (made, *args[1:])
     plain = NUMBERS.issuperset(map(plain_class, args)) and getattr(function, "__name__", "") in _OF_NUMBERS
     return tuple([_scalar(t, one) if plain and is_unbacked(one) else one for one in args])
+
+
+def is_for_graph(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
+    """Whether the graph computes with the numbers: some are known when it runs, or a list has floats that vary, as logs do."""
+    if any(map(is_unbacked, leaves(args, kwargs))):
+        return True
+    if not args or getattr(function, "__name__", "") not in _OF_LISTS:
+        return False
+    return any(is_symbolic(one) and varying(one) is float for one in leaves(t.internalize(args[0])))
 
 
 def _scalar(t: Tracer, number: Any) -> Any:
