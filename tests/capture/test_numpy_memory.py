@@ -180,6 +180,10 @@ CONVERTED = {
     "of a Python type": lambda array: torch.as_tensor(array, dtype=float, device="cpu"),
     "of any dtype": lambda array: torch.as_tensor(array, dtype=None),
     "asarray": lambda array: torch.asarray(array, dtype=torch.int64),
+    "a class's own dtype": lambda array: torch.LongTensor(array),
+    "a class's other dtype": lambda array: torch.FloatTensor(array),
+    "of the default dtype": lambda array: torch.Tensor(array),
+    "of an array that is made": lambda array: torch.FloatTensor(np.stack([array, array + 1])),
 }
 
 

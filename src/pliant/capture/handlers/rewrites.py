@@ -19,6 +19,8 @@ import torch.nn.functional as F
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import to_int
 from pliant.capture.handlers.table import Rows
+from pliant.capture.numbers.array_memory import is_array
+from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.recording.regions import tensors_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -45,11 +47,13 @@ handles, instead, takes, CLASSES = ROWS.handles, ROWS.instead, ROWS.takes, ROWS.
 
 # ---- the classes of tensors, called
 def _construct_tensor(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """`torch.Tensor(3, 4)`, `torch.FloatTensor([1.0])`"""
+    """`torch.Tensor(3, 4)`, `torch.FloatTensor([1.0])`; of an array, on whose memory it lies if the type is its own"""
     dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
     if kwargs or len(args) == 1 and is_fake(args[0]):
         raise GraphBreak("unknown-call", f"{cls.__name__} of a tensor")
     data = [t.internalize(a) for a in args]
+    if len(data) == 1 and is_array(data[0]) and not is_scalar(data[0]):
+        return t.call(torch.as_tensor, (data[0],), {"dtype": dtype})
     if len(data) == 1 and (is_list_or_tuple(data[0]) or type(data[0]) is range):
         return t.call(torch.tensor, (data[0],), {"dtype": dtype})
     return t.call(torch.empty, (data[0] if data and is_size(data[0]) else (data or [0]),), {"dtype": dtype})
