@@ -293,6 +293,71 @@ def test_side_effects_break():
         assert log == [1] * n
 
 
+class Shared:
+    """What a library keeps beside its layers while one of them runs."""
+
+    def __init__(self):
+        self.value, self.active, self.kept = None, False, torch.ones(5)
+
+    def for_a_while(self, a):
+        before, self.kept = self.kept, a
+        self.value, self.active = a, True
+        out = (self.value * self.kept).sum() if self.active else a.sum()
+        self.value, self.active, self.kept = None, False, before
+        return out
+
+
+def test_what_is_stored_for_a_while_is_no_side_effect():
+    shared = Shared()
+
+    def f(x):
+        return vmap(grad(shared.for_a_while))(x) * shared.kept
+
+    pliant.reset()
+    compiled = pliant.compile(f, fullgraph=True, backend="aot_eager")
+    for kept in (shared.kept, torch.zeros(5)):
+        shared.kept = kept
+        torch.testing.assert_close(compiled(X), 2 * X * kept)
+        assert (shared.value, shared.active) == (None, False)
+        assert shared.kept is kept
+
+
+def clears(shared):
+    def f(x):
+        shared.active = False
+        return x.sin().sum()
+
+    return f
+
+
+def test_what_a_hook_stores_is_a_side_effect():
+    shared = Shared()
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda g: clears(shared)(g) * g)
+        return y.sum()
+
+    pliant.reset()
+    out = pliant.compile(f, backend="aot_eager")(XG)
+    shared.active = True  # after the forward
+    out.backward()
+    assert not shared.active
+    XG.grad = None
+
+
+def test_what_was_there_at_the_first_call_alone_is_guarded():
+    shared = Shared()
+    pliant.reset()
+    compiled = pliant.compile(lambda x: grad(clears(shared))(x), backend="aot_eager")
+    for active in (False, True):
+        shared.active = active
+        torch.testing.assert_close(compiled(X), X.cos())
+        assert not shared.active
+    assert pliant.stats()["break_reasons"] == {"side-effect-call": 1}
+
+
+
 # ---- around compiled functions
 def body(x):
     return x.sin() * 2

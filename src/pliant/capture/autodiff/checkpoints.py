@@ -71,7 +71,7 @@ def _twice(t: Tracer, same_numbers: bool) -> Iterator[None]:
     known = set(graph.nodes)
     drawn, t.mode.draws = t.mode.draws, False
     try:
-        with without_effects(t, "a checkpointed function"):
+        with without_effects(t, "a checkpointed function", later=True):
             yield
         if t.mode.draws and not same_numbers:
             raise GraphBreak("random-state", "a checkpointed function draws other numbers in the backward")

@@ -220,7 +220,7 @@ class _Call:
         """The backward on fakes of the gradients that are given."""
         t, region = self.t, Region(self.t.recorder, beside=(self.region,))
         name = f"{self.cls.__name__}.backward"
-        with region.active(), without_effects(t, name), read_later(t, name):
+        with region.active(), without_effects(t, name, later=True), read_later(t, name):
             with grad_kept(False):
                 missing = iter(pattern)
                 given = [region.fresh(one) if is_fake(one) and not next(missing) else None for one in self.outputs]

@@ -238,7 +238,7 @@ def _register_hook(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not _result_is_dropped(t):
         raise GraphBreak("backward-hook", "a hook whose handle is used")
     region = Region(t.recorder)
-    with region.active(), without_effects(t, "a tensor hook"), read_later(t, "a tensor hook"):
+    with region.active(), without_effects(t, "a tensor hook", later=True), read_later(t, "a tensor hook"):
         with grad_kept(False):
             found = t.call(function, (region.fresh(tensor),), {})
         if found is None:

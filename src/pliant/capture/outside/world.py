@@ -423,11 +423,17 @@ class World(ToldByValue):
         """What the trace did to the world so far, in a form to compare with later."""
         found: list[tuple[Any, ...]] = [(len(self.effects_in_order) + len(self.inputs.told),)]
         found += [(id(slot.obj), slot.name, id(slot.value)) for slot in self._slot_changes.values()]
-        for changed in self._changed.values():
-            found += [(id(changed.real), id(key), id(value)) for key, value in changed.stores.items()]
-            if changed.added is not None:
-                found.append((id(changed.real), *map(id, changed.added)))
+        found += [(id(one.real), id(key), id(value)) for one in self._stored_into() for key, value in one.stores.items()]
+        found += [(id(one.real), *map(id, one.added)) for one in self._changed.values() if one.added is not None]
         return found + [(id(changed.real), frozen(changed.copy)) for changed in self._changed_copies()]
+
+    def drop_restored(self) -> None:
+        """Stores that leave in a dict what guards find there are none."""
+        for c in self._stored_into():
+            for key in [k for k in c.stores if _is_name(k) and k not in c.moved and dict.__contains__(c.real, k)]:
+                found, source = dict.__getitem__(c.real, key), self.item_source(c.real, key)
+                if self._memo.get(source, found) is c.stores[key] is self.bring(found, source):
+                    del c.stores[key]
 
     def counts(self) -> tuple[int, ...]:
         """How much the trace knows of the outside beside values and guards: equal as long as it only reads."""

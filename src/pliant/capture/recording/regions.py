@@ -123,10 +123,13 @@ class Region:
 
 
 @contextmanager
-def without_effects(t: Tracer, what: str) -> Iterator[None]:
-    """Break if what runs inside changes the world: it is to run at another time, or several times."""
+def without_effects(t: Tracer, what: str, later: bool = False) -> Iterator[None]:
+    """Break if what runs inside changes the world: it is to run at another time, or several times. What it stored for a
+    while, and stored back, is no change, unless it runs later, when something else may be there."""
     before = t.world.changes()
     yield
+    if not later and t.world.changes() != before:
+        t.world.drop_restored()
     if t.world.changes() != before:
         raise GraphBreak("side-effect-call", f"{what} has side effects")
 
