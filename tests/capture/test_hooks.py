@@ -188,6 +188,85 @@ def test_a_hook_added_later():
     assert log == [1, 1]
 
 
+@pytest.mark.parametrize("where", ["", "first"])
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_that_are_registered_for_each_call_are_compiled_once(register, where):
+    pliant.reset()
+    net = Net()
+    compiled, layer = pliant.compile(net, backend="aot_eager"), net.get_submodule(where)
+    for _ in range(12):
+        seen = []
+        handle = getattr(layer, register)(lambda *given, seen=seen: seen.append(given[-1]))
+        out = compiled(X)
+        handle.remove()
+        (kept,) = seen
+        torch.testing.assert_close(out, net(X))
+        pre = register.endswith("pre_hook")
+        torch.testing.assert_close(kept[0] if pre else kept, X if pre else layer(X))
+    assert pliant.stats()["graphs"] == 1
+
+
+TIMES = [lambda m, args, out: out * 2, lambda m, args, out: out + 3]
+
+
+@pytest.mark.parametrize(
+    "registered",
+    [
+        [[0], [1], [0]],
+        [[0, 1], [1, 0], [1]],
+        [[0, 1], [], [0, 1]],
+    ],
+)  # fmt: skip
+def test_other_hooks_are_other_programs(registered):
+    pliant.reset()
+    net = Net()
+    compiled = pliant.compile(net, backend="aot_eager")
+    for chosen in registered * 2:
+        handles = [net.first.register_forward_hook(TIMES[i]) for i in chosen]
+        torch.testing.assert_close(compiled(X), net(X))
+        for handle in handles:
+            handle.remove()
+    assert pliant.stats()["graphs"] == len({tuple(one) for one in registered})
+
+
+KEYS_USED = {
+    "returned": lambda net, y: (y, list(net.first._forward_hooks)),
+    "multiplied": lambda net, y: y * next(iter(net.first._forward_hooks)),
+    "sized": lambda net, y: y.new_zeros(next(iter(net.first._forward_hooks)) % 7),
+    "compared": lambda net, y: y if 1 in list(net.first._forward_hooks) else -y,
+    "shown": lambda net, y: y * float(str(next(iter(net.first._forward_hooks)))),
+    "ranged": lambda net, y: y * len(range(next(iter(net.first._forward_hooks)))),
+    "looked_up": lambda net, y: y * {1: 2.0}.get(next(iter(net.first._forward_hooks)), 3.0),
+    "typed": lambda net, y: y * (type(next(iter(net.first._forward_hooks))) is int),
+}
+
+
+@pytest.mark.parametrize("use", KEYS_USED)
+def test_keys_of_hooks_that_a_program_uses_are_its_own(use):
+    pliant.reset()
+    net = Net()
+
+    def program(x):
+        return KEYS_USED[use](net, net(x))
+
+    compiled = pliant.compile(program, backend="aot_eager")
+    for _ in range(3):
+        handle = net.first.register_forward_hook(TIMES[0])
+        torch.testing.assert_close(compiled(X), program(X))
+        handle.remove()
+
+
+def test_a_hook_that_removes_itself_runs_once():
+    pliant.reset()
+    net, log = Net(), []
+    compiled = pliant.compile(net, backend="aot_eager")
+    for turn in range(3):
+        handle = net.first.register_forward_hook(lambda m, args, out: (log.append(turn), handle.remove(), out * 2)[2])
+        torch.testing.assert_close(compiled(X), net.second(net.first.forward(X) * 2) * 2)
+        assert log == [*range(turn + 1)] and not net.first._forward_hooks
+        torch.testing.assert_close(compiled(X), net(X))
+
+
 def test_a_hook_that_the_first_call_registers_stays():
     layer = torch.nn.Linear(3, 3)
 

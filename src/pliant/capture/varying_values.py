@@ -215,8 +215,28 @@ class TensorOrNumber:
         self.settle()
 
 
+# ---- keys of hooks
+class HookNumber:
+    """The key of a hook from outside: another number each time that the same hook is registered. `settle`: have the capture
+    start again, with the plain number in its place. It may be asked for in a dict that is empty."""
+
+    __slots__ = ("settle",)
+
+    def __init__(self, settle: Callable[[], NoReturn]) -> None:
+        self.settle = settle
+
+    def plain(self) -> NoReturn:
+        self.settle()
+
+    def __bool__(self) -> bool:
+        return bool(self.plain())
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self.settle()
+
+
 PROGRESSIONS: frozenset[type] = frozenset((VaryingRange, VaryingTuple, VaryingList))
-UNSETTLED: frozenset[type] = PROGRESSIONS | {TensorOrNumber}
+UNSETTLED: frozenset[type] = PROGRESSIONS | {TensorOrNumber, HookNumber}
 PLAIN_TYPES: dict[type, Any] = {
     torch.SymInt: int,
     torch.SymFloat: float,
@@ -226,4 +246,5 @@ PLAIN_TYPES: dict[type, Any] = {
     VaryingTuple: tuple,
     VaryingList: list,
     TensorOrNumber: object,
+    HookNumber: object,
 }

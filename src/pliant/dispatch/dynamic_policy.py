@@ -92,7 +92,7 @@ class DynamicPolicy:
     outcomes: set[str] = field(default_factory=set)  # branches of which another side was taken than was foreseen
     keys: dict[Source, set[Any]] = field(default_factory=dict)  # made of numbers that vary, of dicts from outside
     lasting: set[str] = field(default_factory=set)  # writes at which the graph breaks: eager could not undo them
-    plain_progressions: set[Source] = field(default_factory=set)  # places of ranges and lists whose items are looked at
+    plain_places: set[Source] = field(default_factory=set)  # of ranges and lists whose items are looked at, of hooks
     broken_loops: set[Source] = field(default_factory=set)  # places of loops in whose bodies a graph broke
     _called: bool = False
     _unread: list[Callable[[], Iterable[Guard]]] = field(default_factory=list)

@@ -8,6 +8,7 @@ Holds:  a part reads what the source would read, no more.
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import KeysView
 from typing import Any
 
@@ -88,6 +89,22 @@ class KeysSource(ChainedSource):
     text = "{function}({parent})"
     words = "{parent}"
     function = plain_keys
+
+
+def value_at(mapping: dict[Any, Any], position: int) -> Any:
+    return next(itertools.islice(mapping.values(), position, None))
+
+
+@source_class
+class EntrySource(ChainedSource):
+    """The value at a place in the order of a dict: what a program registers anew with others is found there, under another
+    key."""
+
+    position: int
+    text = "{function}({parent}, {self.position})"
+    words = "value {self.position} of {parent}"
+    function = value_at
+    is_registered = True
 
 
 def dict_of(parent: Source) -> Source:

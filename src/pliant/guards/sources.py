@@ -59,6 +59,7 @@ class Source:
     _hash: int = field(init=False, compare=False, repr=False, default=0)
     is_held: ClassVar[bool] = False  # an object that the entry keeps alive
     is_given: ClassVar[bool] = False  # an argument of the call
+    is_registered: ClassVar[bool] = False  # an object that programs put there, and take away, between calls
 
     @property
     def is_members(self) -> bool:

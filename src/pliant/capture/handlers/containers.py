@@ -10,6 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers import given
 from pliant.capture.handlers.given import Arguments, Convert, pairs_or_mapping
@@ -17,7 +20,7 @@ from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.iterators.carried import own_items
 from pliant.capture.numbers.given_numbers import asked_key, made_key
-from pliant.capture.outside.whole_containers import base_in_c
+from pliant.capture.outside.whole_containers import base_in_c, hooks_in_order
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.protocols.iteration import hashables, hashables_of_table
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -38,6 +41,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         value = t.hashable(args[0]) if name == "add" else args[0]
         if t.world.add_unread(receiver, [value]):
             return None
+    if name == "items" and _is_of_call(t.frames[-1]) and (hooks := hooks_in_order(t.world, receiver)) is not None:
+        return hooks
     receiver = t.world.adopt(receiver)
     if name == "sort" and is_list(receiver):
         return _sort(t, receiver, kwargs)
@@ -60,6 +65,11 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         elif known is not receiver:
             method = getattr(known, name)
     return t.native(method, *args, **kwargs)
+
+
+def _is_of_call(frame: Frame) -> bool:
+    """Whether it is PyTorch's call of a module, which asks for the keys of hooks in other tables and uses them for no more."""
+    return torch.nn.Module._call_impl.__qualname__ in frame.code.co_qualname and not frame.is_the_users
 
 
 def _sort(t: Tracer, receiver: list[Any], kwargs: Kwargs) -> None:

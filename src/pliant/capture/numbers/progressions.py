@@ -106,7 +106,7 @@ def _varies(*numbers: Any) -> bool:
 
 def _settling(t: Tracer) -> Callable[[], NoReturn] | None:
     """What starts the capture again with a plain value here; None if it is to be one."""
-    frame, plain = t.frames[-1], t.inputs.policy.plain_progressions
+    frame, plain = t.frames[-1], t.inputs.policy.plain_places
     place = held(frame.code, f"the numbers at {frame.op.offset}")
 
     def settle() -> NoReturn:

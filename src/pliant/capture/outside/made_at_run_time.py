@@ -54,8 +54,8 @@ def bring_function(world: World, value: types.FunctionType, source: Source) -> A
 
 
 def is_made_per_call(function: types.FunctionType, source: Source) -> bool:
-    """Whether a function was defined inside another one and came as an argument."""
-    return root_of(source).is_given and is_defined_inside(function) and not _is_known(function)
+    """Whether a function was defined inside another one and came as an argument, or is registered as a hook."""
+    return (root_of(source).is_given or source.is_registered) and is_defined_inside(function) and not _is_known(function)
 
 
 def _is_known(function: types.FunctionType) -> bool:

@@ -14,20 +14,32 @@ import enum
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from pliant import config
-from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.outside import set_orders
 from pliant.capture.signatures import World
 from pliant.capture.structures import parts_of
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import COMPARED_IN_C, DICT_TYPES, ByKind, is_constant, is_nan, is_same_constant, reader
+from pliant.capture.value_kinds import (
+    COMPARED_IN_C,
+    DICT_TYPES,
+    ByKind,
+    exactly,
+    is_constant,
+    is_module,
+    is_nan,
+    is_same_constant,
+    reader,
+)
+from pliant.capture.varying_values import HookNumber
 from pliant.cpython import state_of, table_of
 from pliant.guards.facts import Itself, own_reference
 from pliant.guards.kinds import ConstantItems, Kind
+from pliant.guards.parts import EntrySource
 from pliant.guards.sources import AttributeSource, ItemSource, ReferentSource, Source, TableSource, held
 from pliant.guards.standard import identity_types
 
@@ -90,6 +102,27 @@ def _copy_dict(world: World, value: dict[Any, Any], source: Source, cls: Any) ->
         return items if cls is dict else cls(items)
     factory = vars(collections.defaultdict)["default_factory"].__get__(value)
     return cls(world.bring(factory, AttributeSource(source, "default_factory")), items)
+
+
+_is_ordered = exactly(collections.OrderedDict)
+_HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def hooks_in_order(world: World, value: Any) -> list[tuple[HookNumber, Any]] | None:
+    """The hooks of a module as they were before the trace, in order, under keys of which their number is of no matter."""
+    source: Any = world.source_of(value)
+    plain = world.inputs.policy.plain_places
+    if getattr(source, "name", "") not in _HOOK_TABLES or source in plain or world.has_changes(value) or not _is_ordered(value):
+        return None
+    if not is_module(source.parent.held.value if source.parent.is_held else world.found_at(source.parent)):
+        return None
+
+    def settle() -> NoReturn:
+        raise StartAgain(lambda: plain.add(source))
+
+    world.guard(source, Kind.LENGTH, len(value))
+    hooks = enumerate(value.values())
+    return [(HookNumber(settle), world.bring(hook, EntrySource(source, place))) for place, hook in hooks]
 
 
 def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:

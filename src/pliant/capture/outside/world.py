@@ -47,7 +47,7 @@ from pliant.capture.value_kinds import (
     own_dict,
     reader,
 )
-from pliant.capture.varying_values import UNSETTLED
+from pliant.capture.varying_values import UNSETTLED, HookNumber
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import FieldSource, KeysSource
@@ -225,8 +225,11 @@ class World(ToldByValue):
         """Whether a foreign dict, or a set without changes, has the key."""
         if (found := self._in_trace(mapping, key)) is not _UNREAD:
             return found is not MISSING
-        key = self.real_key(key)
         base: Any = base_in_c(mapping)
+        if _is_hook_number(key) and not base.__len__(mapping):
+            self.guard(self.keys_place(mapping), Kind.LENGTH, 0)
+            return False
+        key = self.real_key(key)
         present: bool = base.__contains__(mapping, key)
         self.guard(self.keys_place(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
         return present
@@ -389,12 +392,9 @@ class World(ToldByValue):
         """The dicts that the trace stored into without reading them as a whole."""
         return [changed for changed in self._changed.values() if changed.stores]
 
-    def _copies(self) -> list[Changed]:
-        return [changed for changed in self._changed.values() if changed.copy is not None]
-
     def _changed_copies(self) -> list[Changed]:
         """The containers that the trace read as a whole, and changed."""
-        return [changed for changed in self._copies() if frozen(changed.copy) != changed.before]
+        return [c for c in self._changed.values() if c.copy is not None and frozen(c.copy) != c.before]
 
     def check_states(self) -> None:
         """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
@@ -416,7 +416,7 @@ class World(ToldByValue):
         written += [slot.obj for slot in self._slot_changes.values()]
         written += self._stored_for_a_while.values()
         written += [changed.real for changed in self._changed.values() if changed.added is not None]
-        written += [changed.real for changed in self._copies()]
+        written += [changed.real for changed in self._changed.values() if changed.copy is not None]
         return written + [self._owner_of_dict[id(obj)][0] for obj in written if id(obj) in self._owner_of_dict]
 
     def changes(self) -> list[tuple[Any, ...]]:
@@ -465,7 +465,7 @@ class World(ToldByValue):
 _NO_STORES: dict[Any, Any] = {}
 _OF_KEYS = ("__iter__", "__contains__", "__len__")
 _UNREAD = object()
-_is_name = exactly(str, int)  # what guards find items by
+_is_name, _is_hook_number = exactly(str, int), exactly(HookNumber)  # what guards find items by
 _ADD: dict[type, Callable[[Any, list[Any]], None]] = {list: list.extend, set: set.update}
 # Whether C code that looks into such an object from outside finds more than its guards say.
 _HOLDS_MORE: ByKind[bool] = ByKind(
@@ -479,7 +479,7 @@ _REAL_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
         tuple: World._fixed_parts,
         FakeTensor: World._real_tensor,
         TracedId: World._real_id,
-        **dict.fromkeys(SYMBOLIC_TYPES, lambda world, key: concrete(key)),
+        **dict.fromkeys((*SYMBOLIC_TYPES, *UNSETTLED), lambda world, key: concrete(key)),
         **dict.fromkeys((float, complex), lambda world, key: no_nan(key)),
     },
 )

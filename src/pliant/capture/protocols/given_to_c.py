@@ -51,7 +51,7 @@ from pliant.capture.value_kinds import (
     own_field,
     tuple_of,
 )
-from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, Text
+from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, HookNumber, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import standard_globals
@@ -215,6 +215,7 @@ _KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
     _object_as_key,
     {
         **dict.fromkeys(PLAIN_TYPES, lambda t, key: concrete(key)),
+        HookNumber: lambda t, key: key,
         tuple: lambda t, key: tuple(map(functools.partial(hashable, t), key)),
     },
     {

@@ -76,7 +76,7 @@ from pliant.capture.value_kinds import (
     is_numpy_scalar,
     times_held,
 )
-from pliant.capture.varying_values import PROGRESSIONS, Progression, TensorOrNumber, Text
+from pliant.capture.varying_values import PROGRESSIONS, HookNumber, Progression, TensorOrNumber, Text
 from pliant.guards.facts import PLAIN
 from pliant.guards.standard import SENTINEL_TYPES, can_change
 from pliant.torch_adapter import OpOverload, OpOverloadPacket
@@ -356,7 +356,7 @@ _OBJECTS: dict[type, Recipe] = {
     ),
     Text: expression(lambda b, obj: f"''.join(({', '.join([part.made(b.hold, b.value) for part in obj.parts])},))", "text"),
     **dict.fromkeys(PROGRESSIONS, expression(_progression, "numbers")),
-    TensorOrNumber: lambda b, obj: obj.settle(),
+    **dict.fromkeys((TensorOrNumber, HookNumber), lambda b, obj: obj.settle()),
     io.StringIO: _string_io,
     **dict.fromkeys(LOCKS, _lock),
     types.MappingProxyType: expression(lambda b, obj: f"{b.hold(types.MappingProxyType)}({_one_behind(b, obj)})"),
