@@ -310,3 +310,35 @@ def test_work_does_not_grow_with_the_depth(monkeypatch) -> None:
         count = captured(Net(depth=depth).eval(), torch.randn(2, 3, 8), True, monkeypatch)[1]
         followed.append(depth - count)
     assert followed[0] == followed[1]
+
+
+def exported(make: Callable[[], nn.Module], copies: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
+    """What an export gives, or why there is none; how many calls were not followed."""
+    torch.manual_seed(0)
+    STATE.update(factor=1.0, calls=0)
+    model, counts = make(), []
+    finish = attempt._Attempt._finish
+    pliant.reset()
+    with monkeypatch.context() as patch, pliant.config.patch({"capture.repeated_blocks": copies}):
+        patch.setattr(attempt._Attempt, "_finish", lambda self, *args: (counts.append(self.t.blocks.copied), finish(self, *args))[1])
+        try:
+            program = pliant.export(model, (torch.randn(2, 3, 8),), dynamic_shapes=({1: pliant.Dim("rows")},))
+        except pliant.errors.PliantError as error:
+            return str(error), sum(counts)
+    return f"{program}\n{program.notes}\n{list(program.state_dict())}", sum(counts)
+
+
+EXPORTED: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    **{kind: (lambda kind=kind: Net(kind, 5).eval(), 0) for kind in ("count", "buffer", "random", "argument", "view")},
+    **{name: (built(change, kind), 0) for name, (kind, change) in CHANGES.items() if name in ("flag", "number", "shared parameter")},
+    "plain": (lambda: Net(depth=5).eval(), 3),
+    "stored between": (lambda: Net("flag", change=_flip).eval(), 0),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_exports_copy_blocks_too(monkeypatch, name) -> None:
+    make, copies = EXPORTED[name]
+    copied, followed = exported(make, True, monkeypatch), exported(make, False, monkeypatch)
+    assert copied[0] == followed[0]
+    assert copied[1] >= copies and followed[1] == 0

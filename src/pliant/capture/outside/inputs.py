@@ -321,7 +321,7 @@ class Inputs(InputMemory):
         return tuple(out)
 
     def _guard(self, value: torch.Tensor, source: Source, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> None:
-        if not self.world.guarded:
+        if not self.world.is_asked:
             return
 
         def fixed(values: tuple[Any, ...]) -> tuple[int | None, ...]:

@@ -65,6 +65,11 @@ class Origins(abc.ABC):
         # What is asked of the outside, in order, where somebody wants to know: (source, what became of it, ...).
         self.log: list[Asked] | None = None
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody wants to know what is asked of the outside: later calls, or who keeps it."""
+        return self.guarded or self.log is not None
+
     @abc.abstractmethod
     def bring(self, value: Any, source: Source) -> Any:
         """The traced form of `value`, which was just read through `source`."""

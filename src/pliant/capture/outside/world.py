@@ -127,7 +127,7 @@ class World(ToldByValue):
         table = self.instance_dict(obj)
         if name in self.stores_into(table) or id(mapping) in self._stands:
             return False
-        if not self.guarded and self.is_foreign(mapping):
+        if not self.is_asked and self.is_foreign(mapping):
             return True
         source, known = self.item_source(table, name), self.source_of(mapping)
         if known is None or known == source and self.log is not None:
@@ -186,7 +186,7 @@ class World(ToldByValue):
         key = self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
-            if self.guarded:  # most names are in none of several dicts that are asked
+            if self.is_asked:  # most names are in none of several dicts that are asked
                 self.guard(self.keys_place(mapping), Kind.NO_KEY, key)
             return MISSING
         return self.bring(raw, self.item_source(mapping, key))

@@ -265,7 +265,7 @@ def _instance_attribute(t: Tracer, obj: Any, name: str) -> Any:
     table = world.instance_dict(obj)
     if name in table or world.has_changes(table):
         return world.dict_get(table, name)
-    if world.guarded and (table or world.has_dict(obj)):
+    if world.is_asked and (table or world.has_dict(obj)):
         world.guard(world.source_of(table) or dict_of(world.place_of(obj)), Kind.NO_KEY, name)
     return MISSING
 

@@ -130,7 +130,7 @@ def _key_of(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs) -> H
     """Equal for calls that do the same, as far as it is not for the modules to say; None for one that has to be followed."""
     if not (own_dict(module) or {}).get("_modules"):  # a layer is followed in little more time than it is compared
         return None
-    if torch.is_grad_enabled() or torch.is_inference_mode_enabled() or not t.frames or not t.world.guarded:
+    if torch.is_grad_enabled() or torch.is_inference_mode_enabled() or not t.frames:
         return None
     if not config.get().capture.repeated_blocks or not _is_plain(t) or not t.world.is_foreign(module):
         return None
