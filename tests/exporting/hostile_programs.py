@@ -100,6 +100,10 @@ def diagonals(x):
     return x.diagonal() + x[: min(x.shape), 0]
 
 
+def factors(x):
+    return torch.linalg.svd(x, full_matrices=False)[1:], torch.geqrf(x)
+
+
 def of_a_table(x):
     return BIAS[: x.shape[0]] + x
 
@@ -131,6 +135,7 @@ HOSTILE = [
     Row("squares by a view", squares, lambda s, t: (flat(s), flat(t)), BOTH, sizes=((36, 6), (25, 5), (1, 1)), wrong=(24, 5)),
     Row("the middle", middle, lambda s, t: (flat(s), flat(t)), BOTH, sizes=((9, 4), (5, 3), (2, 2)), wrong=(3, 9)),
     Row("a diagonal and a column", diagonals, both, ({0: n, 1: m},), sizes=((4, 6), (5, 3), (1, 1))),
+    Row("factors of a tall or a wide matrix", factors, both, ({0: n, 1: m},), sizes=((5, 3), (2, 3), (3, 3), (1, 1))),
     Row("a table that is shorter", of_a_table, lambda s: (flat(s),), ({0: Dim("n", max=9)},), "n <= 6 is needed", ((4,), (6,)), wrong=(7,)),
     Row("none of an argument", without_some, two(flat, lambda s: None), ({0: n}, None), sizes=((4,), (1,))),
     Row("none of the last", without_some, lambda s: (flat(s), flat(s), None), ({0: n}, {0: m}, None), "n == m is needed", ((4,), (1,))),

@@ -23,6 +23,7 @@ from pliant.graph.tensor_spec import (
     is_row_major,
     require,
     row_major_strides,
+    smaller,
     strides_in_order,
     wrap_dim,
 )
@@ -128,7 +129,7 @@ def svd(
     if x.device.type not in ("cpu", "cuda") or (x.device.type == "cuda" and driver is not None):
         raise UnsupportedOperator("strides of factorizations on this device", kind="linalg-device")
     *batch, m, n = x.size
-    k = m if holds(m <= n) else n
+    k = smaller(m, n)
     singular = x.like((*batch, k), dtype=_real(x))
     if not compute_uv:
         return x.like((0,)), singular, x.like((0,))
@@ -156,7 +157,7 @@ def eig(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 def geqrf(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     require(x.ndim >= 2, "geqrf: the input must have at least 2 dimensions")
     m, n = x.size[-2:]
-    return column_major(x, x.size), x.like((*x.size[:-2], n if holds(m > n) else m))
+    return column_major(x, x.size), x.like((*x.size[:-2], smaller(m, n)))
 
 
 @rule(_aten.linalg_solve_triangular.default)
