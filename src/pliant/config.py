@@ -82,7 +82,10 @@ class Capture:
         "of another dtype take",
     )
     repeated_blocks: bool = option(
-        True, "a module that is called as another one of its class is not followed where it is found to do the same", code=False
+        True,
+        "a module that is called as another one of its class, or a function that is called again, is not followed where it is "
+        "found to do the same",
+        code=False,
     )
     inline_depth: int = option(200, "calls inlined into one another at most", least=1)
 

@@ -1,4 +1,4 @@
-"""Modules of one class that are called alike: one is followed, the nodes of the others are copied (`capture/protocols/repeated_blocks.py`)."""
+"""Modules of one class that are called alike: one is followed, the nodes of the others are copied (`capture/protocols/repeated_calls.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 import pliant
 from pliant.capture import attempt
-from pliant.capture.protocols.repeated_blocks import RepeatedBlocks
+from pliant.capture.protocols.repeated_calls import RepeatedCalls, _Call
 
 STATE = {"factor": 1.0, "calls": 0}
 
@@ -114,18 +114,22 @@ class Net(nn.Module):
 
 
 def captured(model: nn.Module, x: Tensor, copies: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
-    """The graphs with what is known of their nodes, the guards, the steps, the result; how many calls were not followed."""
+    """The graphs with what is known of their nodes, the guards, the steps, the result; how many calls of modules were not followed."""
     told: list[str] = []
     count = 0
-    finish = attempt._Attempt._finish
+    finish, copy = attempt._Attempt._finish, _Call.copied
 
     def noted(self: Any, *args: Any) -> Any:
-        nonlocal count
         trace = finish(self, *args)
         told.extend(str((g.source, g.kind, g.expected, g.origin)) for g in trace.guards)
         told.append(str(self.t.steps))
-        count += self.t.blocks.copied
         return trace
+
+    def counted(self: Any, *args: Any) -> Any:
+        nonlocal count
+        result = copy(self, *args)
+        count += self.place is not None
+        return result
 
     def keep(module: Any, inputs: Any) -> Any:
         told.extend(f"{n.name} {n.target} {n.args} {n.meta.get('val')} {n.meta.get('origin')}" for n in module.graph.nodes)
@@ -134,6 +138,7 @@ def captured(model: nn.Module, x: Tensor, copies: bool, monkeypatch: pytest.Monk
     pliant.reset()
     with monkeypatch.context() as patch, pliant.config.patch({"capture.repeated_blocks": copies}):
         patch.setattr(attempt._Attempt, "_finish", noted)
+        patch.setattr(_Call, "copied", counted)
         compiled = pliant.compile(model, backend=keep)
         torch.manual_seed(0)
         results = [compiled(x), compiled(x)]
@@ -181,8 +186,8 @@ def test_blocks_are_copied(monkeypatch) -> None:
 def test_the_first_call_costs_nothing_and_the_second_is_looked_at(monkeypatch, depth, copies) -> None:
     pliant.reset()
     logs: list[int] = []
-    kept = RepeatedBlocks._kept
-    monkeypatch.setattr(RepeatedBlocks, "_kept", lambda *args: (logs.append(1), kept(*args))[1])
+    kept = RepeatedCalls._kept
+    monkeypatch.setattr(RepeatedCalls, "_kept", lambda *args: (logs.append(1), kept(*args))[1])
     assert captured(Net(depth=depth).eval(), torch.randn(2, 3, 8), True, monkeypatch)[1] == copies
     assert bool(logs) == (depth > 1)
 
@@ -200,6 +205,41 @@ def test_blocks_whose_result_others_could_write(monkeypatch, kind) -> None:
 @pytest.mark.parametrize("kind", ["view of an argument", "view of a parameter"])
 def test_views_of_what_others_made(monkeypatch, kind) -> None:
     check(monkeypatch, lambda: Net(kind, 5).eval(), copies=0)
+
+
+class Turning(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.rest = nn.Linear(8, 8), nn.Sequential(nn.Tanh())
+
+    def turn(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.layer(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(4):
+            x = self.turn(x)
+        return self.rest(x)
+
+
+class InTurn(nn.Module):
+    def __init__(self, order: tuple[int, ...]) -> None:
+        super().__init__()
+        self.blocks, self.order = nn.ModuleList(Turning() for _ in range(4)), order
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * 1
+        for k in self.order:
+            x = self.blocks[k](x)
+        return x
+
+
+def test_a_call_that_is_kept_asks_what_calls_copied_in_it_asked(monkeypatch) -> None:
+    check(monkeypatch, lambda: InTurn((1, 1, 1, 0, 2, 3)).eval())
+
+
+def test_blocks_in_inference_mode(monkeypatch) -> None:
+    with torch.inference_mode():
+        check(monkeypatch, lambda: InTurn((0, 1, 2, 3)).eval(), copies=2)
 
 
 def test_an_option_has_all_calls_followed(monkeypatch) -> None:

@@ -60,8 +60,7 @@ from pliant.capture.protocols import (
 )
 from pliant.capture.protocols.cached_calls import Computed
 from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
-from pliant.capture.protocols.repeated_blocks import RepeatedBlocks
-from pliant.capture.protocols.repeated_calls import RepeatedCalls, as_they_are
+from pliant.capture.protocols.repeated_calls import RepeatedCalls
 from pliant.capture.recording.overrides import Overrides, begin_overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
@@ -144,7 +143,7 @@ class Tracer:
         self.broken_frames: tuple[Frame, ...] | None = None
         self.failure: CannotCapture | None = None
         # What is made of a program's handlers: where a part of the program may only compute, others that refuse the rest.
-        self.looked_at: Callable[[tuple[Handler, ...], Program], tuple[Handler, ...]] = as_they_are
+        self.looked_at: Callable[[tuple[Handler, ...], Program], tuple[Handler, ...]] | None = None
         # ---- what the entry gets beside guards, graph and effects
         self.codes: dict[int, types.CodeType] = {}  # by id: what was interpreted
         self.answers: list[Answer] = []
@@ -177,7 +176,7 @@ class Tracer:
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
-        self.repeated, self.blocks = RepeatedCalls(), RepeatedBlocks()
+        self.repeated = RepeatedCalls()
         self.hook_ids = 0  # keys of hooks that were taken
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
@@ -226,7 +225,6 @@ class Tracer:
             if is_mutable_container(held_here) and all(held_here is not one for one in with_the_trace):
                 held_here.clear()
         self.repeated.forget()
-        self.blocks.forget()
         self.frame_values.forget()
         self.recorder.elements.forget()
         self.unread = self.lock = self.message = self.skipped = None
@@ -237,7 +235,8 @@ class Tracer:
     # ---- frames
     def handlers(self, program: Program) -> tuple[Handler, ...]:
         """How each operation of a program is done here and now."""
-        return self.looked_at(_handlers(program), program)
+        handlers = _handlers(program)
+        return handlers if self.looked_at is None else self.looked_at(handlers, program)
 
     def enter(self, frame: Frame) -> None:
         self.frames.append(frame)

@@ -177,6 +177,7 @@ class InputMemory:
 
     def guard_offsets(self) -> None:
         """The program asks where tensors start in their memory."""
+        self.world.log_unlike()
         for one in self.inputs:
             if one.kind == "tensor" and one.example.layout is torch.strided:
                 with DisableTorchFunction():

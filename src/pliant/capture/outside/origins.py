@@ -91,6 +91,11 @@ class Origins(abc.ABC):
         if self.log is not None:
             self.log.append(Asked("unlike", None, value, None, None))
 
+    def log_again(self, *asked: Asked) -> None:
+        """What a call asked is asked by another one, which is not followed."""
+        if self.log is not None:
+            self.log += asked
+
     # ---- guards
     def guard(self, source: Source | None, kind: Kind, expected: Any = None) -> None:
         """Add a guard once. Facts about held objects themselves are constant and skipped."""

@@ -5,6 +5,6 @@ Operators and items:  operators, subscripts, iteration (and `in`), late_equality
                       (tensors' special methods that are the program's).
 C code:               given_to_c (what it gets, may not look into, and may run).
 Calls:                calls (what a call of anything does), marked, rewritten, module_calls, cached_calls, repeated_calls,
-                      repeated_blocks, other_block (a module in the place of another), class_statements.
+                      other_block (a module in the place of another), class_statements.
 What they end in:     tail_calls (an operation that ends in a call), polyfills (Python that the interpreter follows).
 """

@@ -189,7 +189,7 @@ def _call_function(t: Tracer, function: types.FunctionType, args: Args, kwargs: 
         chosen = t.native(function.__dict__["dispatch"], bring_class(t, args[0]))
         _guard_registry(t, function)
         return call(t, t.world.hold(chosen, function.__qualname__), args, kwargs, linked)
-    return t.repeated.inline(t, inline, function, args, kwargs, linked)
+    return t.repeated.call(t, inline, function, args, kwargs, linked)
 
 
 def _call_leaf(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool) -> Any:
@@ -335,7 +335,7 @@ def _call_object(t: Tracer, obj: Any, args: Args, kwargs: Kwargs, linked: bool) 
 
 
 def _call_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs, linked: bool) -> Any:
-    return t.blocks.call(t, _follow_module, module, args, kwargs, linked)
+    return t.repeated.call(t, _follow_module, module, args, kwargs, linked)
 
 
 def _follow_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwargs, linked: bool) -> Any:

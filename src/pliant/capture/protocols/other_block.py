@@ -1,6 +1,6 @@
 """A module in the place of another one of its class: whether it answers all that was asked of that one, and its answers.
 
-In:     what a trace asked below a module that it followed (`repeated_blocks.py`), and another module.
+In:     what a trace asked below a module that it followed (`repeated_calls.py`), and another module.
 Out:    `check`: nothing, or `Differs`, and nothing was asked of the trace; `ask`: what stands for the first one's nodes and tensors.
 Holds:  runs nothing of the program.
 """
@@ -41,10 +41,10 @@ from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 
 class Block(Protocol):
-    """The call that was followed. `asked`: below the module, which is at `place`."""
+    """The call that was followed. `asked`: below the module, which is at `place`, and elsewhere."""
 
     module: Any
-    place: Source
+    place: Source | None
     asked: list[Asked]
 
     def is_below(self, source: Source) -> bool: ...
@@ -64,7 +64,7 @@ class OtherBlock:
         self.taken: dict[int, int] = {id(module): id(block.module)}
         self._plain: dict[int, bool] = {}  # by id, of what `_read` holds
         self._read: dict[Source, Any] = {self.other: module}
-        self._sources: dict[Source, Source] = {self.place: self.other}
+        self._sources: dict[Any, Source] = {self.place: self.other}
 
     def source(self, source: Any) -> Source:
         """The source below the other module that is in the place of one below the first."""
@@ -103,6 +103,8 @@ class OtherBlock:
     def check(self) -> None:
         """That the other module answers all that was asked as the first did."""
         for one in self.block.asked:
+            if one.source is None or not self.block.is_below(one.source):
+                continue
             source = self.source(one.source)
             match one.what:
                 case "value":
@@ -163,6 +165,9 @@ class OtherBlock:
         location = world.location
         try:
             for one in self.block.asked:
+                if one.source is None or not self.block.is_below(one.source):
+                    world.log_again(one)
+                    continue
                 world.location = functools.partial(getattr, one, "where")
                 source = self.source(one.source)
                 match one.what:

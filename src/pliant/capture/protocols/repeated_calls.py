@@ -1,154 +1,168 @@
-"""Calls that a program makes again and again, as from the turns of a loop: followed once, their nodes copied after that.
+"""Calls that a program makes again and again, as of the layers of a network, or in the turns of a loop: one is followed, the nodes
+of the others are copied.
 
-In:     a call of a Python function from outside, on tensors and plain constants, where nothing is recorded for autograd.
-Out:    what following its code gives. At its first call of a kind the code is followed as any other, at the second one
-        it is looked at meanwhile, and where it only computes, all others copy the nodes that the second one recorded.
-Holds:  the graph, the values and what is known of them are those that following every call would give.
+In:     a call of a module or of a Python function from outside, on tensors and plain constants, where nothing is recorded for autograd.
+Out:    what following its code gives. The first call of a kind is followed as any other. Of the second one it is kept what it asks of
+        the outside (`World.log`), and what it records. Later ones copy the nodes: of a function as they are; of a module, which
+        may be another one of its class, where that answers the same to all that was asked, with its own parameters.
+Holds:  the graph, its inputs, the guards and the order of all of them are those that following every call would give.
 
-Why that is so. What a call does is a function of its code, its arguments, what it reads elsewhere, and the settings.
-- *Code*: the same function, called by the same operation of the same code, as many frames deep.
-- *Arguments*: what a trace can ask of a tensor is its description and which other argument it is; both are in the key, as
-  are constants by type and value. A tensor from outside, and a module, is in the key as itself, since what is asked of it
-  is guarded. Memory offsets are left out: no view of an argument is made, so nothing depends on them. Elements are not asked
-  for: a truth of a tensor, `item()` and their like are refused, and arguments of one element are too, which operators
-  may take for a number.
-- *Elsewhere*: the call changes nothing, as it may run the operations of `_OPS` alone, and call what `_IS_SAFE` says. When it is
-  copied, the trace has changed nothing outside but dicts that it had changed before the call was looked at, which did not
-  ask them. So what it read is as it was, and under guards that hold for all of the trace.
-- *Settings* are compared; where others than these could matter (modes, casts, blocks that are open), calls are followed.
+Why that is so. A call does what its code, its arguments, the settings and what it asks of the outside say.
+- *Code, arguments, settings*: in the key, or compared: the same function, or a module of the same class, called by the same operation of the
+  same code, as many frames deep; constants by type and value; objects from outside by which they are. A tensor that the trace made
+  is known by its description and which other argument it is, where its elements are floating-point numbers that the trace does not
+  know; all others by which they are. Where it begins in its memory counts where a call makes views of it; where it is asked, nothing is copied.
+- *The outside below the module*: each value that the first call read, and each fact that it relied on, has a source. Those
+  that lead through the first module are asked of the second one in its place. A guard says what an entry relies on, so where all
+  guards hold with the one module in place of the other, what was recorded for the one is right for the other. Constants have to be
+  equal, objects of one class, tensors of one description; an object that was met before by another way has to be the same object.
+- *The outside elsewhere*, and all that a function asks, is what it was: it is under guards that hold for all of the trace, and the call, as
+  all of the trace, changed nothing but dicts that were not asked. The module itself was not met by another way. A call
+  around this one, of which it is kept what it asks, asks all of it, too.
+- *Results* are constants, arguments, and tensors in memory that the call made, views of it too, so that a later write changes what it
+  would have. Writes into such memory are counted again.
+- *The trace itself*: what a call may leave there beside values, guards and nodes is counted; where a count changes, or the call asks for
+  what the trace itself did or which frames are around it, nothing is copied.
 
-What it made is made again: each copy of a node has a tensor of its own, of the same description. A result must be a new
-tensor, an argument or a constant, and no view, so that a later write changes what it would have.
+All is compared before anything is added. Where the first difference shows later, the call is followed: it has a few guards more.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import types
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import fx
+from torch.autograd.graph import increment_version
 
-from pliant.bytecode.decode import Op, Program
-from pliant.capture.frame import Frame, Handler
-from pliant.capture.handlers.table import find as find_row
-from pliant.capture.handlers.table import find_special
-from pliant.capture.numbers.selections import OPS, STAYS, called, is_operator
-from pliant.capture.recording.nodes import nodes_behind
-from pliant.capture.recording.torch_calls import is_torch_leaf
+from pliant import config
+from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.outside.origins import Asked
+from pliant.capture.protocols.other_block import Differs, OtherBlock, is_constant_in_c, is_told
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_int, is_method, is_tuple, module_of
+from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_symbolic, is_tuple, own_dict
 from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
+from pliant.graph.tensor_spec import keys_of
+from pliant.guards.kinds import Kind
 from pliant.guards.settings import Settings
-from pliant.records import dataclass
+from pliant.guards.sources import Source
 from pliant.torch_adapter import DisableTorchFunction, append_node, below_python_dispatch
 
-Inline = Callable[..., Any]
-Call = tuple[types.FunctionType, Args, Kwargs]
+Follow = Callable[[Tracer, Any, Args, Kwargs, bool], Any]
 
-# Operations that change nothing but locals. Those of `_LOOKING` are looked at.
-_OPS = OPS | frozenset(
-    """COPY_FREE_VARS DELETE_FAST BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_LIST UNPACK_SEQUENCE JUMP_IF_TRUE_OR_POP
-    JUMP_IF_FALSE_OR_POP NOP RESUME""".split()
-)
-# Attributes and methods of tensors that their description tells.
-_TOLD = frozenset(
-    """shape dtype device ndim size dim ndimension numel stride is_contiguous is_floating_point is_complex element_size
-    T mT H mH""".split()
-)
-_PURE = (float, int, bool, str, min, max)  # of plain constants
-_LEAF_MODULES = ("torch.nn.functional", "torch.functional")
-_PLAIN = COMPARED_IN_C
-
-
-def as_they_are(handlers: tuple[Handler, ...], program: Program) -> tuple[Handler, ...]:
-    """How operations are done where nobody looks at them."""
-    return handlers
+_MOST_KEPT = 2  # calls of a kind of which it is noted what they ask: two, for blocks of two kinds in turn. The others are only followed
+# Facts about one value, which say all that they rely on.
+_FACTS = frozenset(
+    (
+        Kind.TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.LENGTH, Kind.KEYS, Kind.HAS_KEY, Kind.NO_KEY, Kind.EMPTY, Kind.ALL_EMPTY,
+        Kind.TYPE_LOOKUP, Kind.TENSOR,
+    )
+)  # fmt: skip
 
 
 class RepeatedCalls:
-    """What one capture knows of calls, by kind. `copied`: how many were not followed. `look`: at the call that is looked at, as
-    long as it only computes."""
+    """What one capture knows of calls, by kind."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, _Template | _Known] = {}
-        self.copied = 0
-        self.look: _Look | None = None
+        self._known: dict[Hashable, _Kind] = {}
 
     def forget(self) -> None:
         self._known.clear()
 
-    def inline(self, t: Tracer, follow: Inline, function: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
+    def call(self, t: Tracer, follow: Follow, callee: Any, args: Args, kwargs: Kwargs, linked: bool) -> Any:
         """What `follow` gives."""
-        key = _key_of(t, function, args, kwargs)
+        key = _key_of(t, callee, args, kwargs)
         if key is None:
-            return follow(t, function, args, kwargs, linked)
-        known = self._known.get(key)
-        if known is None:
-            self._known[key] = _Known((function, args, kwargs), is_refused=False)
-        elif not known.is_refused and (stored := t.world.only_stored_into()) is not None:
-            if not isinstance(known, _Template):
-                if self.look is None:
-                    return self._look(t, follow, key, stored, (function, args, kwargs), linked)
-            elif stored <= known.stored and known.fits():
-                self.copied += 1
-                if self.look is not None:  # at a call around this one, whose nodes are that one's too
-                    self.look.followed.add(function.__code__)
-                return known.copied(t, _tensors(args, kwargs))
-        return follow(t, function, args, kwargs, linked)
+            return follow(t, callee, args, kwargs, linked)
+        kind = self._known.get(key)
+        if kind is None:  # most kinds have one call: it costs no more than to be known
+            self._known[key] = _Kind()
+            return follow(t, callee, args, kwargs, linked)
+        if kind.calls and (stored := t.world.only_stored_into()) is not None:
+            for call in kind.calls:
+                with contextlib.suppress(Differs):
+                    return call.copied(t, callee, stored, list(_tensors(args, kwargs)))
+        if kind.kept == _MOST_KEPT:
+            return follow(t, callee, args, kwargs, linked)
+        kind.kept += 1
+        return self._kept(t, follow, kind, (callee, args, kwargs), linked)
 
-    def _look(self, t: Tracer, follow: Inline, key: Hashable, stored: frozenset[int], call: Call, linked: bool) -> Any:
-        """Follow a call, and keep what it records if it only computes."""
-        self._known[key] = _Known(call, is_refused=True)
-        look, last, before = _Look(t), next(iter(reversed(t.graph.nodes))), state_of(t)
+    def _kept(self, t: Tracer, follow: Follow, kind: _Kind, call: tuple[Any, Args, Kwargs], linked: bool) -> Any:
+        """Follow a call, and keep what it asks and records."""
+        outer, stored = t.world.log, t.world.only_stored_into()
+        log = t.world.log = [] if outer is None else outer
+        asked, steps, last, before, writes = len(log), t.steps, _last_node(t), _state(t), t.mode.writes
+        copies = t.world.counts_of_copies()
         drew, t.mode.draws = t.mode.draws, False
         try:
-            with look.at():
-                result = follow(t, *call, linked)
+            result = follow(t, *call, linked)
         finally:
             drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
-        if look.is_pure and not drawn and before == state_of(t) and t.world.only_stored_into() == stored:
-            made = _template(t, call, stored, last, result)
-            if made is not None:
-                self._known[key] = made
+            t.world.log = outer
+        end, writes = _last_node(t), t.mode.writes - writes
+        written = _writes_of(last, end) if writes else []
+        wholes = sum(one.what == "whole" for one in log[asked:])
+        if writes and torch.is_inference_mode_enabled() or writes != sum(count for _, count in written):
+            return result
+        if t.world.counts_of_copies() != (copies[0] + 2 * wholes, copies[1] + wholes):
+            return result
+        if stored is not None and not drawn and before == _state(t) and t.world.only_stored_into() == stored:
+            place = None if is_function(call[0]) else t.world.place_of(call[0])
+            kind.calls.append(_Call(call, place, result, stored, log[asked:], (last, end), t.steps - steps, written))
         return result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Known:
-    """A call that was seen. `call`: it holds the objects that its key knows by their ids."""
+class _Kind:
+    """Calls of one key. `kept`: of how many of them it was noted what they ask."""
 
-    call: Call
-    is_refused: bool
+    def __init__(self) -> None:
+        self.kept = 0
+        self.calls: list[_Call] = []
 
 
 # ---- kinds of calls
-def _key_of(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs) -> Hashable | None:
-    """Equal for calls that do the same; None for one that has to be followed."""
-    if torch.is_grad_enabled() or not t.frames or not is_quiet(t):
+def _key_of(t: Tracer, callee: Any, args: Args, kwargs: Kwargs) -> Hashable | None:
+    """Equal for calls that do the same, as far as it is not for a module to say; None for one that has to be followed."""
+    if torch.is_grad_enabled() or not config.get().capture.repeated_blocks or not t.frames or not _is_quiet(t):
         return None
-    if not t.world.is_foreign(function) or t.world.is_made(function) or "/torch/" in function.__code__.co_filename:
+    which = (_function if is_function(callee) else _kind_of_module)(t, callee)
+    tensors = list(_tensors(args, kwargs))
+    if which is None or not tensors and is_function(callee):
         return None
-    given = (*args, *kwargs.values())
-    if not any(map(is_fake, given)):
-        return None
-    parts = [_PART_OF.of(one)(t, one) for one in given]
+    with DisableTorchFunction(), below_python_dispatch():
+        parts = [_PART_OF.of(one)(t, one) for one in (*args, *kwargs.values())]
     if None in parts:
         return None
-    frame, first = t.frames[-1], {id(one): k for k, one in reversed([*enumerate(given)])}
-    which = tuple([first[id(one)] for one in given if is_fake(one)])
-    place = (id(function), id(function.__code__), id(frame.code), frame.ip, len(t.frames))
-    return (*place, len(args), *kwargs, *parts, which)
+    frame, where = t.frames[-1], t.location()
+    first = {id(one): k for k, one in reversed([*enumerate(tensors)])}
+    place = (id(frame.code), frame.ip, len(t.frames), where and (where.file, where.line))
+    return (which, place, len(args), *kwargs, *parts, tuple([first[id(one)] for one in tensors]))
 
 
-def is_quiet(t: Tracer) -> bool:
+def _function(t: Tracer, function: types.FunctionType) -> Hashable | None:
+    if not t.world.is_foreign(function) or t.world.is_made(function) or "/torch/" in function.__code__.co_filename:
+        return None
+    return id(function), id(function.__code__)
+
+
+def _kind_of_module(t: Tracer, module: torch.nn.Module) -> Hashable | None:
+    if not (own_dict(module) or {}).get("_modules"):  # a layer is followed in little more time than it is compared
+        return None
+    if not t.world.is_foreign(module):
+        return None
+    if t.world.place_of(module).is_held or t.world.has_changes(own_dict(module)):
+        return None
+    return id(type(module))
+
+
+def _is_quiet(t: Tracer) -> bool:
     """Whether nothing is open that code which runs now could notice, or that notices it."""
     recorder = t.recorder
-    if t.repeated.look is None and t.looked_at is not as_they_are or recorder.region is not None or recorder.checkpointed or recorder.marks:
+    if t.looked_at is not None or recorder.region is not None or recorder.checkpointed or recorder.marks or t.standing or t.revived:
         return False
     if t.overrides.modes or t.overrides.has_subclasses or recorder.assumes or t.warning_blocks:
         return False
@@ -158,14 +172,19 @@ def is_quiet(t: Tracer) -> bool:
 
 
 def _kind_of_tensor(t: Tracer, fake: FakeTensor) -> Hashable | None:
-    if t.world.source_of(fake) is not None:
-        return id(fake)
-    if fake.subclass_ is not None or all(is_int(size) and size == 1 for size in fake.size_):
+    if fake.subclass_ is not None:
         return None
+    is_own = t.world.source_of(fake) is not None or not fake.dtype_.is_floating_point
+    if is_own or t.recorder.elements.constants.is_noted(fake) or all(not is_symbolic(size) and size == 1 for size in fake.size_):
+        return id(fake)
     spec = fake.spec
-    with DisableTorchFunction(), below_python_dispatch():
-        flags = fake.requires_grad, fake.is_leaf, fake.is_inference(), fake.layout, fake.is_parameter_
+    flags = fake.requires_grad, fake.is_leaf, fake.is_inference(), fake.layout, fake.is_parameter_, memory_of(fake) is fake
     return (spec.size_key, spec.stride_key, spec.dtype, spec.device, spec.lazy, flags)
+
+
+def _kind_of_tuple(t: Tracer, value: tuple[Any, ...]) -> Hashable | None:
+    parts = [_PART_OF.of(one)(t, one) for one in value]
+    return None if None in parts else (tuple, *parts)
 
 
 def _as_itself(t: Tracer, value: Any) -> Hashable | None:
@@ -175,235 +194,198 @@ def _as_itself(t: Tracer, value: Any) -> Hashable | None:
 _PART_OF: ByKind[Callable[[Tracer, Any], Hashable | None]] = ByKind(
     lambda t, value: None,
     {
-        **dict.fromkeys(_PLAIN, lambda t, value: (type(value), repr(value))),
+        **dict.fromkeys(COMPARED_IN_C, lambda t, value: (type(value), repr(value))),
         FakeTensor: _kind_of_tensor,
+        tuple: _kind_of_tuple,
     },
     {torch.nn.Module: _as_itself, type: _as_itself},
 )
 
 
-def _tensors(args: Args, kwargs: Kwargs) -> list[FakeTensor]:
-    return [one for one in (*args, *kwargs.values()) if is_fake(one)]
+def _tensors(args: Args, kwargs: Kwargs) -> filter[FakeTensor]:
+    return filter(is_fake, leaves((args, tuple(kwargs.values()))))
 
 
-def state_of(t: Tracer, but_writes: bool = False) -> tuple[Any, ...]:
-    """What a call that only computes leaves as it is. `but_writes`: it may write tensors."""
-    counted: tuple[Any, ...] = (t.draws, t.answers, t.orders, t.stand_ins, t.released, t.questions, t.caches, t.results, t.generators)
-    numbers = (t.world.changed_reads, but_writes or t.mode.writes, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
-    return (*map(len, counted), *numbers, settings_now())
+def _state(t: Tracer) -> tuple[Any, ...]:
+    """What a call that only computes leaves as it is."""
+    counted: tuple[Any, ...] = (
+        t.draws, t.answers, t.orders, t.stand_ins, t.released, t.questions, t.caches, t.results, t.generators, t.computed, t.passed,
+        t.put_off, t.standing, t.revived, t.recorder.constants,
+    )  # fmt: skip
+    numbers = (t.world.changed_reads, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
+    return (*map(len, counted), *numbers, *_settings(), *t.world.counts(), *t.inputs.counts())
 
 
-def settings_now() -> tuple[Any, ...]:
+def _settings() -> tuple[Any, ...]:
     return (*Settings().values, torch.is_inference_mode_enabled(), torch.get_default_dtype())
 
 
-# ---- looking at a call
-class _Look:
-    """`is_pure`: whether nothing was met yet that may do more than compute. `followed`: the codes that were interpreted."""
+# ---- copying
+class _Call:
+    """A call that was followed. `place`: of the module, other ones of which may be in its place; None of a function.
 
-    def __init__(self, t: Tracer) -> None:
-        self.t = t
-        self.is_pure = True
-        self.followed: set[types.CodeType] = set()
+    `stored`: by id, dicts that the trace had stored into, none of which it asked; `ends`: the last node before, and the last one
+    that it recorded; `steps`: how many it took; `written`: what it made and wrote, and how often.
+    """
 
-    @contextmanager
-    def at(self) -> Iterator[None]:
-        """A block in which the interpreter is looked at."""
-        self.t.looked_at, self.t.repeated.look = self._handlers, self
+    def __init__(
+        self, call: tuple[Any, Args, Kwargs], place: Source | None, result: Any, stored: frozenset[int], log: list[Asked],
+        ends: tuple[fx.Node, fx.Node], steps: int, written: list[tuple[FakeTensor, int]],
+    ) -> None:  # fmt: skip
+        self.call, self.module, self.result, self.stored, self.log, self.ends = call, call[0], result, stored, log, ends
+        self.steps, self.written = steps, written
+        self.settings, self.place = _settings(), place
+        self.asked: list[Asked] = []
+        self.nodes: list[fx.Node] = []
+        self._below: dict[Source, bool] = {} if place is None else {place: True}
+        self._is_sorted = self._is_usable = False
+
+    def is_below(self, source: Source) -> bool:
+        """Whether the source leads through the module."""
+        found = self._below.get(source)
+        if found is None:
+            base = source.base
+            found = self._below[source] = base is not None and self.is_below(base)
+        return found
+
+    def copied(self, t: Tracer, callee: Any, stored: frozenset[int], given: list[FakeTensor]) -> Any:
+        """The result of a call, maybe of another module, with these tensors, whose nodes are appended to the graph."""
+        if not stored <= self.stored or self.settings != _settings() or t.steps < t.stop_at <= t.steps + self.steps:
+            raise Differs
+        if not self._is_sorted:
+            self._is_sorted = True
+            self._sort(t)
+            self._is_usable = True
+        if not self._is_usable:
+            raise Differs
+        if any(fake.node is not node or fake.spec is not spec for node, fake, spec in self.elsewhere):  # `p.data = other`
+            raise Differs
+        if self.offsets not in (None, keys_of([one.spec.offset for one in given])):
+            raise Differs
+        nodes, fakes = self._stand_ins(t, callee)
+        for first, other in zip(_tensors(*self.call[1:]), given, strict=True):
+            nodes[self.node_of[id(first)]] = t.recorder.node_of(other)
+            fakes[id(first)] = other
+        result = copied(t, self.nodes, nodes, fakes, self.result)
+        t.steps += self.steps
+        for memory, count in self.written:
+            increment_version([fakes[id(memory)]] * count)
+            t.mode.writes += count
+        return result
+
+    def _stand_ins(self, t: Tracer, callee: Any) -> tuple[dict[fx.Node, fx.Node], dict[int, FakeTensor]]:
+        """What stands for the nodes and tensors from outside."""
+        if self.place is None:
+            t.world.log_again(*self.asked)
+            return {}, {}
+        copies = OtherBlock(t, self, callee)
+        copies.check()
+        before = _state(t)
         try:
-            yield
-        finally:
-            if self.is_pure:
-                self._end()
+            found = copies.ask()
+        except GraphBreak:  # which following the call meets where it is
+            raise Differs from None
+        if before != _state(t):
+            raise Differs
+        return found
 
-    def _end(self) -> None:
-        self.t.looked_at, self.t.repeated.look = as_they_are, None
+    # ---- what is to be copied
+    def _sort(self, t: Tracer) -> None:
+        """Find what was recorded, and what was asked below the module; Differs if it did more than compute."""
+        self._sort_asked(t)
+        self._sort_nodes(t)
 
-    def _refuse(self) -> None:
-        """It does more than compute: from here on it is followed as any other, and calls in it may be looked at."""
-        if self.is_pure:
-            self.is_pure = False
-            self._end()
+    def _sort_asked(self, t: Tracer) -> None:
+        asked: dict[Any, Asked] = {}
+        wholes = {id(one.value) for one in self.log if one.what == "whole" and one.source is not None and self.is_below(one.source)}
+        for one in self.log:
+            if one.what == "unlike" and id(one.value) in wholes:
+                continue
+            if one.source is None or one.what == "guard" and not (one.result in _FACTS or self._is_elsewhere(one)):
+                raise Differs
+            if one.what == "value" and self.is_below(one.source) and (one.source == self.place or is_symbolic(one.result)):
+                raise Differs
+            asked.setdefault((one.what, one.source, one.result if one.what == "guard" else None, id(one.value)), one)
+        self.asked = list(asked.values())
+        values = [one.value for one in self.asked if one.what == "guard" or one.source is None or not self.is_below(one.source)]
+        own = {id(one.value) for one in self.asked if one.what == "value" and self._is_of_block(t, one)}
+        if self.place is not None:
+            own.add(id(self.module))
+        if not own.isdisjoint(map(id, leaves(values))):  # met by another way, or as itself
+            raise Differs
 
-    def _handlers(self, handlers: tuple[Handler, ...], program: Program) -> tuple[Handler, ...]:
-        self.followed.add(program.code)
-        if any(op.name not in _OPS for op in program.ops):
-            self._refuse()
-        if not self.is_pure:
-            return handlers
-        pairs = zip(program.ops, handlers, strict=True)
-        return tuple([self._looking(op.name, handler) for op, handler in pairs])
+    def _is_elsewhere(self, one: Asked) -> bool:
+        """Whether it says something of what is elsewhere alone, such as that objects are different ones."""
+        return self.place is None or one.result is Kind.DISTINCT and not any(map(self.is_below, (one.source, *leaves(one.value))))
 
-    def _looking(self, name: str, handler: Handler) -> Handler:
-        allows = _LOOKING.get(name)
-        if allows is None:
-            return handler
+    def _is_of_block(self, t: Tracer, one: Asked) -> bool:
+        """Whether it was met through the module."""
+        place = t.world.source_of(one.result if is_fake(one.result) else one.value)
+        return place is not None and self.is_below(place) and self.is_below(one.source) and not is_told(one.value)  # type: ignore[arg-type]
 
-        def looking(frame: Frame, op: Op) -> Any:
-            function = _called(frame, op)[0] if name == "CALL" else None
-            if self.is_pure and not allows(frame, op):
-                self._refuse()
-            result = handler(frame, op)
-            if is_function(function) and not is_torch_leaf(function) and function.__code__ not in self.followed:
-                self._refuse()  # something else stood for it
-            return result
-
-        return looking
-
-
-def _called(frame: Frame, op: Op) -> tuple[Any, list[Any]]:
-    """The function that a call calls, of a method its function, and what it is given."""
-    found, given = called(frame, op)
-    is_bound = is_method(found) and not is_fake(found.__self__)
-    return found.__func__ if is_bound else found, given
-
-
-def _may_call(frame: Frame, op: Op) -> bool:
-    function, given = _called(frame, op)
-    if type(function) in _BOUND and is_fake(function.__self__):
-        return _is_of_tensor(function.__name__)
-    if function is isinstance or function is len:
-        return True
-    if any(function is one for one in _PURE):
-        return all(type(one) in _PLAIN for one in given)
-    return _IS_SAFE.of(function)(frame.tracer, function)
-
-
-def _is_followed(t: Tracer, function: types.FunctionType) -> bool:
-    """Whether it is a function of the program that is interpreted, or one of PyTorch's that is a node."""
-    if find_row(function) is not None or find_special(function) is not None:
-        return False
-    if is_torch_leaf(function):
-        return module_of(function) in _LEAF_MODULES
-    return t.world.is_foreign(function) and not t.world.is_made(function)
+    def _sort_nodes(self, t: Tracer) -> None:
+        given = list(_tensors(*self.call[1:]))
+        self.nodes = list(_nodes_between(*self.ends))
+        own = set(self.nodes)
+        others = dict.fromkeys(one for node in self.nodes for one in node.all_input_nodes if one not in own)
+        with DisableTorchFunction(), below_python_dispatch():
+            taken = {id(memory_of(one)) for one in leaves(given, [node.meta.get("val") for node in others]) if is_fake(one)}
+            if not all(map(_is_call, self.nodes)) or not _is_new(self.result, given, own, taken):
+                raise Differs
+            mine = {id(memory_of(one)) for one in given}
+            made = [one for node in self.nodes for one in leaves(node.meta.get("val")) if is_fake(one)]
+            has_views = any(id(memory_of(one)) in mine for one in made)
+        self.node_of = {id(one): t.recorder.node_of(one) for one in given}
+        if len(set(self.node_of.values())) != len(self.node_of):
+            raise Differs
+        self.offsets = keys_of([one.spec.offset for one in given]) if has_views else None
+        self.elsewhere = [(one, fake, fake.spec) for one in others if is_fake(fake := one.meta.get("val"))]
 
 
-def _is_operator(t: Tracer, function: Any) -> bool:
-    """Whether it is an operator of PyTorch that makes tensors."""
-    return find_row(function) is None and _makes_tensors(function.__name__) and is_operator(function)
+def _nodes_between(last: fx.Node, end: fx.Node) -> Iterator[fx.Node]:
+    """What was recorded behind the one, up to the other."""
+    while last is not end:
+        last = last.next
+        if last.op != "placeholder":
+            yield last
 
 
-_BOUND = (types.BuiltinMethodType, types.MethodType)
+def _last_node(t: Tracer) -> fx.Node:
+    last: fx.Node = next(iter(reversed(t.graph.nodes)))
+    return last
 
 
-def _is_from_outside(t: Tracer, value: Any, name: Any = None) -> bool:
-    return bool(t.world.is_foreign(value))
-
-
-_IS_SAFE: ByKind[Callable[[Tracer, Any], bool]] = ByKind(
-    lambda t, function: False,
-    {types.FunctionType: _is_followed, types.BuiltinFunctionType: _is_operator},
-    {torch.nn.Module: _is_from_outside},
-)
-
-
-@functools.lru_cache(maxsize=4096)
-def _makes_tensors(name: str) -> bool:
-    """Whether the operator of a name makes tensors, writes none, and says nothing else."""
-    packet = None if name.endswith("_") else getattr(torch.ops.aten, name, None)
-    schemas = [getattr(packet, one)._schema for one in packet.overloads()] if packet is not None else []
-    return any(
-        schema.returns and not schema.is_mutable and all(str(one.type) in ("Tensor", "List[Tensor]") for one in schema.returns)
-        for schema in schemas
-    )
-
-
-def _is_of_tensor(name: str) -> bool:
-    """Whether a tensor's attribute depends on its description alone, or makes tensors."""
-    return name in _TOLD or name not in _OF_MEMORY and _makes_tensors(name)
-
-
-_OF_MEMORY = frozenset(("data", "grad", "as_strided", "detach", "alias", "real", "imag"))
-
-
-def _may_read(frame: Frame, op: Op) -> bool:
-    obj = frame.stack[-1]
-    return _READS.of(obj)(frame.tracer, obj, op.arg)
-
-
-# What attributes of a value may be read.
-_READS: ByKind[Callable[[Tracer, Any, Any], bool]] = ByKind(
-    lambda t, obj, name: False,
-    {FakeTensor: lambda t, obj, name: _is_of_tensor(name), types.ModuleType: lambda t, obj, name: True},
-    {torch.nn.Module: _is_from_outside, type: _is_from_outside},
-)
-
-
-def _is_no_tensor(frame: Frame, op: Op) -> bool:
-    """A truth of a tensor asks for its elements."""
-    return not is_fake(frame.stack[-1])
-
-
-_TRUTHS = "POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE TO_BOOL UNARY_NOT JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP".split()
-_LOOKING: dict[str, Callable[[Frame, Op], bool]] = {
-    "CALL": _may_call,
-    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), _may_read),
-    "BINARY_OP": lambda frame, op: not str(op.arg).endswith("="),
-    "BINARY_SUBSCR": lambda frame, op: STAYS.of(frame.stack[-2]) and not is_fake(frame.stack[-1]),
-    "UNPACK_SEQUENCE": lambda frame, op: STAYS.of(frame.stack[-1]),
-    **dict.fromkeys(_TRUTHS, _is_no_tensor),
-}
-
-
-# ---- copying what it recorded
-def _template(t: Tracer, call: Call, stored: frozenset[int], last: fx.Node, result: Any) -> _Template | None:
-    """The nodes behind `last` as what other calls copy; None if they do more than compute new tensors."""
-    given = _tensors(*call[1:])
-    nodes = [node for node in nodes_behind(last) if node.op not in ("placeholder", "get_attr")]
-    if any(node.op not in ("call_function", "call_method") for node in nodes):
-        return None
-    own, returned = set(nodes), {one.node for one in leaves(result) if is_fake(one)}
+def _writes_of(last: fx.Node, end: fx.Node) -> list[tuple[FakeTensor, int]]:
+    """What the nodes made and wrote, and how often."""
+    own = set(_nodes_between(last, end))
     with DisableTorchFunction(), below_python_dispatch():
-        if not _can_be_copied(result, given, own) or not all(_is_computed(node, own - returned) for node in nodes):
-            return None
-        if len({t.recorder.node_of(one) for one in given}) != len(set(map(id, given))):
-            return None
-    return _Template(call, stored, nodes, result, [t.recorder.node_of(one) for one in given])
+        made = {id(fake): fake for node in own for fake in leaves(node.meta.get("val")) if is_fake(fake) and fake.node in own}
+        return [(fake, fake.writes_) for fake in made.values() if memory_of(fake) is fake and fake.writes_]
 
 
-def _is_computed(node: fx.Node, kept: set[fx.Node]) -> bool:
-    """Whether a node makes new tensors, in memory that no argument and no result has, or views of such ones."""
+def _is_call(node: fx.Node) -> bool:
+    """Whether a node makes tensors, and tells no numbers; or is a constant."""
+    if node.op == "get_attr":
+        return "val" not in node.meta
     made = list(leaves(node.meta.get("val")))
-    if not made or not all(map(is_fake, made)) or "made" in node.meta or "binds" in node.meta:
-        return False
-    return all(memory_of(fake) is fake or memory_of(fake).node in kept for fake in made)
+    return node.op in ("call_function", "call_method") and bool(made) and all(map(is_fake, made)) and not {"made", "binds"} & node.meta.keys()
 
 
-def _can_be_copied(result: Any, given: list[FakeTensor], own: set[fx.Node]) -> bool:
-    """Whether a result is made of what these nodes made, arguments and constants."""
+def _is_new(result: Any, given: list[FakeTensor], own: set[fx.Node], taken: set[int]) -> bool:
+    """Whether a result is made of arguments, constants, and tensors of numbers in memory that the nodes made: none of `taken`."""
     if is_tuple(result):
-        return all(_can_be_copied(one, given, own) for one in result)
+        return all(_is_new(one, given, own, taken) for one in result)
     if not is_fake(result):
-        return type(result) in _PLAIN
-    is_made = result.node in own and result.node.meta["val"] is result and memory_of(result) is result
-    return is_made or any(result is one for one in given)
+        return is_constant_in_c(result)
+    if any(result is one for one in given):
+        return True
+    memory = memory_of(result)
+    is_made = result.node in own and result.node.meta["val"] is result and id(memory) not in taken
+    is_alike = (result.dtype_, result.spec.lazy) == (memory.dtype_, memory.spec.lazy)
+    return is_made and is_alike and result.dtype_.is_floating_point and result.subclass_ is None and result.viewed is None
 
 
-class _Template:
-    """A call whose nodes others copy. `given`: the nodes of its tensors; `stored`: the dicts that the trace had stored into, none
-    of which it asked."""
-
-    is_refused = False
-
-    def __init__(self, call: Call, stored: frozenset[int], nodes: list[fx.Node], result: Any, given: list[fx.Node]) -> None:
-        self.call, self.stored, self.nodes, self.result, self.given = call, stored, nodes, result, given
-
-        own = {*nodes, *given}
-        others = dict.fromkeys(one for node in nodes for one in node.all_input_nodes if one not in own)
-        self.settings = settings_now()
-        self.elsewhere = [(one, one.meta["val"], one.meta["val"].spec) for one in others if is_fake(one.meta.get("val"))]
-
-    def fits(self) -> bool:
-        """Whether the settings are what they were, and so are the tensors that it found elsewhere: `p.data = other` makes them others."""
-        return self.settings == settings_now() and all(fake.node is node and fake.spec is spec for node, fake, spec in self.elsewhere)
-
-    def copied(self, t: Tracer, given: list[FakeTensor]) -> Any:
-        """The result of a call with these tensors, whose nodes are appended to the graph."""
-        nodes = dict(zip(self.given, [t.recorder.node_of(one) for one in given]))
-        fakes: dict[int, FakeTensor] = dict(zip(map(id, _tensors(*self.call[1:])), given))
-        return copied(t, self.nodes, nodes, fakes, self.result)
-
-
+# ---- copying nodes
 def copied(
     t: Tracer, recorded: list[fx.Node], nodes: dict[fx.Node, fx.Node], fakes: dict[int, FakeTensor], result: Any
 ) -> Any:
