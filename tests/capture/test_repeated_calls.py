@@ -141,6 +141,24 @@ def outer(h: Tensor, x: Tensor, w: Tensor) -> Tensor:
     return third + first
 
 
+def test_integers_that_only_the_graph_tells(monkeypatch, copied) -> None:
+    def decoded(x: Tensor, w: Tensor) -> Tensor:
+        tokens = x.argmax(-1)
+        found = []
+        for _ in range(6):
+            tokens, scores = next_tokens(tokens, w)
+            found.append(scores)
+        return torch.stack(found)
+
+    check(monkeypatch, decoded, *x_and_w())
+    assert copied[0] == 4
+
+
+def next_tokens(tokens: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    scores = (w[tokens] @ w).softmax(-1)
+    return scores.argmax(-1), scores
+
+
 # ---- calls that are nearly equal
 def other_constants(x: Tensor, w: Tensor) -> Tensor:
     h, outs = x[0] * 0, []
@@ -295,6 +313,22 @@ def as_many(count: Tensor, x: Tensor) -> Tensor:
     return x.repeat(int(count), 1)
 
 
+def integers_that_are_known(x: Tensor, w: Tensor) -> Tensor:
+    return torch.cat([up_to(lengths, x[k]) for k, lengths in enumerate(torch.arange(6).reshape(3, 2).repeat(2, 1))])
+
+
+def up_to(lengths: Tensor, x: Tensor) -> Tensor:
+    return x[:, : int(lengths.max())].sum(1, keepdim=True)
+
+
+def integers_that_are_made(x: Tensor, w: Tensor) -> Tensor:
+    return torch.cat([x[k].repeat(int(counted(x[k])[k % 2]), 1) for k in range(6)])
+
+
+def counted(x: Tensor) -> Tensor:
+    return torch.tensor([x.size(0), x.size(1)])
+
+
 def one_of_two_attributes(x: Tensor, w: Tensor) -> Tensor:
     outs = []
     for k in range(6):
@@ -331,7 +365,7 @@ NEARLY_EQUAL = (
     other_constants, zeros_of_both_signs, other_strides, other_places_in_memory, views_at_other_places, the_same_twice, the_same_memory,
     a_view_of_an_argument,
     a_result_that_is_written, an_argument_that_is_written, a_list_that_grows, a_global_that_changes,
-    a_parameter_of_other_data, another_mode, elements_that_are_known, one_of_two_attributes,
+    a_parameter_of_other_data, another_mode, elements_that_are_known, integers_that_are_known, integers_that_are_made, one_of_two_attributes,
 )  # fmt: skip
 
 

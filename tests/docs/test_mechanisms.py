@@ -26,7 +26,7 @@ def test_the_table_has_every_row():
     ("function", "asked"),
     [
         (calls.call, ["marked.resolve(", "_TAKING", "find_row(", "marked.call_marked(", "_KINDS"]),
-        (calls._call_function, ["is_torch_leaf(", "find_special(", "fold(", "call_numpy(", "inline("]),
+        (calls._call_function, ["is_torch_leaf(", "find_special(", "fold(", "call_numpy(", "repeated.call("]),
     ],
 )
 def test_they_are_asked_in_this_order(function, asked):

@@ -76,6 +76,12 @@ class Elements:
         """Whether a tensor without dimensions stands for a number that is known, be it one that varies."""
         return self.constants.of(fake) is not None or self.number(fake) is not None
 
+    def may_be_known(self, fake: FakeTensor) -> bool:
+        """Whether there is anything to be found out of its elements."""
+        if self.constants.is_noted(fake) or all(not is_symbolic(size) and size == 1 for size in fake.size_):
+            return True
+        return not fake.dtype_.is_floating_point and (_first_of(fake) is not None or self._is_known(fake, True, {}))
+
     def number(self, fake: Any, ask: bool = True) -> Any:
         """The only element; None if it is not known. `ask`: elements of inputs, too, which adds guards."""
         single = is_fake(fake) and all(not is_symbolic(size) and size == 1 for size in fake.size_)

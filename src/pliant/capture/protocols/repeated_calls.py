@@ -10,8 +10,8 @@ Holds:  the graph, its inputs, the guards and the order of all of them are those
 Why that is so. A call does what its code, its arguments, the settings and what it asks of the outside say.
 - *Code, arguments, settings*: in the key, or compared: the same function, or a module of the same class, called by the same operation of the
   same code, as many frames deep; constants by type and value; objects from outside by which they are. A tensor that the trace made
-  is known by its description and which other argument it is, where its elements are floating-point numbers that the trace does not
-  know; all others by which they are. Where it begins in its memory counts where a call makes views of it; where it is asked, nothing is copied.
+  is known by its description and which other argument it is, where there is nothing that the trace may know of its elements; all
+  others by which they are. Where it begins in its memory counts where a call makes views of it; where it is asked, nothing is copied.
 - *The outside below the module*: each value that the first call read, and each fact that it relied on, has a source. Those
   that lead through the first module are asked of the second one in its place. A guard says what an entry relies on, so where all
   guards hold with the one module in place of the other, what was recorded for the one is right for the other. Constants have to be
@@ -40,6 +40,7 @@ from torch.autograd.graph import increment_version
 
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
+from pliant.capture.numbers.elements import FIRST
 from pliant.capture.outside.origins import Asked
 from pliant.capture.protocols.other_block import Differs, OtherBlock, is_constant_in_c, is_told
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -127,13 +128,15 @@ class _Kind:
 # ---- kinds of calls
 def _key_of(t: Tracer, callee: Any, args: Args, kwargs: Kwargs) -> Hashable | None:
     """Equal for calls that do the same, as far as it is not for a module to say; None for one that has to be followed."""
-    if torch.is_grad_enabled() or not config.get().capture.repeated_blocks or not t.frames or not _is_quiet(t):
-        return None
-    which = (_function if is_function(callee) else _kind_of_module)(t, callee)
     tensors = list(_tensors(args, kwargs))
-    if which is None or not tensors and is_function(callee):
+    if not config.get().capture.repeated_blocks or not t.frames or not tensors and is_function(callee):
         return None
     with DisableTorchFunction(), below_python_dispatch():
+        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors) or not _is_quiet(t):
+            return None
+        which = (_function if is_function(callee) else _kind_of_module)(t, callee)
+        if which is None:
+            return None
         parts = [_PART_OF.of(one)(t, one) for one in (*args, *kwargs.values())]
     if None in parts:
         return None
@@ -174,8 +177,7 @@ def _is_quiet(t: Tracer) -> bool:
 def _kind_of_tensor(t: Tracer, fake: FakeTensor) -> Hashable | None:
     if fake.subclass_ is not None:
         return None
-    is_own = t.world.source_of(fake) is not None or not fake.dtype_.is_floating_point
-    if is_own or t.recorder.elements.constants.is_noted(fake) or all(not is_symbolic(size) and size == 1 for size in fake.size_):
+    if t.world.source_of(fake) is not None or t.recorder.elements.may_be_known(fake):
         return id(fake)
     spec = fake.spec
     flags = fake.requires_grad, fake.is_leaf, fake.is_inference(), fake.layout, fake.is_parameter_, memory_of(fake) is fake
@@ -334,6 +336,8 @@ class _Call:
                 raise Differs
             mine = {id(memory_of(one)) for one in given}
             made = [one for node in self.nodes for one in leaves(node.meta.get("val")) if is_fake(one)]
+            if any(one.requires_grad for one in made):
+                raise Differs
             has_views = any(id(memory_of(one)) in mine for one in made)
         self.node_of = {id(one): t.recorder.node_of(one) for one in given}
         if len(set(self.node_of.values())) != len(self.node_of):
@@ -368,11 +372,11 @@ def _is_call(node: fx.Node) -> bool:
     if node.op == "get_attr":
         return "val" not in node.meta
     made = list(leaves(node.meta.get("val")))
-    return node.op in ("call_function", "call_method") and bool(made) and all(map(is_fake, made)) and not {"made", "binds"} & node.meta.keys()
+    return node.op in ("call_function", "call_method") and bool(made) and all(map(is_fake, made)) and not {"made", "binds", FIRST} & node.meta.keys()
 
 
 def _is_new(result: Any, given: list[FakeTensor], own: set[fx.Node], taken: set[int]) -> bool:
-    """Whether a result is made of arguments, constants, and tensors of numbers in memory that the nodes made: none of `taken`."""
+    """Whether a result is made of arguments, constants, and tensors in memory that the nodes made: none of `taken`."""
     if is_tuple(result):
         return all(_is_new(one, given, own, taken) for one in result)
     if not is_fake(result):
@@ -382,7 +386,7 @@ def _is_new(result: Any, given: list[FakeTensor], own: set[fx.Node], taken: set[
     memory = memory_of(result)
     is_made = result.node in own and result.node.meta["val"] is result and id(memory) not in taken
     is_alike = (result.dtype_, result.spec.lazy) == (memory.dtype_, memory.spec.lazy)
-    return is_made and is_alike and result.dtype_.is_floating_point and result.subclass_ is None and result.viewed is None
+    return is_made and is_alike and result.subclass_ is None and result.viewed is None
 
 
 # ---- copying nodes
