@@ -237,19 +237,6 @@ def test_a_call_that_is_kept_asks_what_calls_copied_in_it_asked(monkeypatch) -> 
     check(monkeypatch, lambda: InTurn((1, 1, 1, 0, 2, 3)).eval())
 
 
-@pytest.mark.parametrize(("frozen", "copies"), [(4, 2), (3, 1), (0, 0)])
-def test_blocks_whose_parameters_need_no_gradient(monkeypatch, frozen, copies) -> None:
-    """With gradients enabled: what has a history makes it itself."""
-
-    def make() -> nn.Module:
-        model = Net().eval()
-        model.blocks[:frozen].requires_grad_(False)
-        return model
-
-    with torch.enable_grad():
-        check(monkeypatch, make, copies=copies)
-
-
 def test_blocks_in_inference_mode(monkeypatch) -> None:
     with torch.inference_mode():
         check(monkeypatch, lambda: InTurn((0, 1, 2, 3)).eval(), copies=2)

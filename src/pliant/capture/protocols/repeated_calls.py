@@ -128,15 +128,13 @@ class _Kind:
 # ---- kinds of calls
 def _key_of(t: Tracer, callee: Any, args: Args, kwargs: Kwargs) -> Hashable | None:
     """Equal for calls that do the same, as far as it is not for a module to say; None for one that has to be followed."""
+    if torch.is_grad_enabled() or not config.get().capture.repeated_blocks or not t.frames or not _is_quiet(t):
+        return None
+    which = (_function if is_function(callee) else _kind_of_module)(t, callee)
     tensors = list(_tensors(args, kwargs))
-    if not config.get().capture.repeated_blocks or not t.frames or not tensors and is_function(callee):
+    if which is None or not tensors and is_function(callee):
         return None
     with DisableTorchFunction(), below_python_dispatch():
-        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors) or not _is_quiet(t):
-            return None
-        which = (_function if is_function(callee) else _kind_of_module)(t, callee)
-        if which is None:
-            return None
         parts = [_PART_OF.of(one)(t, one) for one in (*args, *kwargs.values())]
     if None in parts:
         return None
