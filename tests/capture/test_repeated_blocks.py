@@ -237,6 +237,26 @@ def test_a_call_that_is_kept_asks_what_calls_copied_in_it_asked(monkeypatch) -> 
     check(monkeypatch, lambda: InTurn((1, 1, 1, 0, 2, 3)).eval())
 
 
+class Asking(nn.Module):
+    """What it makes it has require gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rest = nn.Sequential(nn.Linear(8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rest(x).requires_grad_()
+
+
+def test_results_that_are_made_to_require_gradients() -> None:
+    blocks, x = nn.ModuleList(Asking() for _ in range(4)), torch.randn(3, 8)
+
+    def asked(x: Tensor) -> list[bool]:
+        return [block(x).requires_grad for block in blocks]
+
+    assert pliant.compile(asked, backend="eager")(x) == [True] * 4
+
+
 def test_blocks_in_inference_mode(monkeypatch) -> None:
     with torch.inference_mode():
         check(monkeypatch, lambda: InTurn((0, 1, 2, 3)).eval(), copies=2)
