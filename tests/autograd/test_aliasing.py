@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.autograd.programs import check, compiled
 
+import pliant
 from pliant.autograd.aliasing import UnsupportedAliasing
 
 
@@ -95,3 +96,14 @@ def test_two_copies_of_one_input_do_not_share_memory():
     one, other = compiled(lambda x: (x.contiguous(), x.reshape(-1)), [x])(x)
     one.zero_()
     torch.testing.assert_close(other, x.reshape(-1))
+
+
+def test_views_made_again_lie_where_their_memory_does():
+    def f(x):
+        view = x.as_strided((2,), (3,))
+        view.mul_(2)
+        x.as_strided((2, 2), (3, 1), 4).mul_(3)
+        return view.clone()
+
+    expected = f(torch.arange(12.0).view(4, 3))
+    assert torch.equal(pliant.compile(f)(torch.arange(12.0).view(4, 3)), expected)

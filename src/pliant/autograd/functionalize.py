@@ -216,7 +216,7 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         if step.index is None:
             func = COMPUTED.get(step.func, step.func)
             args = placed(step.func, step.args, alias.base, parent)
-            return self.emit(func, (parent, *args), step.kwargs, alias.node.meta["val"])
+            return self.call(func, parent, *args, **step.kwargs)  # the value before may lie otherwise
         whole = self.call(step.func, parent, *step.args, **step.kwargs)
         return self.item(whole, step.index, whole.meta["val"][step.index])
 
