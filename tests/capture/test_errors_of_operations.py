@@ -169,3 +169,19 @@ def test_writes_of_the_data_of_what_the_derivative_reads_are_not_refused():
     for function in (program, pliant.compile(program, backend="aot_eager")):
         found.append(function(torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)))
     assert found[1].tolist() == found[0].tolist() == [2, 2, 2]
+
+
+@pytest.mark.fallbacks_expected
+def test_what_was_drawn_before_an_error_is_drawn():
+    def program(x):
+        try:
+            torch.nn.functional.gumbel_softmax(x, dim=7)
+        except IndexError:
+            x = x * 2
+        return x, torch.rand(2)
+
+    found = []
+    for function in (program, pliant.compile(program, backend="aot_eager")):
+        torch.manual_seed(0)
+        found.append([one.tolist() for one in function(torch.ones(2))])
+    assert found[1] == found[0]

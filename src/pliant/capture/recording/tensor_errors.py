@@ -1,7 +1,8 @@
 """The exceptions that operations on tensors raise for sizes, dtypes and wrong arguments, as eager words them.
 
 In:     a call on fakes that failed.
-Out:    the exception that the same call raises on tensors of zeros and on tensors of ones; None if it raises none, or two.
+Out:    the exception that the same call raises on tensors of zeros and on tensors of ones; None if it raises none, or two,
+        or wrote or drew random numbers before.
 Holds:  sizes that were symbolic are specialized: whether the call fails depends on them.
 """
 
@@ -13,7 +14,7 @@ import torch
 
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import leaves, mapped
-from pliant.capture.value_kinds import concrete, is_constant, is_symbolic
+from pliant.capture.value_kinds import concrete, is_constant, is_symbolic, is_tensor
 from pliant.graph.fake_tensor import is_fake, memory_of
 from pliant.graph.given_warnings import collected
 from pliant.interruptions import pass_on
@@ -48,12 +49,14 @@ def _error(function: Any, args: Args, kwargs: Kwargs, fill: int) -> Exception | 
         real_args, real_kwargs = mapped((args, kwargs), lambda value: _stand_in(value, fill))
     except _Unfit:
         return None
-    grad, state = torch.is_grad_enabled(), torch.get_rng_state()
+    grad, state, before = torch.is_grad_enabled(), torch.get_rng_state(), _state(real_args, real_kwargs)
     try:
         with collected(), DisableTorchFunction(), below_python_dispatch():  # eager tells what it warns of
             function(*real_args, **real_kwargs)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         pass_on(error)
+        if _state(real_args, real_kwargs) != before:
+            return None  # the graph would lack what the call did until then
         return error.with_traceback(None)  # which would hold the frames that hold the program's
     except Exception as error:
         pass_on(error)
@@ -62,6 +65,13 @@ def _error(function: Any, args: Args, kwargs: Kwargs, fill: int) -> Exception | 
         set_grad_enabled(grad)
         torch.set_rng_state(state)
     return None
+
+
+def _state(args: Args, kwargs: Kwargs) -> Any:
+    """What a call may change: the state of the random numbers, and how often tensors were written."""
+    with DisableTorchFunction(), below_python_dispatch():
+        given = filter(is_tensor, leaves(args, tuple(kwargs.values())))
+        return torch.get_rng_state().tolist(), [one._version for one in given]
 
 
 def _stand_in(value: Any, fill: int) -> Any:
