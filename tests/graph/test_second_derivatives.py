@@ -124,3 +124,25 @@ def test_derivatives_around_maps_are_one_graph(outer):
     for n in SIZES:
         torch.testing.assert_close(_outcome(compiled, (4,), n, weights), _outcome(program, (4,), n, weights))
     assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]
+
+
+NORMS = {
+    "layer_norm": lambda x, w: F.layer_norm(x, (4,), w[0], w[1]),
+    "layer_norm of planes": lambda x, w: F.layer_norm(x.view(-1, 2, 2), (2, 2), w[0].view(2, 2)).flatten(1) + w[1],
+    "layer_norm without weights": lambda x, w: F.layer_norm(x, (4,)) * w[0],
+    "group_norm": lambda x, w: F.group_norm(x.view(-1, 4, 1) * w[:, :1].t(), 2, w[0], w[1])[..., 0],
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("inner", ["norm", "gradient"])
+def test_tangents_of_norms_are_one_graph(name, inner):
+    def program(x, w):
+        function = NORMS[name] if inner == "norm" else torch.func.grad(lambda a, b: NORMS[name](a, b).tanh().sum(), argnums=(0, 1))
+        out, pushed = torch.func.jvp(function, (x, w), (x.cos(), w.sin()))
+        return sum(one.sum() for one in (*out, *pushed)) if inner == "gradient" else (out * pushed).sum()
+
+    compiled, weights = pliant.compile(program, backend="aot_eager"), _weights((2, 4))
+    for n in SIZES:
+        torch.testing.assert_close(_outcome(compiled, (4,), n, weights), _outcome(program, (4,), n, weights))
+    assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]

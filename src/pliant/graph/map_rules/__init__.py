@@ -4,5 +4,5 @@ kernels: how rules are called while a `vmap` or the engine runs on fakes. rows: 
 places: what reads and writes by indices, and what has a dimension among its arguments.
 images: convolutions, pools, paddings, attention: a batch joins the one that they have.
 norms, losses: these.
-derivatives: what derivatives of derivatives call.
+derivatives: what derivatives of derivatives call. tangents: derivatives that are pushed forward.
 """

@@ -14,7 +14,7 @@ _aten = torch.ops.aten
 
 
 # ---- over the last dimensions
-def _layer_norm(
+def layer_norm(
     count: Any, x: Batched, shape: Sequence[Any], weight: Batched | None, bias: Batched | None, eps: float
 ) -> Any:
     plain = not any(one is not None and one.has_batch for one in (weight, bias))
@@ -26,7 +26,7 @@ def _layer_norm(
     return out, mean, rstd
 
 
-def _layer_norm_backward(
+def layer_norm_backward(
     count: Any, gradient: Batched, x: Batched, shape: Sequence[Any], mean: Batched, rstd: Batched,
     weight: Batched | None, bias: Batched | None, wanted: Sequence[bool],
 ) -> Any:  # fmt: skip
@@ -59,7 +59,7 @@ def _channels(one: Batched | None, rank: int) -> Any:
     return one.value.reshape(*front, -1, *[1] * (rank - 2))
 
 
-def _group_norm(
+def group_norm(
     count: Any, x: Batched, weight: Batched | None, bias: Batched | None, n: Any, channels: Any, area: Any, group: int,
     eps: float,
 ) -> Any:  # fmt: skip
@@ -74,7 +74,7 @@ def _affine(out: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return out if bias is None else out + bias
 
 
-def _group_norm_backward(
+def group_norm_backward(
     count: Any, gradient: Batched, x: Batched, mean: Batched, rstd: Batched, weight: Batched | None, n: Any,
     channels: Any, area: Any, group: int, wanted: Sequence[bool],
 ) -> Any:  # fmt: skip
@@ -157,10 +157,6 @@ def batch_norm_backward(
 
 
 ROWS: Rows = {
-    _aten.native_layer_norm.default: _layer_norm,
-    _aten.native_layer_norm_backward.default: _layer_norm_backward,
-    _aten.native_group_norm.default: _group_norm,
-    _aten.native_group_norm_backward.default: _group_norm_backward,
     _aten.native_batch_norm.default: _batch_norm(_aten.native_batch_norm.default, None),
     _aten._native_batch_norm_legit.default: _batch_norm(_aten._native_batch_norm_legit.default, None),
     _aten._native_batch_norm_legit.no_stats: _batch_norm(_aten._native_batch_norm_legit.no_stats, None),
