@@ -185,3 +185,16 @@ def test_what_was_drawn_before_an_error_is_drawn():
         torch.manual_seed(0)
         found.append([one.tolist() for one in function(torch.ones(2))])
     assert found[1] == found[0]
+
+
+@pytest.mark.fallbacks_expected
+def test_targets_of_other_dtypes_are_refused_before_anything_is_written():
+    def program(x, target, written):
+        loss = torch.nn.functional.cross_entropy(x, target)
+        written.detach().mul_(2)
+        return loss
+
+    written = torch.ones(2)
+    with pytest.raises(RuntimeError, match="target dtype"):
+        pliant.compile(program, backend="aot_eager")(torch.ones(4, 3, requires_grad=True), torch.ones(4), written)
+    assert not written._version and not pliant.stats()["fallbacks"]

@@ -28,6 +28,7 @@ def nll_loss(
     x: TensorSpec, target: TensorSpec, weight: _Maybe, reduction: int, ignore_index: Dim
 ) -> tuple[TensorSpec, TensorSpec]:
     require_floats(x, "nll_loss")
+    require(target.dtype in (torch.int64, torch.uint8), "expected target dtype to be Long or Byte")
     if weight is not None and weight.dtype is not x.dtype:
         raise RuntimeError(f"nll_loss: weights of {weight.dtype} beside {x.dtype}")
     if x.ndim > 1:
