@@ -49,9 +49,9 @@ class CapturedGraph:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def written_inputs(self) -> list[int]:
-        """Which inputs the graph writes, perhaps: inference tensors do not count writes."""
+        """Which inputs the graph writes."""
         tensors = [(i, one.fake) for i, one in enumerate(self.inputs) if one.kind == "tensor"]
-        return [i for i, fake in tensors if fake is not None and (fake.is_inference() or fake.writes_ > 0)]
+        return [i for i, fake in tensors if fake is not None and fake.writes_ > 0]
 
     def changed_inputs(self) -> list[int]:
         """The same, and those that calls write without counting it: through `data`, and statistics of batch norms."""

@@ -45,6 +45,7 @@ from pliant.graph.strided import BY_STRIDES, refuse_outside
 from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Interner, TensorSpec
 from pliant.graph.unfit_numbers import refuse_unfit_numbers
 from pliant.graph.unsupported import UnsupportedOperator
+from pliant.graph.writes import note_store
 from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction, make_wrapper_subclass
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 _make_wrapper = make_wrapper_subclass
 _DETACH = torch.ops.aten.detach.default
+_DETACH_IN_PLACE = torch.ops.aten.detach_.default
 
 
 class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -180,6 +182,10 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plan = plan_of(func)
         if plan.written:
             self.writes += 1
+            for key in plan.written if func is not _DETACH_IN_PLACE else ():  # which writes no elements
+                found = argument(key, args, kwargs)
+                for fake in filter(is_fake, found if isinstance(found, (list, tuple)) else (found,)):
+                    note_store(fake)
             refuse_overlap(plan, args, kwargs)
         if func in BY_STRIDES:
             refuse_outside(*args, **kwargs, memory=memory_of(args[0]))
@@ -195,12 +201,9 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             outputs = self.compute(func, args, kwargs)
         if plan.views and not torch.is_grad_enabled() and func is not _DETACH:
             self.viewed_unrecorded.add(id(base_of(args[0])))
-        if torch.is_inference_mode_enabled() and (plan.views or self.writes and not plan.written):
+        if plan.views and is_fake(args[0]) and (torch.is_inference_mode_enabled() or args[0].is_inference()):
             for fake in filter(is_fake, outputs if isinstance(outputs, (list, tuple)) else (outputs,)):
-                if plan.views:
-                    fake.viewed = args[0] if is_fake(args[0]) else None
-                elif fake.node is None:  # no argument that is handed back
-                    fake.born = self.writes
+                fake.viewed = args[0]
         return self.record(func, args, kwargs, outputs)
 
     def note_data(self, alone: Any) -> None:

@@ -43,7 +43,7 @@ class FakeTensor(torch.Tensor):
     is_parameter_: bool = False
     subclass_: type | None = None  # the program's class, for who captures one
     viewed: FakeTensor | None = None  # whose memory it lies in, where inference mode keeps autograd from knowing (`_base`)
-    born: int = 0  # how many writes the trace had done when a call made its memory; said of results in inference mode alone
+    stored: int = 0  # how often it was written as, or through, a tensor of inference mode: autograd does not count these
 
     __torch_function__ = no_torch_function
 
@@ -79,11 +79,14 @@ class FakeTensor(torch.Tensor):
 
     @property
     def writes_(self) -> int:
-        """How often its memory was written, through `.data` too; in inference mode nothing tells."""
+        """How often its memory was written, through `.data` too."""
         apart = self.fake_mode.apart
         with DisableTorchFunction():
-            group = apart.get(id(base_of(self))) if apart else None
-            return self._version if group is None else sum([one._version for one in group])
+            memory = memory_of(self)
+            if memory.is_inference():
+                return memory.stored
+            group = apart.get(id(memory)) if apart else None
+            return memory.stored + (memory._version if group is None else sum([one._version for one in group]))
 
     @property
     def data(self) -> torch.Tensor:

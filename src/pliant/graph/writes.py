@@ -1,15 +1,19 @@
 """Writes of tensors in a trace.
 
 Holds:  `FakeTensor.writes_` counts those through views, `detach` and `.data`. Autograd does not count the last, but does
-        those of a detached tensor: one stands for `.data` where autograd takes no offence at a write.
+        those of a detached tensor: one stands for `.data` where autograd takes no offence at a write. Tensors of inference
+        mode have no such count: theirs is `stored`, of the memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from pliant import torch_adapter
-from pliant.graph.fake_tensor import FakeTensor, base_of, memory_of
+from pliant.graph.fake_tensor import FakeTensor, memory_of
 from pliant.torch_adapter import DisableTorchFunction
 
 
@@ -21,7 +25,7 @@ def data_of(tensor: Any) -> Any:
         if not torch_adapter.forbids_writes(tensor):
             return tensor.detach()
         apart: Any = tensor.data
-    base: Any = base_of(tensor)
+    base = memory_of(tensor)
     groups = tensor.fake_mode.apart
     group = groups.setdefault(id(base), [base])
     group.append(apart)
@@ -30,12 +34,21 @@ def data_of(tensor: Any) -> Any:
 
 
 def is_written(fake: FakeTensor) -> bool:
-    """Whether the trace has written the tensor's memory, or may have: of inference mode's only the age is known, and that
-    nothing was written since."""
-    return count_of(fake) > 0
+    """Whether the trace has written the tensor's memory."""
+    return fake.writes_ > 0
 
 
-def count_of(fake: FakeTensor) -> int:
-    """How often its memory was written; of inference mode's, how often any was since that was made."""
+def note_writes(fakes: Iterable[FakeTensor], count: int = 1) -> None:
+    """Count writes of these that no kernel counts."""
     with DisableTorchFunction():
-        return fake.fake_mode.writes - memory_of(fake).born if fake.is_inference() else fake.writes_
+        counted = [fake for fake in fakes if not note_store(fake, count)]
+        torch.autograd.graph.increment_version(counted * count)
+
+
+def note_store(fake: FakeTensor, count: int = 1) -> bool:
+    """Whether it is a tensor of inference mode, whose writes are counted here."""
+    with DisableTorchFunction():
+        if fake.is_inference():
+            memory_of(fake).stored += count
+            return True
+    return False

@@ -27,7 +27,6 @@ from pliant.capture.recording.stand_ins import Checkpointed
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import CallEffect
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.writes import count_of
 
 ROWS = Rows()
 handles = ROWS.handles
@@ -78,7 +77,7 @@ def _twice(t: Tracer, same_numbers: bool) -> Iterator[None]:
     finally:
         t.mode.draws |= drawn
     seen = [node.meta.get("val") for node in graph.nodes if node in known or node.op == "placeholder"]
-    if any(count_of(one) != before.get(id(one), 0) for one in tensors_in(seen)):
+    if any(one.writes_ != before.get(id(one), 0) for one in tensors_in(seen)):
         raise GraphBreak("side-effect-call", "a checkpointed function writes a tensor from outside")
 
 

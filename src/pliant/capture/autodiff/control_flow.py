@@ -35,7 +35,6 @@ from pliant.capture.recording.regions import (
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.control_flow import AssociativeScan, Branch, ControlFlow, Scan, While
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.graph.writes import count_of
 from pliant.records import dataclass
 from pliant.torch_adapter import HIGHER_ORDER, PEER, DisableTorchFunction
 
@@ -79,11 +78,11 @@ def _trace(t: Tracer, function: Any, slices: list[Any], arrange: Callable[[list[
     before = versions(region.readable)
     with region.active(), without_effects(t, "a body of control flow"):
         parameters = [region.fresh(one) for one in slices]
-        before |= {id(one): count_of(one) for one in parameters}
+        before |= {id(one): one.writes_ for one in parameters}
         with grad_kept():
             result = t.call(function, arrange(parameters), {})
         leaves, spec = flat(t, result)
-        if any(count_of(one) != before.get(id(one), 0) for one in tensors_of(region.lifted)):
+        if any(one.writes_ != before.get(id(one), 0) for one in tensors_of(region.lifted)):
             raise GraphBreak("tensor-error", "a body of control flow writes what it is given or closes over")
         module = region.close(tensors_of(leaves), "Body")
     if not {type(value) for value in region.lifted} <= {FakeTensor, torch.SymInt}:

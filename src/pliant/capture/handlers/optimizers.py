@@ -47,6 +47,7 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
 from pliant.capture.value_kinds import is_class, is_number, is_symbolic, is_tensor
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.writes import note_writes
 from pliant.interruptions import pass_on
 from pliant.torch_adapter import (
     VARIABLE_FUNCTIONS,
@@ -402,7 +403,7 @@ class _Template:
         self.nodes: list[fx.Node] = []
 
     def _versions(self) -> list[int]:
-        return [-1 if one.is_inference() else one.writes_ for one in self.row]
+        return [one.writes_ for one in self.row]
 
     def finish(self) -> bool:
         """Collect the nodes; False if one of them does more than compute from the row, or write it."""
@@ -432,4 +433,4 @@ class _Template:
                 copies[node] = made
         self.recorder.count += len(rows) * len(self.nodes)
         with DisableTorchFunction(), below_python_dispatch():
-            torch.autograd.graph.increment_version([row[k] for row in rows for k in written])
+            note_writes([row[k] for row in rows for k in written])

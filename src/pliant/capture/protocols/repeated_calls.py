@@ -36,7 +36,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.autograd.graph import increment_version
 
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
@@ -48,6 +47,7 @@ from pliant.capture.structures import leaves, mapped
 from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function, is_symbolic, is_tuple, own_dict
 from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
 from pliant.graph.tensor_spec import keys_of
+from pliant.graph.writes import note_writes
 from pliant.guards.kinds import Kind
 from pliant.guards.settings import Settings
 from pliant.guards.sources import Source
@@ -269,7 +269,7 @@ class _Call:
         result = copied(t, self.nodes, nodes, fakes, self.result)
         t.steps += self.steps
         for memory, count in self.written:
-            increment_version([fakes[id(memory)]] * count)
+            note_writes([fakes[id(memory)]], count)
             t.mode.writes += count
         return result
 

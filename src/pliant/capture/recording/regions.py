@@ -24,7 +24,6 @@ from pliant.capture.signatures import Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import is_symbolic
 from pliant.graph.fake_tensor import FakeTensor, is_fake
-from pliant.graph.writes import count_of
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 from pliant.torch_adapter import DisableTorchFunction, set_grad_enabled
@@ -160,7 +159,7 @@ def grad_kept(within: bool | None = None) -> Iterator[None]:
 def versions(graphs: Iterable[fx.Graph]) -> dict[int, int]:
     """How often each tensor of the graphs was written so far; those that enter later are new."""
     values = [node.meta.get("val") for graph in graphs for node in graph.nodes]
-    return {id(one): count_of(one) for one in tensors_in(values)}
+    return {id(one): one.writes_ for one in tensors_in(values)}
 
 
 def tensors_in(value: Any) -> list[FakeTensor]:

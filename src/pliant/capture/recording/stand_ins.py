@@ -93,8 +93,8 @@ def _is_elsewhere(memory: FakeTensor, leaving: Iterable[FakeTensor]) -> bool:
 
 
 def versions_of(tensors: Iterable[FakeTensor]) -> tuple[int, ...]:
-    """Others once the memory of one was written; those of inference mode count no writes: all of the trace are theirs."""
-    return tuple([one.fake_mode.writes if one.is_inference() else one.writes_ for one in tensors])
+    """Others once the memory of one was written."""
+    return tuple([one.writes_ for one in tensors])
 
 
 def is_detached(tensor: FakeTensor) -> bool:
