@@ -24,10 +24,12 @@ from pliant.capture.signatures import Args, Kwargs, Statements, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
+from pliant.guards.state import READERS
 from pliant.records import dataclass
 from pliant.torch_adapter import (
     KEY_QUESTIONS,
     KEYS_OF_MODES,
+    DeviceContext,
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     InferenceModeGuard,
@@ -155,6 +157,8 @@ def _asks_for_modes(t: Tracer) -> bool:
 
 def _mode_at(t: Tracer, level: int) -> Any:
     inside = level - (count_function_modes() - 1)
+    if inside == -1 and (device := READERS["default_device"].read()) is not None:  # no other modes are around a capture
+        return t.call(DeviceContext, (device,), {})
     if not 0 <= inside < len(t.overrides.modes):
         raise GraphBreak("unknown-call", "a torch function mode around the call is asked for")
     return t.overrides.modes[inside]
