@@ -6,11 +6,13 @@ Out:    small functions and tables, each with the reason why the public interfac
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -34,6 +36,47 @@ _KEYS = torch._C.DispatchKey
 _BATCHED = _KEYS.FuncTorchBatched
 # Where derivatives are recorded: for an operator with a derivative of its own; for a composition.
 _RECORDED, _COMPOSED = (_KEYS.AutogradCPU, _KEYS.AutogradCUDA), (_KEYS.CompositeImplicitAutograd,)
+
+
+_CASTING = {"cpu": _KEYS.AutocastCPU, "cuda": _KEYS.AutocastCUDA, "xpu": _KEYS.AutocastXPU, "mps": _KEYS.AutocastMPS}
+
+
+class _Cast(threading.local):
+    """Devices on which all that a thread calls just now belongs to an operator that autocast casts as a whole."""
+
+    devices: frozenset[str] = frozenset()
+
+
+_cast = _Cast()
+
+
+@contextlib.contextmanager
+def casting_below(func: Any) -> Iterator[None]:
+    """A block for the operators that a composite one calls, which are cast as a program's unless it is cast as a whole.
+
+    Inference mode hands composite operators on as they are, and PyTorch switches casts off while Python handles one: no
+    public form says which operators have casts, or switches them on again.
+    """
+    kernels: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    on = {device: _CASTING[device] for device in _casts_at_call()}
+    before = _cast.devices
+    _cast.devices = before.union(device for device, key in on.items() if kernels(func.name(), key.name))
+    try:
+        with contextlib.ExitStack() as block:
+            for device in on.keys() - _cast.devices:
+                block.enter_context(torch._C._SetExcludeDispatchKeyGuard(on[device], False))  # type: ignore[attr-defined]
+            yield
+    finally:
+        _cast.devices = before
+
+
+def _casts_at_call() -> list[str]:
+    """The devices whose casts are on around the operator that Python handles: none if it handles none."""
+    try:
+        with torch._C._RestorePythonTLSSnapshot():  # type: ignore[attr-defined]
+            return [device for device in _CASTING if torch.is_autocast_enabled(device)]
+    except RuntimeError:
+        return []
 
 
 def python_kernels() -> AbstractContextManager[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from pliant import torch_adapter
+from pliant.operators_torch_adapter import casting_below
 from pliant.records import dataclass
 
 
@@ -76,7 +77,8 @@ def decomposed(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """
     if func is torch.ops.aten.dropout.default and not (args[2] and args[1]):
         return args[0]
-    return func.decompose(*args, **kwargs)
+    with casting_below(func):
+        return func.decompose(*args, **kwargs)
 
 
 _VALUES = frozenset(
