@@ -38,7 +38,7 @@ _BATCHED = _KEYS.FuncTorchBatched
 _RECORDED, _COMPOSED = (_KEYS.AutogradCPU, _KEYS.AutogradCUDA), (_KEYS.CompositeImplicitAutograd,)
 
 
-_CASTING = {"cpu": _KEYS.AutocastCPU, "cuda": _KEYS.AutocastCUDA, "xpu": _KEYS.AutocastXPU, "mps": _KEYS.AutocastMPS}
+_CASTING = {"cpu": _KEYS.AutocastCPU, "cuda": _KEYS.AutocastCUDA, "xpu": _KEYS.AutocastXPU, "mps": _KEYS.AutocastMPS}  # type: ignore[attr-defined]
 
 
 class _Cast(threading.local):
@@ -64,7 +64,7 @@ def casting_below(func: Any) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as block:
             for device in on.keys() - _cast.devices:
-                block.enter_context(torch._C._SetExcludeDispatchKeyGuard(on[device], False))  # type: ignore[attr-defined]
+                block.enter_context(torch._C._SetExcludeDispatchKeyGuard(on[device], False))
             yield
     finally:
         _cast.devices = before

@@ -115,6 +115,16 @@ def test_one_graph_serves_all_hits(function, grad, backend):
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("function", [by_tensor, by_number, of_truths, with_idle_experts])
+def test_one_graph_serves_all_hits_in_inference_mode(function):
+    compiled = pliant.compile(function, backend="eager", fullgraph=True, dynamic=True)
+    with torch.inference_mode(), events.collect("graph", "recompile") as seen:
+        for x, chosen, weights, table in CALLS[:2]:
+            args = x.clone(), chosen.clone(), weights.clone(), table.clone()
+            torch.testing.assert_close(compiled(*args), function(*args))
+    assert len(seen) == 1
+
+
 def test_where_no_place_is_hit_nothing_has_a_gradient():
     compiled = pliant.compile(of_truths, backend="eager", dynamic=True)
     with events.collect("assumption") as seen:

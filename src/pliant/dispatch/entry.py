@@ -212,9 +212,7 @@ def is_of_operator(error: BaseException) -> bool:
     frame, last, called = error.__traceback__, "", False
     while frame is not None:
         last = frame.tb_frame.f_globals.get("__name__", "")
-        if frame.tb_frame.f_code.co_filename.startswith("<eval_with_key>"):
-            return True
-        called = called or last == OPERATORS
+        called = called or last == OPERATORS or frame.tb_frame.f_code.co_filename.startswith("<eval_with_key>")
         frame = frame.tb_next
     return (called or last.partition(".")[0] in ("", "pliant", "torch")) and last != "torch.utils.checkpoint"
 
