@@ -208,3 +208,14 @@ def test_composite_operators_are_cast_in_inference_mode(name):
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         found = pliant.compile(program, backend="aot_eager")(torch.ones(4, 6))
         assert found.dtype is program(torch.ones(4, 6)).dtype
+
+
+def test_writes_of_a_tensor_that_was_given_other_data_are_that_ones_in_inference_mode():
+    def program(x):
+        a, b = torch.tensor([2, 3]), torch.tensor([3, 4])
+        a.data = b
+        a.mul_(2)
+        return x * b[0].item()
+
+    with torch.inference_mode():
+        assert pliant.compile(program, backend="eager")(torch.ones(1)).item() == 6

@@ -193,6 +193,8 @@ class Recorder(Nodes, TorchFunctionMode):
         with DisableTorchFunction(), below_python_dispatch():
             Tensor.data.__set__(tensor, made)  # type: ignore[attr-defined]
         tensor.spec, tensor.node = made.spec, made.node
+        if made.viewed is not None:  # in inference mode, where its writes are those of what it was given
+            tensor.viewed = made.viewed
 
     def _onto_new_memory(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         """The result of an operator that gives an empty tensor of the trace memory; None if it is not such a call."""
