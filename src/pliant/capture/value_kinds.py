@@ -24,6 +24,7 @@ from pliant.capture.varying_values import PLAIN_TYPES as PLAIN_TYPES
 from pliant.capture.varying_values import concrete as concrete
 from pliant.capture.varying_values import is_text as is_text
 from pliant.capture.varying_values import plain_class as plain_class
+from pliant.capture.varying_values import plain_text as plain_text
 from pliant.capture.varying_values import varying as varying
 from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import NUMPY

@@ -50,6 +50,11 @@ def concrete(value: Any) -> Any:
         raise needs_value(error) from None
 
 
+def plain_text(value: Any) -> Any:
+    """A text as C code of PyTorch reads it, which would take what varies for a sequence; all else as it is."""
+    return concrete(value) if varying(value) is str else value
+
+
 def answers_as_plain(cls: type, names: str) -> None:
     """Give a class of what varies these special methods of its plain value, for C code that knows of no other."""
     for name in names.split():

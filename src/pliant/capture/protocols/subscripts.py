@@ -27,6 +27,7 @@ from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
+from pliant.capture.structures import mapped
 from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import (
     DICT_TYPES,
@@ -40,7 +41,7 @@ from pliant.capture.value_kinds import (
     is_slice,
     is_symbolic,
 )
-from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumber
+from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumber, plain_text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import certain, product
 from pliant.guards.kinds import MISSING, Kind
@@ -99,7 +100,7 @@ def _is_a_number(t: Tracer, key: FakeTensor) -> bool:
 def _part_of_key(t: Tracer, key: Any) -> Any:
     if is_array(key) and not is_index(key):
         raise GraphBreak("unknown-call", "a tensor at an array of numbers that eager takes for a sequence")
-    key = key_of(key)
+    key = mapped(key_of(key), plain_text)
     refuse_elements(t, key)
     refuse_own_items(t, key)
     key = known_items(t, key)

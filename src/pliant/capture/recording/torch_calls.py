@@ -36,6 +36,7 @@ from pliant.capture.value_kinds import (
     is_same_constant,
     is_tensor,
     module_of,
+    plain_text,
     varying,
 )
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
@@ -171,7 +172,7 @@ def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
         refuse_own_items(t, value)
     if any(python_method(t, value, name) is not None for name in ("__index__", "__float__")) and not is_fake(value):
         raise GraphBreak("unknown-object", f"{_name_of(function)} would make a number of a {type(value).__name__}")
-    known = known_items(t, value)
+    known = known_items(t, plain_text(value))
     if known is not value and is_function(function):
         if any(python_method(t, value, name) is not None for name in ("__iter__", "__getitem__")):
             raise GraphBreak("unknown-object", f"{function.__name__} of a {type(value).__name__} with items of its own")
