@@ -377,9 +377,14 @@ def _function_attribute(t: Tracer, function: types.FunctionType, name: str) -> A
 
 
 def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
-    if name in ("__func__", "__self__", "__call__", "__eq__", "__ne__"):  # the class's own, else the function's
+    if name == "__class__":
+        return bring_class(t, method)
+    if name in _OF_METHODS:  # else the function's
         return getattr(method, name)
     return find_attribute(t, method.__func__, name)
+
+
+_OF_METHODS = frozenset(dir(types.MethodType)) - {"__doc__"}  # which reads the function's
 
 
 def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
