@@ -191,7 +191,8 @@ def _tuple(world: World, value: tuple[Any, ...], source: Source) -> Any:
 # ---- small immutable values, made again of their parts: what is inside them may be traced
 def _method(world: World, value: types.MethodType, source: Source) -> types.MethodType:
     function = world.bring(value.__func__, AttributeSource(source, "__func__"))
-    return types.MethodType(function, world.bring(value.__self__, AttributeSource(source, "__self__")))
+    receiver = concrete(world.bring(value.__self__, AttributeSource(source, "__self__")))  # C code asks which object it is
+    return types.MethodType(function, receiver)
 
 
 def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[Any, Any]:

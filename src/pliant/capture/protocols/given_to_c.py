@@ -89,10 +89,21 @@ def _object_as_key(t: Tracer, key: Any) -> Any:
     if is_hashed_by_identity(key) or is_bound(key):
         for part in _told_by(key):
             t.world.note_identity(part)
+    elif t.world.is_opaque(key) and not dataclasses.is_dataclass(key):
+        _read_to_hash(t, key)
     else:
         for name in _fields_compared(t, key):
             _fixed_field(t, key, name)
     return key
+
+
+def _read_to_hash(t: Tracer, key: Any) -> None:
+    """Put guards on what C code would read in an object from outside: what the class' method in Python does."""
+    method = operators.python_method(t, key, "__hash__")
+    if method is None:
+        t.refuse_opaque(key)
+    elif standard_globals(method.__globals__):  # of others `_computes_plainly` has them
+        t.call(method, (key,), {})
 
 
 def _refuse_own_hash(t: Tracer, key: Any) -> None:
