@@ -58,7 +58,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     args, kwargs = _arguments(receiver, name).of(t, args, kwargs)
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
-        t.refuse_opaque(t.internalize(receiver), *args, compared=True)
+        t.refuse_opaque(t.internalize(receiver), *args, compared="==")
         known, *args = operators.known_to_c(t, receiver, *args)
         if known is not receiver and is_list(receiver):
             receiver[:] = known

@@ -106,7 +106,7 @@ def in_order(t: Tracer, values: list[Any], kwargs: Kwargs) -> list[Any]:
     if any(operators.python_method(t, k, name) for k in keys for name in ("__lt__", "__gt__")):
         keys = [*map(functools.cmp_to_key(t.reentrant(polyfills.order)), keys)]
     else:
-        t.refuse_opaque(*keys)
+        t.refuse_opaque(*keys, compared="<")
     places = t.native(BUILTINS.sorted, range(len(keys)), key=keys.__getitem__, reverse=concrete(kwargs.get("reverse", False)))
     return [values[place] for place in places]
 

@@ -54,7 +54,7 @@ def _count_elements(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 
 
 for _module, _names in (
-    ("heapq", vars(importlib.import_module("_heapq"))),
+    ("heapq", [name for name in vars(importlib.import_module("_heapq")) if name.endswith("_max")]),  # others: `heaps`
     ("bisect", vars(importlib.import_module("_bisect"))),
     ("operator", ("countOf", "indexOf", "length_hint")),  # the others have rows of their own
 ):

@@ -159,9 +159,9 @@ def plain(t: Tracer, value: Any) -> Any:
     return concrete_tree(t, internalize(t, value))
 
 
-def refuse_opaque(t: Tracer, *values: Any, within: frozenset[int] = frozenset(), compared: bool = False) -> None:
+def refuse_opaque(t: Tracer, *values: Any, within: frozenset[int] = frozenset(), compared: str = "") -> None:
     """Break if C code would look into an object from outside, or run a method written in Python. `compared`: all that
-    it does is to compare objects."""
+    it does is to compare objects, by `==` or by `<`."""
     inside = bool(within) or any(type(value) in _LOOKED_INTO for value in values)
     for value in values:
         if id(value) in within or is_numpy_scalar(value):
@@ -171,16 +171,18 @@ def refuse_opaque(t: Tracer, *values: Any, within: frozenset[int] = frozenset(),
         _REFUSED_IN_C.of(value)(t, value, within, compared)
 
 
-def _take(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+def _take(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
     """Nothing in it is the program's."""
 
 
-def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
     _note_compared(t, value)
+    if compared == "<":
+        _refuse_methods(t, value, _ORDERS)
     compares = operators.python_method(t, value, "__eq__")
     if compares is not None and _computes_plainly(t, value):
         return
-    if compared and operators.by_identity(value):
+    if compared == "==" and operators.by_identity(value):
         return
     if t.world.is_opaque(value) and not _safe_outside(value):
         raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
@@ -190,17 +192,20 @@ def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: bool
         raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
 
 
-def _refuse_parts(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+def _refuse_parts(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
     if type(value).__module__ != "builtins" and t.world.is_opaque(value):
         _refuse_object(t, value, within, compared)
     refuse_opaque(t, *_LOOKED_INTO[type(value)](value), within=within | {id(value)}, compared=compared)
 
 
-def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: bool) -> None:
+def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
     """Break for a string, number or class that is compared by what the program wrote for its class."""
-    methods = [operators.python_method(t, value, name) for name in _COMPARISONS]
-    own = any(method is not None and not standard_globals(method.__globals__) for method in methods)
-    if own and not _computes_plainly(t, value):
+    _refuse_methods(t, value, ("__eq__",) * (not _computes_plainly(t, value)) + _ORDERS * (compared != "=="))
+
+
+def _refuse_methods(t: Tracer, value: Any, names: tuple[str, ...]) -> None:
+    methods = [method for name in names if (method := operators.python_method(t, value, name)) is not None]
+    if not all(standard_globals(method.__globals__) or _is_generated(method, type(value)) for method in methods):
         raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
 
 
@@ -244,13 +249,13 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     },
     {tuple: _internalize_parts},
 )
-_COMPARISONS = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__")
+_ORDERS = ("__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
     **dict.fromkeys((list, tuple, set, frozenset, collections.deque), iter),
     **dict.fromkeys(DICT_TYPES, lambda value: (*value, *value.values())),
     slice: parts_of,
 }
-_REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], bool], None]] = ByKind(
+_REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], str], None]] = ByKind(
     _refuse_object,
     {
         **dict.fromkeys((str, int, float, type, type(None)), _take),

@@ -319,7 +319,7 @@ def compare(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
         return alike
     for value in (left, right):
         t.world.pin(value)
-    t.refuse_opaque(left, right, compared=symbol in ("==", "!="))
+    t.refuse_opaque(left, right, compared="==" if symbol in ("==", "!=") else "<")
     return _named(t, function, (left, right), given)
 
 
