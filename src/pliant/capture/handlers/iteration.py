@@ -6,6 +6,7 @@ Holds:  what runs code of the program is a polyfill, which the interpreter follo
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from typing import Any
@@ -47,6 +48,13 @@ def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kw
 ROWS.each((BUILTINS.any,), _looping, polyfills.any_true, 0)
 ROWS.each((BUILTINS.all,), _looping, polyfills.all_true, 0)
 ROWS.each((math.prod,), _looping, polyfills.multiplied, 0)
+
+
+@takes(itertools.tee)
+def _tee(t: Tracer, iterable: Any, n: Any = 2, /) -> Any:
+    """Of the items themselves: whoever takes them may change them."""
+    return t.native(itertools.tee, t.iterable(iterable), concrete(n))
+
 
 
 # What has no items is for the polyfill to complain about.
