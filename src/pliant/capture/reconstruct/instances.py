@@ -113,8 +113,11 @@ def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
 
 
 def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
-    """What a frozenset is made of to have this one's order."""
-    groups = [_added(b, *step) for step in steps_of_set(b, obj)] or ["[]"]
+    """What a frozenset is made of to have this one's order; what its table lost by an operator shows nowhere else."""
+    steps = set_orders.additions(obj)
+    if steps is None:
+        raise CannotReconstruct("order-of-a-set", obj)
+    groups = [_added(b, what, items) for what, items in steps if items] or ["[]"]
     return groups[0] if len(groups) == 1 else f"{{{', '.join('*' + one for one in groups)}}}"
 
 
