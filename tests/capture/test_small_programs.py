@@ -2,11 +2,13 @@
 
 import fractions
 import ipaddress
+import itertools
 import pathlib
 import types
 import uuid
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from tests.capture.constructs.harness import observe, same
@@ -58,6 +60,23 @@ def methods_say_what_they_are_themselves(x, method, log):
 def shown(value):
     """It."""
     return repr(value)
+
+
+@program(lambda: {"a": {}, "b": [1]}, lambda: {"a": {}, "b": [1]})
+def tees_give_the_items_themselves(x, table, log):
+    one, other = itertools.tee([(1, table["a"]), (2, table["b"])])
+    next(one)[1]["k"] = 1
+    log += [next(other)[1] is table["a"], next(one)[1] is table["b"], table]
+
+
+@program(*[lambda items=items: (frozenset({1, 2}), items) for items in ({1}, {2}, {1}, frozenset({2}))])
+def frozen_sets_of_fewer_items(x, given, log):
+    log += [given[0] & given[1], given[0] ^ given[1], given[0] - given[1]]
+
+
+@program(*map(np.float64, (3, 4, 0.5)), np.float32(2), np.int64(3), np.int64(4))
+def parts_of_scalars(x, number, log):
+    log += [number.real, number.imag, number.T, type(number.real), number.real + 1, float(number.imag)]
 
 
 KEYS = {

@@ -69,7 +69,8 @@ def array_attribute(t: Tracer, array: Any, name: str) -> Any:
     if name == "strides":
         check_layout(t, array.tensor)
     if name in _PLAIN:
-        return t.native(getattr, array, name)
+        found = t.native(getattr, array, name)
+        return wrap_scalar(found.tensor) if is_scalar(array) and is_array(found) else found
     if name.startswith("__") and not hasattr(class_in_numpy(array), name):
         raise misused(array, "'{}' object has no attribute " + f"'{name}'", AttributeError)
     if name in _METHODS or name.startswith("__") and is_function(getattr(type(array), name, None)):
