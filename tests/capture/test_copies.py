@@ -179,3 +179,34 @@ def test_parameters_of_integers_are_the_error_of_the_class(dtype):
 
     x = torch.ones(3, dtype=dtype)
     assert pliant.compile(program, backend="eager", fullgraph=True)(x)[0] == program(x)[0]
+
+
+class Restored:
+    def __setstate__(self, state):
+        LOG.append("set state")
+        self.__dict__.update(state)
+
+
+class Asked:
+    def __getattr__(self, name):
+        LOG.append(name)
+        raise AttributeError(name)
+
+
+LOG = []
+
+
+@pytest.mark.parametrize("make", [Restored, Asked])
+def test_copies_of_objects_without_attributes(make):
+    def program(x, given):
+        LOG.clear()
+        one = make()
+        copies = [copy.copy(one), copy.deepcopy([one, one]), copy.copy(given), copy.deepcopy(given)]
+        one.late = 1
+        copies.append(copy.deepcopy(one))
+        return x + 1, [vars(each) for each in (*copies[1], copies[0], *copies[2:])], LOG[:]
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(1), make())[1:] == program(torch.ones(1), make())[1:]

@@ -38,6 +38,7 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import DictAttributeSource, held
 from pliant.guards.standard import can_change, identity_types
 from pliant.torch_adapter import copy_of_tensor
+from pliant.unpatched import BUILTINS
 
 ROWS = Rows()
 
@@ -115,9 +116,9 @@ def _object(t: Tracer, value: Any) -> Any:
 
 
 def _deep_object(t: Tracer, value: Any, memo: dict[Any, Any]) -> Any:
-    method = operators.python_method(t, value, "__deepcopy__")
-    if method is not None:
-        return t.call(method, (value, memo), {})
+    own = t.call(BUILTINS.getattr, (value, "__deepcopy__", None), {})  # of the object, whose `__getattr__` is asked
+    if own is not None:
+        return t.call(own, (memo,), {})
     return _instance(t, value, lambda part: _deep(t, part, memo), memo)
 
 
@@ -251,10 +252,12 @@ def _instance(t: Tracer, value: Any, part: Any, memo: dict[Any, Any] | None = No
     made = object.__new__(cls)
     if memo is not None:
         memo[id(value)] = made
-    state = part(t.world.adopt(state))
-    setter = t.world.type_lookup(cls, "__setstate__")
-    if setter is not MISSING:
-        t.call(setter, (made, state), {})
+    state = t.world.adopt(state)
+    if state is None or getter is None and not state:  # without attributes `object` says that there is none
+        return made
+    state = part(state)
+    if t.call(BUILTINS.hasattr, (made, "__setstate__"), {}):
+        t.call(t.get_attr(made, "__setstate__"), (state,), {})
     elif isinstance(state, dict):
         made.__dict__.update(state)
     else:
