@@ -497,5 +497,4 @@ def value_of(source: Source, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         scope[name] = value
         return name
 
-    code = source.code(hold)
-    return eval(code, scope)  # our own text
+    return eval(source.code(hold), scope)  # our own text

@@ -10,8 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers import given
@@ -26,6 +24,7 @@ from pliant.capture.protocols.iteration import hashables, hashables_of_table
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list, is_set
 from pliant.guards.kinds import MISSING
+from pliant.torch_adapter import module_call
 
 
 def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
@@ -69,7 +68,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
 
 def _is_of_call(frame: Frame) -> bool:
     """Whether it is PyTorch's call of a module, which asks for the keys of hooks in other tables and uses them for no more."""
-    return torch.nn.Module._call_impl.__qualname__ in frame.code.co_qualname and not frame.is_the_users
+    return module_call.__qualname__ in frame.code.co_qualname and not frame.is_the_users
 
 
 def _sort(t: Tracer, receiver: list[Any], kwargs: Kwargs) -> None:

@@ -68,6 +68,7 @@ from pliant.guards.standard import can_change
 from pliant.torch_adapter import member_of_module
 
 _OFFSET_QUESTIONS = frozenset(("storage_offset", "as_strided", "as_strided_", "set_", "untyped_storage", "storage"))
+_OF_METHODS = frozenset(dir(types.MethodType)) - {"__doc__"}  # which reads the function's
 _NATIVE_TYPES = (
     *CONSTANTS, tuple, frozenset, slice, range, torch.Size, torch.finfo, torch.iinfo,
     types.CodeType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -382,9 +383,6 @@ def _method_attribute(t: Tracer, method: types.MethodType, name: str) -> Any:
     if name in _OF_METHODS:  # else the function's
         return getattr(method, name)
     return find_attribute(t, method.__func__, name)
-
-
-_OF_METHODS = frozenset(dir(types.MethodType)) - {"__doc__"}  # which reads the function's
 
 
 def generic_class_attribute(t: Tracer, cls: type, name: str) -> Any:
