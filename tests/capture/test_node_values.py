@@ -27,6 +27,27 @@ def _given_other_data(x):
     return x * before + int(a * 2)
 
 
+def _written_through_what_was_given_its_memory(x):
+    a, b = torch.zeros(3), torch.tensor([1.0, 2.0, 3.0])
+    a.data = b[1:]
+    a.mul_(2)
+    return x * b[1].item() + a.tolist()[0]
+
+
+def _written_where_memory_was_given_on(x):
+    a, b, c = torch.zeros(3), torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
+    a.data = b
+    c.data = a
+    c[1:].add_(1)
+    return x * b.tolist()[1] + a.sum().item()
+
+
+def _statistics(x):
+    mean, variance = torch.zeros(2), torch.ones(2)
+    torch.nn.functional.batch_norm(torch.arange(8.0).view(4, 2), mean, variance, training=True)
+    return x * mean.tolist()[1] + variance.sum().item()
+
+
 def _written_by_out(x):
     a, b = torch.tensor(2), torch.tensor(3)
     known = int(a)
@@ -58,6 +79,7 @@ def _with_several_results(x):
 
 PROGRAMS = [
     _written_through_a_view, _written_after_it_was_read, _given_other_data, _written_by_out, _in_inference_mode,
+    _written_through_what_was_given_its_memory, _written_where_memory_was_given_on, _statistics,
     _of_another_default_dtype, _with_several_results,
 ]  # fmt: skip
 

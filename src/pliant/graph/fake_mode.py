@@ -45,7 +45,7 @@ from pliant.graph.strided import BY_STRIDES, refuse_outside
 from pliant.graph.tensor_spec import CONJUGATED, NEGATED, Interner, TensorSpec
 from pliant.graph.unfit_numbers import refuse_unfit_numbers
 from pliant.graph.unsupported import UnsupportedOperator
-from pliant.graph.writes import note_store
+from pliant.graph.writes import note_statistics, note_store
 from pliant.records import dataclass
 from pliant.torch_adapter import DisableTorchFunction, make_wrapper_subclass
 
@@ -187,6 +187,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 for fake in filter(is_fake, found if isinstance(found, (list, tuple)) else (found,)):
                     note_store(fake)
             refuse_overlap(plan, args, kwargs)
+        note_statistics(func, args)
         if func in BY_STRIDES:
             refuse_outside(*args, **kwargs, memory=memory_of(args[0]))
         self.draws = self.draws or (torch.Tag.nondeterministic_seeded in plan.tags and draws(func, args, kwargs))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pliant import torch_adapter
-from pliant.graph.fake_tensor import FakeTensor, memory_of
+from pliant.graph.fake_tensor import FakeTensor, is_fake, memory_of
 from pliant.torch_adapter import DisableTorchFunction
 
 
@@ -31,6 +31,16 @@ def data_of(tensor: Any) -> Any:
     group.append(apart)
     groups[id(apart)] = group
     return apart
+
+
+def note_shared(tensor: FakeTensor, data: FakeTensor) -> None:
+    """`tensor.data = data`: its writes, which count as before, are writes of that memory from here on."""
+    with DisableTorchFunction():
+        memory, groups = memory_of(data), tensor.fake_mode.apart
+        groups.setdefault(id(memory), [memory])
+        for group in {id(one): one for one in groups.values()}.values():
+            if any(one is memory for one in group):
+                group.append(tensor)
 
 
 def is_written(fake: FakeTensor) -> bool:
@@ -52,3 +62,17 @@ def note_store(fake: FakeTensor, count: int = 1) -> bool:
             memory_of(fake).stored += count
             return True
     return False
+
+
+_OF_STATISTICS = frozenset(
+    (torch.ops.aten.native_batch_norm.default, torch.ops.aten.cudnn_batch_norm.default, torch.ops.aten.miopen_batch_norm.default)
+)
+
+
+def note_statistics(func: Any, args: Any) -> None:
+    """Batch norm in training writes its running statistics: its schema does not say so, and autograd does not count it. Those
+    that the trace has made are counted here; what is known of inputs does not depend on it."""
+    if func in _OF_STATISTICS and args[5]:
+        with DisableTorchFunction():
+            for memory in (memory_of(one) for one in args[3:5] if is_fake(one)):
+                memory.stored += getattr(memory.node, "op", "placeholder") != "placeholder"

@@ -28,6 +28,7 @@ from pliant.capture.value_kinds import concrete, is_symbolic
 from pliant.errors import Unsupported
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import keys_of
+from pliant.graph.writes import note_shared
 from pliant.guards.standard import standard_globals
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch, infer_parameters
 
@@ -125,6 +126,7 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
         t.inputs.keep_description(tensor)
         t.world.slot_set(tensor, "data", t.native(torch.Tensor.detach, made), "plain")
     t.recorder.become(tensor, made)
+    note_shared(tensor, data)
     if outside:
         what = "assignment to Tensor.data of a tensor of which autograd then records a write"
         why = BreakReason("unsupported-operator", what, t.location())
