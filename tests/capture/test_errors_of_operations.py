@@ -171,6 +171,22 @@ def test_writes_of_the_data_of_what_the_derivative_reads_are_not_refused():
     assert found[1].tolist() == found[0].tolist() == [2, 2, 2]
 
 
+def test_errors_in_inference_mode_are_those_of_eager():
+    """Tensors of this mode do not count how often they were written."""
+
+    def program(x, y):
+        try:
+            return x @ y
+        except RuntimeError as error:
+            return str(error)
+
+    pliant.reset()
+    with torch.inference_mode():
+        x = torch.ones(2, 3)
+        assert pliant.compile(program)(x, x) == program(x, x)
+    assert pliant.stats()["fallbacks"] == 0
+
+
 @pytest.mark.fallbacks_expected
 def test_what_was_drawn_before_an_error_is_drawn():
     def program(x):

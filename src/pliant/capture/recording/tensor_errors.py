@@ -68,10 +68,12 @@ def _error(function: Any, args: Args, kwargs: Kwargs, fill: int) -> Exception | 
 
 
 def _state(args: Args, kwargs: Kwargs) -> Any:
-    """What a call may change: the state of the random numbers, and how often tensors were written."""
+    """What a call may change: the state of the random numbers, and tensors: how often they were written, or, where that is
+    not counted, their elements."""
     with DisableTorchFunction(), below_python_dispatch():
         given = filter(is_tensor, leaves(args, tuple(kwargs.values())))
-        return torch.get_rng_state().tolist(), [one._version for one in given]
+        told = [one.tolist() if one.is_inference() else one._version for one in given]
+        return torch.get_rng_state().tolist(), told
 
 
 def _stand_in(value: Any, fill: int) -> Any:
