@@ -210,7 +210,8 @@ def test_targets_of_other_dtypes_are_refused_before_anything_is_written():
         written.detach().mul_(2)
         return loss
 
+    pliant.reset()
     written = torch.ones(2)
-    with pytest.raises(RuntimeError, match="target dtype"):
+    with pytest.raises(RuntimeError, match="target dtype|scalar type"):
         pliant.compile(program, backend="aot_eager")(torch.ones(4, 3, requires_grad=True), torch.ones(4), written)
     assert not written._version and not pliant.stats()["fallbacks"]
