@@ -201,29 +201,9 @@ class VaryingList(Progression):
         self.settle()
 
 
-# ---- a tensor or a number
-class TensorOrNumber:
-    """`settle`: have the capture start again, and break where only running the graph tells which it is."""
-
-    __slots__ = ("settle", "tensor")
-
-    def __init__(self, tensor: FakeTensor, settle: Callable[[], NoReturn]) -> None:
-        self.tensor, self.settle = tensor, settle
-
-    def plain(self) -> NoReturn:
-        self.settle()
-
-    def __bool__(self) -> bool:
-        return bool(self.plain())
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self.settle()
-
-
-# ---- keys of hooks
-class HookNumber:
-    """The key of a hook from outside: another number each time that the same hook is registered. `settle`: have the capture
-    start again, with the plain number in its place. It may be asked for in a dict that is empty."""
+# ---- what any use settles
+class _Unsettled:
+    """`settle`: have the capture start again, with another value in its place."""
 
     __slots__ = ("settle",)
 
@@ -238,6 +218,23 @@ class HookNumber:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.settle()
+
+
+class TensorOrNumber(_Unsettled):
+    """A tensor or a number. Started again, the capture breaks where only running the graph tells which it is."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: FakeTensor, settle: Callable[[], NoReturn]) -> None:
+        super().__init__(settle)
+        self.tensor = tensor
+
+
+class HookNumber(_Unsettled):
+    """The key of a hook from outside: another number each time that the same hook is registered. Started again, the capture
+    has the plain number. It may be asked for in a dict that is empty."""
+
+    __slots__ = ()
 
 
 PROGRESSIONS: frozenset[type] = frozenset((VaryingRange, VaryingTuple, VaryingList))
