@@ -249,7 +249,7 @@ def in_private_pools():
 
 def test_growing_tensors_take_no_more_than_is_there_at_once():
     """Of results of 32, 33, 34 and 64 MB two are there at a time, and none fits where one was before: taken one by one they
-    are 163 MB. In one block the last one lies where the first two did."""
+    are 163 MB. As planned they are the 98 MB of the last two."""
     gc.collect()
     torch.cuda.empty_cache()
     sizes = [512, 2048, 2112, 2176, 4096, 64]
@@ -266,7 +266,7 @@ def test_growing_tensors_take_no_more_than_is_there_at_once():
     for _ in range(4):
         close(compiled(x), f(x))
     assert replays() == 1
-    assert in_private_pools() - before < 140 << 20
+    assert in_private_pools() - before < 108 << 20
 
 
 def test_a_failed_capture_leaves_everything_usable():

@@ -24,10 +24,12 @@ import torch
 from pliant import background
 from pliant.gc_pause import GcPause
 from pliant.interruptions import suppressed
-from pliant.runtime.cuda.room import Counting, Needs, least_room, make_room, taken_by
+from pliant.runtime.cuda.placing import Placing, Watching, taken_by
+from pliant.runtime.cuda.room import Allocation, most_at_once
 from pliant.torch_adapter import end_allocations
 
 Result = TypeVar("Result")
+SPARED = 20 << 20  # bytes: PyTorch takes as many at once for what is small, so a plan need not be tried for less
 
 
 class Recorder(Protocol):
@@ -100,7 +102,7 @@ class CudaRecorder:
             _make_workspace(self.device)
         drawn_from = [torch.cuda.default_generators[self.device.index], *generators]
         with clones_of(drawn_from):
-            room = least_room(lambda room: self._rehearsed(work, generators, room))
+            placed = self._planned(work, generators)
         alive = list(self._graphs)
         if not alive:
             self._pool = None  # it went with the last graph that used it
@@ -109,33 +111,43 @@ class CudaRecorder:
         pool = self._pool
         before = torch.cuda.memory_reserved(self.device)
 
-        def with_room() -> Result:
-            make_room(self.device, pool, room)
-            return work()
+        def with_places() -> Result:
+            with Placing(self.device, pool, placed):
+                return work()
 
-        result, graph = self._captured(with_room, generators, pool)
+        result, graph = self._captured(with_places if placed else work, generators, pool)
         self._graphs[graph] = torch.cuda.memory_reserved(self.device) - before
         del alive
         return result, graph.replay
 
-    def _rehearsed(self, work: Callable[[], object], generators: Sequence[torch.Generator], room: int) -> Needs:
-        """What work takes that finds a block of `room` bytes. It is captured in memory that goes back to the GPU."""
-        pool = torch.cuda.MemPool()
-        counting = Counting(self.device)
+    def _planned(self, work: Callable[[], object], generators: Sequence[torch.Generator]) -> list[Allocation]:
+        """What work allocates; nothing if it should not be placed, since it takes more memory so."""
+        watching = Watching(self.device)
+        alone = self._rehearsed(work, generators, lambda pool: watching)
+        allocations = watching.allocations()
+        if alone - most_at_once(allocations) < SPARED:
+            return allocations
+        placed = self._rehearsed(work, generators, lambda pool: Placing(self.device, pool, allocations))
+        return allocations if placed < alone else []
 
-        def counted() -> None:
-            make_room(self.device, pool.id, room)
-            with counting:
+    def _rehearsed(
+        self, work: Callable[[], object], generators: Sequence[torch.Generator], mode: Callable[[Any], Watching]
+    ) -> int:
+        """The bytes that work takes from the GPU. It is captured in memory that goes back. `mode`: made for the pool."""
+        pool = torch.cuda.MemPool()
+
+        def in_mode() -> None:
+            with mode(pool.id):
                 work()
 
         try:
-            graph = self._captured(counted, generators, pool.id)[1]
+            graph = self._captured(in_mode, generators, pool.id)[1]
         except BaseException:
             self._discarded.append(pool)
             raise
         taken = taken_by(self.device, pool.id)
         graph.reset()
-        return Needs(counting.most, taken)
+        return taken
 
     def _captured(
         self, work: Callable[[], Result], generators: Sequence[torch.Generator], pool: Any
