@@ -17,6 +17,7 @@ from pliant.ir.loops import Buffer, LoopProgram, Pointwise, View
 from pliant.lowering.tensors import is_row_major, numel
 from pliant.schedule.dependencies import access, views_in
 from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, accumulates, loads_of, runs
+from pliant.schedule.run_ends import end_runs_early
 from pliant.schedule.scratch import take_scratch
 from pliant.schedule.sizes import Sizes, all_guesses
 from pliant.symbolic.expr import ZERO, Expr
@@ -42,12 +43,15 @@ def plan(program: LoopProgram, steps: list[Step], options: config.Schedule) -> S
     for buffer, k in last.items():
         if buffer not in kept and buffer.role != "constant":
             free[k].append(buffer)
+    held = {program.inputs[i] for i in program.held} | set(program.constants)
+    counted = {b: k for b, k in first.items() if b not in held}
+    guesses = all_guesses(program)
+    ends = {b: len(steps) - 1 if b in kept else k for b, k in last.items()}
+    end_runs_early(steps, {b: (0 if b in given else k, ends[b]) for b, k in counted.items()}, guesses)
     scratch = take_scratch(steps, allocate, free)
     taken: dict[Buffer, Buffer] = {}
     if options.reuse_buffers:
-        held = {program.inputs[i] for i in program.held} | set(program.constants)
-        counted = {b: k for b, k in first.items() if b not in held}
-        taken = _Reuse(steps, allocate, last, kept, all_guesses(program)).find(counted)
+        taken = _Reuse(steps, allocate, last, kept, guesses).find(counted)
     return Schedule(steps, allocate, free, taken, scratch)
 
 
