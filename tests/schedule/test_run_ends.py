@@ -47,7 +47,7 @@ def test_runs_end_where_memory_would_be_held(columns, held, cut):
     """Inputs that the caller keeps are not free at the end of a run, and small ones are not worth a call."""
     program = normalized(8, columns).program
     if held:
-        program = dataclasses.replace(program, held=tuple(range(8)))
+        program = dataclasses.replace(program, held=frozenset(range(8)))
     planned = schedule(program, OPTIONS)
     assert (len(runs(planned.steps)) > 1) == cut
     if cut:
