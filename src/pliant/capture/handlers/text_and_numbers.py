@@ -23,7 +23,7 @@ from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.number_domains import floor_quotient, is_finite, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
-from pliant.capture.numbers.varying_text import ARRAY_TEXTS, text_of, text_of_tensor
+from pliant.capture.numbers.varying_text import text_of, text_of_tensor
 from pliant.capture.protocols import iteration, operators, polyfills, subscripts
 from pliant.capture.protocols.iteration import note_order
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
@@ -49,7 +49,7 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.capture.varying_values import Text, join
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.fake_tensor import is_fake
 from pliant.graph.tensor_spec import certain, product
 from pliant.graph.unbacked import is_unbacked, math_function
 from pliant.symbolic.rules import floats
@@ -70,7 +70,7 @@ def _to_text(function: Any, special: str, t: Tracer, args: Args, kwargs: Kwargs)
     if is_scalar(value):
         value = shown_number(value) if function is str else fixed(value)
     if is_array(value):
-        return _tensor_text(t, value.tensor, f"{function.__name__}() of an array", ARRAY_TEXTS[function])
+        return _tensor_text(t, value, f"{function.__name__}() of an array", function)
     if is_fake(value):
         return _tensor_text(t, value, f"{function.__name__}() of a tensor")
     if (marked := in_message(t, value, "")) is not None:
@@ -140,12 +140,13 @@ _COPIES: dict[Any, Callable[[Any], Any]] = {
 }
 
 
-def _tensor_text(t: Tracer, tensor: FakeTensor, what: str, shown: Any = str, spec: Any = "") -> Text:
-    """What a tensor shows once the graph has run; of one with a gradient it names an operator of autograd. `shown`: `format`
-    shows the number alone of one without dimensions, `str` does not."""
+def _tensor_text(t: Tracer, value: Any, what: str, shown: Any = str, spec: Any = "") -> Text:
+    """What a tensor or an array shows once the graph has run; of one with a gradient it names an operator of autograd. `shown`:
+    `format` shows the number alone of one without dimensions, `str` does not."""
+    tensor = value.tensor if is_array(value) else value
     if tensor.__class__ is not torch.Tensor or tensor.requires_grad or spec or t.recorder.region is not None:
         raise GraphBreak("data-dependent", what)
-    return text_of_tensor(t.native(torch.clone, tensor), shown)
+    return text_of_tensor(t.native(torch.clone, tensor), shown, is_array(value))
 
 
 _BRACKETS: dict[type, tuple[str, str]] = {
@@ -254,7 +255,7 @@ def _format(t: Tracer, value: Any, spec: Any = "") -> Any:
         value = shown_number(value)
     if is_array(value):
         if value.tensor.dim() or not t.mode.allow_unbacked:
-            return _tensor_text(t, value.tensor, "formatting an array", ARRAY_TEXTS[format], spec)
+            return _tensor_text(t, value, "formatting an array", format, spec)
         value = value.tensor
     if is_numpy_scalar(value):
         return t.native(BUILTINS.format, value, concrete(spec))

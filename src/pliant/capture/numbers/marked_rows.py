@@ -156,7 +156,6 @@ class _Loop:
     def __init__(self, frame: Frame, loop: Op, table: fx.Node, rows: int) -> None:
         self.frame, self.loop, self.table, self.rows = frame, loop, table, rows
         self.t: Tracer = frame.tracer
-        self.first = next(iter(reversed(self.t.graph.nodes)))
         self.turn: _Turn
         self.sources: list[set[fx.Node]] = []
         self.targets: dict[fx.Node, bool] = {}  # whether it had a gradient before the loop

@@ -46,34 +46,19 @@ class Shown(Part):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownTensor(Part):
-    """A tensor as `shown` makes a text of it; `number` is a copy, which nothing changes."""
+    """A tensor, or NumPy's array over it, as `shown` makes a text of it; `number` is a copy, which nothing changes."""
 
     number: Any
     shown: Callable[[Any], str]
+    is_array: bool
 
     def of(self, tensor: Any) -> str:
         if is_fake(tensor):
             raise GraphBreak("data-dependent", "the text of a tensor is used")
-        return self.shown(tensor)
+        return self.shown(tensor.numpy() if self.is_array else tensor)
 
     def made(self, hold: Callable[[Any], str], value: Callable[[Any], str]) -> str:
-        return f"{hold(self.shown)}({value(self.number)})"
-
-
-def array_str(tensor: torch.Tensor) -> str:
-    return str(tensor.numpy())
-
-
-def array_repr(tensor: torch.Tensor) -> str:
-    return repr(tensor.numpy())
-
-
-def array_format(tensor: torch.Tensor) -> str:
-    return format(tensor.numpy())
-
-
-# How NumPy's array over a tensor is shown.
-ARRAY_TEXTS: dict[Any, Callable[[torch.Tensor], str]] = {str: array_str, repr: array_repr, format: array_format}
+        return f"{hold(self.shown)}({value(self.number)}{'.numpy()' if self.is_array else ''})"
 
 
 @dataclass(slots=True, eq=False)
@@ -108,8 +93,8 @@ def text_given(text: str, guard: Callable[[], None]) -> tuple[Text, Unread]:
     return Text((Given(unread),)), unread
 
 
-def text_of_tensor(copy: FakeTensor, shown: Callable[[Any], str]) -> Text:
-    return Text((ShownTensor(copy, shown),))
+def text_of_tensor(copy: FakeTensor, shown: Callable[[Any], str], is_array: bool) -> Text:
+    return Text((ShownTensor(copy, shown, is_array),))
 
 
 def text_of(number: Any, spec: Any, percent: bool = False) -> Text | None:
