@@ -5,7 +5,7 @@ Holds:  a row stays as it is. Where a row is meant to be another's, the module t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -23,6 +23,16 @@ class Table(dict[K, V]):
     def __ior__(self, rows: Mapping[K, V]) -> Table[K, V]:  # type: ignore[override, misc]
         self.add(rows)
         return self
+
+    def row(self, *keys: K) -> Callable[[V], V]:
+        """The decorated value is the row of these keys."""
+
+        def add(value: V) -> V:
+            for key in keys:
+                self[key] = value
+            return value
+
+        return add
 
     def add(self, rows: Mapping[K, V]) -> None:
         """All rows of another table."""

@@ -41,16 +41,6 @@ Handler = Callable[["Frame", Op], Any]
 class Handlers(Table[str, Handler]):
     """Handlers of normalised operations, by name."""
 
-    def opcode(self, *names: str) -> Callable[[Handler], Handler]:
-        """The decorated function is the handler of these operations."""
-
-        def add(handler: Handler) -> Handler:
-            for name in names:
-                self[name] = handler
-            return handler
-
-        return add
-
     def takes(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """The decorated function is the row, as of `on_operands`, of these operations."""
 

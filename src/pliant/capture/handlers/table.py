@@ -79,18 +79,9 @@ class Rows:
 
     def __init__(self) -> None:
         self.callables: Table[Any, Handler] = _Callables()
+        self.handles = self.callables.row
         self.classes: Table[Any, ClassHandler] = Table()
         self.modules: Table[str, ModuleRule] = Table()
-
-    def handles(self, *functions: Any) -> Callable[[Handler], Handler]:
-        """The decorated function is the row of these callables."""
-
-        def add(handler: Handler) -> Handler:
-            for function in functions:
-                self.callables[function] = handler
-            return handler
-
-        return add
 
     def takes(self, *functions: Any) -> Callable[[Rule], Rule]:
         """The same for a rule that has their parameters, behind the tracer."""

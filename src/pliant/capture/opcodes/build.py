@@ -31,7 +31,7 @@ from pliant.guards.kinds import MISSING
 from pliant.unpatched import BUILTINS
 
 ROWS = Handlers()
-opcode, takes = ROWS.opcode, ROWS.takes
+opcode, takes = ROWS.row, ROWS.takes
 _SEQUENCE, _MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING, by which CPython matches
 
 

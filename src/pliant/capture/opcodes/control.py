@@ -14,7 +14,7 @@ from pliant.capture.protocols.tail_calls import ended, is_tail_call, steps_of
 from pliant.capture.value_kinds import concrete, is_function
 
 ROWS = Handlers()
-opcode = ROWS.opcode
+opcode = ROWS.row
 
 
 @opcode("JUMP")

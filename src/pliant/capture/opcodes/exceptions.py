@@ -13,7 +13,7 @@ from pliant.capture.structures import as_tuple
 from pliant.capture.value_kinds import derives, is_exception, is_method, misused, plain_class
 
 ROWS = Handlers()
-opcode, takes = ROWS.opcode, ROWS.takes
+opcode, takes = ROWS.row, ROWS.takes
 
 
 @takes("RAISE_VARARGS")

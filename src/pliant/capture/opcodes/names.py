@@ -21,7 +21,7 @@ from pliant.interruptions import suppressed
 from pliant.unpatched import BUILTINS, IN_CODE
 
 ROWS = Handlers()
-opcode = ROWS.opcode
+opcode = ROWS.row
 
 
 @opcode("SETUP_ANNOTATIONS")

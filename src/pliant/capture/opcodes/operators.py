@@ -18,7 +18,7 @@ from pliant.capture.value_kinds import is_function, is_iterable, misused, shown_
 ROWS = Handlers()
 
 
-@ROWS.opcode("TO_BOOL")
+@ROWS.row("TO_BOOL")
 def to_bool(frame: Frame, op: Op) -> Returned | None:
     value, jump = frame.pop(), frame.program.ops[op.index + 1]
     if selections.can_be(frame, jump, value):
@@ -52,7 +52,7 @@ ROWS.on_operands(
 
 
 # ---- calls: operands off the stack, then `tracer.call`
-@ROWS.opcode("CALL")
+@ROWS.row("CALL")
 def call(frame: Frame, op: Op) -> None:
     shape: Any = op.arg
     args = frame.popn(shape.count)
