@@ -40,8 +40,10 @@ from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_a
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.protocols.repeated_calls import copied
 from pliant.capture.recording.nodes import nodes_behind
 from pliant.capture.recording.regions import tensors_of
+from pliant.capture.recording.stand_ins import versions_of
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
@@ -52,7 +54,6 @@ from pliant.interruptions import pass_on
 from pliant.torch_adapter import (
     VARIABLE_FUNCTIONS,
     DisableTorchFunction,
-    append_node,
     below_python_dispatch,
     check_and_unscale,
     devices_of_foreach,
@@ -363,13 +364,15 @@ def _inline_by_rows(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
         t.inline(function, given, {k: single.get(k, v) for k, v in kwargs.items()})
 
     for first, *others in kinds.values():
-        template = _Template(t, first)
+        last, before = next(iter(reversed(t.graph.nodes))), versions_of(first)
         interpret(first)
-        if not template.finish():
-            for row in others:
+        nodes = _computed(t, first, last)
+        written = [k for k, (now, was) in enumerate(zip(versions_of(first), before)) if now != was]
+        for row in others:
+            if nodes is None:
                 interpret(row)
-        else:
-            template.copy(others)
+            else:
+                _copy(t, nodes, first, row, written)
     return None
 
 
@@ -391,46 +394,24 @@ def _kind(fake: FakeTensor) -> Any:
     return (*sizes, len(fake.size_), fake.dtype_, fake.device_, fake.layout, *flags)
 
 
-class _Template:
-    """The nodes that the first row of a kind recorded."""
+def _computed(t: Tracer, row: Row, last: fx.Node) -> list[fx.Node] | None:
+    """The nodes behind the last one before; None if one of them does more than compute from the row, or write it."""
+    nodes, own = [], set(map(t.recorder.node_of, row))
+    for node in nodes_behind(last):
+        if node.op in ("call_function", "call_method") and not own.isdisjoint(node.all_input_nodes):
+            if not is_fake(node.meta.get("val")) or "made" in node.meta:
+                return None
+            nodes.append(node)
+            own.add(node)
+        elif is_fake(node.meta.get("val")) and node.op != "placeholder":
+            return None
+    return nodes
 
-    def __init__(self, t: Tracer, row: Row) -> None:
-        self.recorder, self.row = t.recorder, row
-        self.graph: fx.Graph = t.recorder.graph
-        self.given = [t.recorder.node_of(one) for one in row]
-        self.last = next(iter(reversed(self.graph.nodes)))
-        self.versions = self._versions()
-        self.nodes: list[fx.Node] = []
 
-    def _versions(self) -> list[int]:
-        return [one.writes_ for one in self.row]
-
-    def finish(self) -> bool:
-        """Collect the nodes; False if one of them does more than compute from the row, or write it."""
-        own = set(self.given)
-        for node in nodes_behind(self.last):
-            if node.op in ("call_function", "call_method") and not own.isdisjoint(node.all_input_nodes):
-                if not is_fake(node.meta.get("val")) or "made" in node.meta:
-                    return False
-                self.nodes.append(node)
-                own.add(node)
-            elif is_fake(node.meta.get("val")) and node.op != "placeholder":
-                return False
-        return True
-
-    def copy(self, rows: list[Row]) -> None:
-        written = [k for k, (now, before) in enumerate(zip(self._versions(), self.versions)) if now != before]
-        for row in rows:
-            copies = dict(zip(self.given, map(self.recorder.node_of, row)))
-
-            def copied(node: fx.Node, copies: dict[fx.Node, fx.Node] = copies) -> fx.Node:
-                return copies.get(node, node)
-
-            for node in self.nodes:
-                args, kwargs = fx.map_arg(node.args, copied), fx.map_arg(node.kwargs, copied)
-                made = append_node(self.graph, node.op, node.target, args, kwargs, node.name)
-                made.meta = dict(node.meta)
-                copies[node] = made
-        self.recorder.count += len(rows) * len(self.nodes)
-        with DisableTorchFunction(), below_python_dispatch():
-            note_writes([row[k] for row in rows for k in written])
+def _copy(t: Tracer, nodes: list[fx.Node], first: Row, row: Row, written: list[int]) -> None:
+    """The same for another row."""
+    pairs = list(zip(first, row))
+    stands = {t.recorder.node_of(one): t.recorder.node_of(other) for one, other in pairs}
+    copied(t, nodes, stands, {id(one): other for one, other in pairs}, None)
+    with DisableTorchFunction(), below_python_dispatch():
+        note_writes([row[k] for k in written])
