@@ -266,6 +266,11 @@ class Tracer:
             self.broken_frames = tuple(self.frames)
             self.broken_calls = tuple(self.module_calls)
 
+    def step_to_cut(self) -> int | None:
+        """The step of the innermost operation before which the frames can be cut; None if there is none."""
+        *_, last = None, *itertools.takewhile(lambda frame: frame.linked, self.frames)
+        return None if last is None else last.steps_at_op
+
     def location(self) -> SourceLocation | None:
         """The innermost line of code that is not PyTorch's."""
         for frame in reversed(self.frames):
@@ -388,8 +393,8 @@ class Tracer:
 
     def _break_where_dropped(self, reason: BreakReason) -> None:
         """End the trace at the next operation; the next attempt breaks before the one that let go of the object."""
-        frames = list(itertools.takewhile(lambda frame: frame.linked, self.frames))
-        self.failure = BreakBefore(reason, frames[-1].steps_at_op) if frames else CannotCapture(reason)
+        step = self.step_to_cut()
+        self.failure = CannotCapture(reason) if step is None else BreakBefore(reason, step)
         self.stop_at = self.steps + 1
 
     def raise_(self, error: BaseException) -> NoReturn:

@@ -66,14 +66,12 @@ def check_own(lock: Any, name: str, args: Args, kwargs: Kwargs) -> None:
 
 
 def _take(t: Tracer, lock: Any) -> bool:
-    source = t.world.source_of(lock)
-    linked = [frame.linked for frame in t.frames]
-    cut = linked.index(False) if False in linked else len(linked)
-    if source is None or t.released or cut == 0 or t.lock is not None and t.lock.lock is not lock:
+    source, step = t.world.source_of(lock), t.step_to_cut()
+    if source is None or t.released or step is None or t.lock is not None and t.lock.lock is not lock:
         raise GraphBreak("unknown-call", "a lock is taken")
     if t.lock is None:
         t.world.guard(source, Kind.IDENTITY, lock)
-        t.lock = UsedLock(lock, t.frames[cut - 1].steps_at_op, t.location())
+        t.lock = UsedLock(lock, step, t.location())
     if t.lock.depth and not LOCKS[type(lock)].reentrant:
         raise GraphBreak("unknown-call", "a lock is taken that the program holds")
     t.lock.depth += 1

@@ -142,12 +142,11 @@ def with_class(t: Tracer, value: Any, cls: type) -> Any:
 # ---- modes
 def note_mode(t: Tracer) -> None:
     """A mode is about to be set."""
-    linked = [frame.linked for frame in t.frames]
-    cut = linked.index(False) if False in linked else len(linked)
-    if cut == 0:
+    step = t.step_to_cut()
+    if step is None:
         raise GraphBreak("mutated-global-state", "a torch function mode is set")
     if t.overrides.step is None:
-        t.overrides.step = t.frames[cut - 1].steps_at_op
+        t.overrides.step = step
 
 
 def push_mode(t: Tracer, mode: Any) -> None:
