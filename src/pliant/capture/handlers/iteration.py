@@ -40,14 +40,14 @@ def _next(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return TailCall(polyfills.step_or, args) if len(args) == 2 else step(t, args[0])
 
 
-def _looping(function: Any, polyfill: Any, place: int, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """A function whose polyfill loops over the items of the argument at this place."""
-    return TailCall(polyfill, (*args[:place], watched(t, args[place], t.taken(args[place])), *args[place + 1 :]), kwargs)
+def _looping(polyfill: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """A function whose polyfill loops over the items of its one argument by place."""
+    return TailCall(polyfill, (watched(t, args[0], t.taken(args[0])),), kwargs)
 
 
-ROWS.each((BUILTINS.any,), _looping, polyfills.any_true, 0)
-ROWS.each((BUILTINS.all,), _looping, polyfills.all_true, 0)
-ROWS.each((math.prod,), _looping, polyfills.multiplied, 0)
+TABLE[BUILTINS.any] = functools.partial(_looping, polyfills.any_true)
+TABLE[BUILTINS.all] = functools.partial(_looping, polyfills.all_true)
+TABLE[math.prod] = functools.partial(_looping, polyfills.multiplied)
 
 
 @takes(itertools.tee)

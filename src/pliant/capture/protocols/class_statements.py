@@ -83,7 +83,7 @@ def _prepare(t: Tracer, name: str, bases: tuple[Any, ...], kwargs: dict[str, Any
     keywords = dict(kwargs)
     meta = keywords.pop("metaclass", type(bases[0]) if bases else type)
     if is_class(meta):
-        meta = _metaclass(meta, bases)
+        meta = t.native(types._calculate_meta, meta, bases)  # type: ignore[attr-defined]  # the most derived one
         if not _program_hook(t, meta, "__prepare__"):
             return meta, meta.__prepare__(name, bases, **keywords), keywords
     prepare = t.call(getattr, (meta, "__prepare__", None), {})
@@ -92,17 +92,6 @@ def _prepare(t: Tracer, name: str, bases: tuple[Any, ...], kwargs: dict[str, Any
     if not isinstance(namespace, Mapping):
         raise misused(namespace, f"{meta.__name__ if is_class(meta) else '<metaclass>'}.__prepare__() must return a mapping, not {{}}")
     return meta, namespace, keywords
-
-
-def _metaclass(meta: Any, bases: tuple[Any, ...]) -> Any:
-    """The most derived metaclass."""
-    for kind in map(type, bases):
-        if issubclass(kind, meta):
-            meta = kind
-        elif not issubclass(meta, kind):
-            conflict = "the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of all its bases"
-            raise Raised(TypeError(f"metaclass conflict: {conflict}"))
-    return meta
 
 
 def _refuse_own_namespace(t: Tracer, namespace: Any) -> None:
