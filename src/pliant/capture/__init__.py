@@ -1,7 +1,7 @@
 """Python bytecode to a torch-level graph: interpretation, what it changes outside, breaks, and the entry that replays it.
 
 The engine:           attempt (one capture, its restarts), tracer, frame, opcodes/, iterators/ (generators, loops), tracebacks,
-                      program_stack (the frames that the program would have). It knows no library; code is what `bytecode/`,
+                      program_stack (the frames that the program would have, as values too). It knows no library; code is what `bytecode/`,
                       beside this folder, makes of it.
 What things mean:     protocols/ (Python's, by kind of value), callables (the table: handlers/, and autodiff/), numbers/ (that vary,
                       in arrays and tensors).

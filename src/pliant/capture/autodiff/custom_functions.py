@@ -19,12 +19,12 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map, has_own_rule, mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.outside.read_later import read_later
 from pliant.capture.recording.regions import (
     Region,
     are_tensors,
     grad_kept,
     grad_recorded,
+    read_later,
     record_module,
     tensors_in,
     tensors_of,

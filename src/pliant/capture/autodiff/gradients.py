@@ -17,12 +17,12 @@ from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Rows
-from pliant.capture.outside.read_later import read_later
 from pliant.capture.recording.regions import (
     Region,
     are_tensors,
     grad_kept,
     grad_recorded,
+    read_later,
     record_module,
     without_effects,
 )

@@ -9,7 +9,7 @@ Holds:  one module a theme, whose `ROWS` go into the tables (`capture/callables.
 from importlib import import_module
 
 _THEMES = """
-    classes collectives copies data_dependent effects frames heaps inverse_spectra iteration modes optimizers packed_sequences
+    classes collectives copies data_dependent effects frames iteration modes optimizers packed_sequences
     parameters python_twins questions random_numbers rewrites standard_library text_and_numbers threads warning_filters
 """
 THEMES = tuple(import_module(f"{__name__}.{name}") for name in _THEMES.split())

@@ -22,8 +22,8 @@ from pliant.capture.handlers.table import Handler, Rows, spread
 from pliant.capture.numbers.array_memory import is_array, unhashable
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
+from pliant.capture.program_stack import locals_of
 from pliant.capture.protocols import attribute_stores, attributes, class_statements, operators, polyfills
-from pliant.capture.protocols.frames import locals_of
 from pliant.capture.protocols.module_attributes import namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, steps_of, within
 from pliant.capture.signatures import Args, Kwargs, Tracer

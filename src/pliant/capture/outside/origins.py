@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.outside.twins import Twins
+from pliant.capture.outside.identity import Twins
 from pliant.capture.value_kinds import exactly, function_of, is_module
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Guard, Kind

@@ -1,10 +1,10 @@
 """Python's protocols on traced values: what an operation means, by kind of value.
 
-Attributes:           attributes, descriptors (what classes have), attribute_stores, module_attributes, tensor_members, frames.
+Attributes:           attributes, descriptors (what classes have), attribute_stores, module_attributes, tensor_members.
 Operators and items:  operators, subscripts, iteration (and `in`), late_equality (of sizes that data tells), patched_methods
-                      (tensors' special methods that are the program's).
+                      (tensors' special methods, and ways to call modules, that are the program's).
 C code:               given_to_c (what it gets, may not look into, and may run).
-Calls:                calls (what a call of anything does), marked, rewritten, module_calls, cached_calls, repeated_calls,
+Calls:                calls (what a call of anything does), marked, rewritten, cached_calls, repeated_calls,
                       other_block (a module in the place of another), class_statements.
 What they end in:     tail_calls (an operation that ends in a call), polyfills (Python that the interpreter follows).
 """

@@ -24,6 +24,7 @@ from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.number_domains import KINDS, LIKE_OTHERS, PARTS
 from pliant.capture.numbers.progressions import is_progression
 from pliant.capture.outside.identity import TracedId
+from pliant.capture.program_stack import frame_above, traced_attribute
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.descriptors import (
     IN_C,
@@ -35,7 +36,6 @@ from pliant.capture.protocols.descriptors import (
     lacks,
     plain_class_value,
 )
-from pliant.capture.protocols.frames import frame_above, traced_attribute
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, is_tail_call, steps_of
 from pliant.capture.protocols.tensor_members import OF_AUTOGRAD, grad_of_input, of_autograd, own_attribute, own_member

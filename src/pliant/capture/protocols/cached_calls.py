@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import BreakBefore, GraphBreak, StartAgain
-from pliant.capture.outside.read_later import may_be_another
+from pliant.capture.recording.regions import may_be_another
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import (
     are_same_constants,

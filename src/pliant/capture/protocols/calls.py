@@ -42,8 +42,7 @@ from pliant.capture.protocols.attributes import bring_class
 from pliant.capture.protocols.cached_calls import call_cached
 from pliant.capture.protocols.given_to_c import MADE_OF_NUMBERS, as_taken
 from pliant.capture.protocols.iteration import advance, asks_for_length, is_driven
-from pliant.capture.protocols.module_calls import calls_as_torch_does, has_hooks
-from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
+from pliant.capture.protocols.patched_methods import OF_OPERATORS, calls_as_torch_does, has_hooks, refuse_patched
 from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf

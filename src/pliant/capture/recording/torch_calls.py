@@ -20,10 +20,10 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import array_memory
 from pliant.capture.numbers.array_memory import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
-from pliant.capture.outside.read_later import asks_grad_mode
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.overrides import note_disabled
+from pliant.capture.recording.regions import asks_grad_mode
 from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several, leaves, mapped
