@@ -35,7 +35,7 @@ from pliant.capture.structures import is_node
 from pliant.capture.trace import NULL, TRACEBACK, Break, DrawnState, FrameState, Return, Trace
 from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
-    ByKind,
+    by_kind,
     is_exception,
     is_int,
     is_list,
@@ -258,11 +258,7 @@ def _draws(trace: Trace, writer: GuardWriter) -> list[str]:
     return lines
 
 
-def _drawn_argument(writer: GuardWriter, value: Any) -> str:
-    return _DRAWN_ARGUMENTS.of(value)(writer, value)
-
-
-_DRAWN_ARGUMENTS: ByKind[Callable[[GuardWriter, Any], str]] = ByKind(
+_drawn_argument: Callable[[GuardWriter, Any], str] = by_kind(
     lambda writer, value: writer.names(value),
     {
         DrawnState: lambda writer, state: DrawSource(state.index).code(writer.names),
@@ -270,6 +266,7 @@ _DRAWN_ARGUMENTS: ByKind[Callable[[GuardWriter, Any], str]] = ByKind(
         **dict.fromkeys((int, str, bool, type(None)), lambda writer, value: repr(value)),
         tuple: lambda writer, value: f"({''.join([_drawn_argument(writer, one) + ', ' for one in value])})",
     },
+    place=1,
 )
 
 

@@ -102,6 +102,18 @@ class ByKind(Generic[Rule]):
         return self._default
 
 
+def by_kind(
+    default: Callable[..., Any],
+    exact: Mapping[type, Callable[..., Any]] | None = None,
+    families: Mapping[type, Callable[..., Any]] | None = None,
+    *,
+    place: int = 0,
+) -> Callable[..., Any]:
+    """The function that does what such a table says for its argument at this place."""
+    rule_of = ByKind(default, exact, families).of
+    return lambda *args, **kwargs: rule_of(args[place])(*args, **kwargs)
+
+
 def is_nan(value: Any) -> bool:
     """Whether it is a NaN of Python's own."""
     return type(value) in (float, complex) and value != value
@@ -111,12 +123,8 @@ def is_nan(value: Any) -> bool:
 HOLDS_FUNCTIONS: ByKind[bool] = ByKind(False, families=dict.fromkeys((types.ModuleType, type, type(None)), True))
 
 
-def is_told_by_value(value: Any) -> bool:
-    """Whether `==` finds it equal to itself, and to nothing that it must be told from: no NaN, nothing of the program's."""
-    return _TOLD.of(value)(value)
-
-
-_TOLD: ByKind[Callable[[Any], bool]] = ByKind(
+# Whether `==` finds it equal to itself, and to nothing that it must be told from: no NaN, nothing of the program's.
+is_told_by_value: Callable[[Any], bool] = by_kind(
     lambda value: False,
     {
         **dict.fromkeys((tuple, torch.Size, frozenset), lambda value: all(map(is_told_by_value, value))),
@@ -244,44 +252,6 @@ def deriving(*classes: type) -> Callable[[Any], bool]:
 
 
 is_set, is_any_dict = deriving(set, frozenset), deriving(dict)
-_is_class, _is_exception = deriving(type), deriving(BaseException)
-_is_tensor, _is_module = deriving(torch.Tensor), deriving(torch.nn.Module)
-
-
-def is_class(value: Any) -> TypeGuard[type]:
-    return _is_class(value)
-
-
-def is_function(value: Any) -> TypeGuard[types.FunctionType]:
-    """Whether it is a function written in Python. What only claims the class, as mocks do, is none."""
-    return type(value) is types.FunctionType
-
-
-def is_method(value: Any) -> TypeGuard[types.MethodType]:
-    return type(value) is types.MethodType
-
-
-def is_builtin(value: Any) -> TypeGuard[types.BuiltinFunctionType]:
-    """Whether it is a function of a module in C, or a bound method of an object in C."""
-    return type(value) is types.BuiltinFunctionType
-
-
-def is_exception(value: Any) -> TypeGuard[BaseException]:
-    return _is_exception(value)
-
-
-def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
-    """Of whatever class, a fake one too."""
-    return _is_tensor(value)
-
-
-def is_parameter(value: Any) -> bool:
-    return is_tensor(value) and isinstance(value, torch.nn.Parameter)
-
-
-def is_module(value: Any) -> TypeGuard[torch.nn.Module]:
-    """Of PyTorch."""
-    return _is_module(value)
 
 
 # ---- classes themselves: their subclasses may have methods of their own
@@ -289,6 +259,24 @@ def exactly(*classes: type) -> Callable[[Any], bool]:
     """The question whether a value is of one of these classes, not of a class derived from them."""
     known = frozenset(classes)
     return lambda value: type(value) in known
+
+
+# Both for type checkers, which take the answers for what they say.
+_deriving: Any = deriving
+_exactly: Any = exactly
+is_class: Callable[[Any], TypeGuard[type]] = _deriving(type)
+is_exception: Callable[[Any], TypeGuard[BaseException]] = _deriving(BaseException)
+is_tensor: Callable[[Any], TypeGuard[torch.Tensor]] = _deriving(torch.Tensor)  # of whatever class, a fake one too
+is_module: Callable[[Any], TypeGuard[torch.nn.Module]] = _deriving(torch.nn.Module)
+# Written in Python. What only claims the class, as mocks do, is none.
+is_function: Callable[[Any], TypeGuard[types.FunctionType]] = _exactly(types.FunctionType)
+is_method: Callable[[Any], TypeGuard[types.MethodType]] = _exactly(types.MethodType)
+# A function of a module in C, or a bound method of an object in C.
+is_builtin: Callable[[Any], TypeGuard[types.BuiltinFunctionType]] = _exactly(types.BuiltinFunctionType)
+
+
+def is_parameter(value: Any) -> bool:
+    return is_tensor(value) and isinstance(value, torch.nn.Parameter)
 
 
 is_constant = exactly(*CONSTANTS)

@@ -49,6 +49,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
+    by_kind,
     concrete,
     derives,
     deriving,
@@ -95,11 +96,6 @@ _DESCRIPTORS = (
 )  # fmt: skip
 
 
-def call_native(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A function or method written in C."""
-    return _C_FUNCTIONS.of(function)(t, function, args, kwargs)
-
-
 def _call_bound(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Of an object, be it one of torch's own functions, which are bound to a record of pybind11."""
     receiver = function.__self__
@@ -132,9 +128,11 @@ def _call_descriptor(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> An
     return call_method(t, receiver, function.__name__, bound, args[1:], kwargs)
 
 
-_C_FUNCTIONS: ByKind[Callable[..., Any]] = ByKind(
+# A function or method written in C.
+call_native = by_kind(
     lambda t, function, *given: _BOUND_TO.of(getattr(function, "__self__", None))(t, function, *given),
     dict.fromkeys(_DESCRIPTORS, _call_descriptor),
+    place=1,
 )
 
 

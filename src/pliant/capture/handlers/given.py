@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import Raised, WrongKind
-from pliant.capture.protocols import operators, subscripts
+from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import ByKind, concrete, is_iterable
+from pliant.capture.value_kinds import by_kind, concrete, is_iterable
 
 Convert = Callable[["Tracer", Any], Any]
 
@@ -26,20 +26,15 @@ def as_it_is(t: Tracer, value: Any) -> Any:
     return value
 
 
-def fixed(t: Tracer, value: Any) -> Any:
-    return concrete(value)
-
-
 def number(t: Tracer, value: Any) -> Any:
     return concrete(subscripts.as_index(t, value))
 
 
-def items(t: Tracer, value: Any) -> Any:
-    return t.iterable(value)
+items, listed = iteration.iterable, iteration.listed
 
 
-def listed(t: Tracer, value: Any) -> Any:
-    return t.listed(value)
+def fixed(t: Tracer, value: Any) -> Any:
+    return concrete(value)
 
 
 def called(t: Tracer, function: Any) -> Any:
@@ -63,24 +58,17 @@ def in_turn(t: Tracer, value: Any) -> Any:
     return t.iterable(value) if is_iterable(value) else value
 
 
-def pairs_or_mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
-    return _ENTRIES.of(value)(t, value, by_keys)
-
-
-def _mapping(t: Tracer, value: Any, by_keys: bool) -> Any:
-    return t.mapping(value, by_keys)
-
-
 def _pairs_of(t: Tracer, value: Any, by_keys: bool) -> Any:
     if operators.python_method(t, value, "keys") is not None:
-        return _mapping(t, value, by_keys)
+        return iteration.mapping(t, value, by_keys)
     return itertools.starmap(functools.partial(_pair, t), enumerate(t.iterable(value)))  # C code takes one after the other
 
 
-_ENTRIES: ByKind[Callable[[Tracer, Any, bool], Any]] = ByKind(
+pairs_or_mapping = by_kind(
     _pairs_of,
     dict.fromkeys((type(None), types.MappingProxyType), lambda t, value, by_keys: value),
-    {dict: _mapping},
+    {dict: iteration.mapping},
+    place=1,
 )
 
 

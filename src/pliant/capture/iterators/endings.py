@@ -13,13 +13,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import ByKind
+from pliant.capture.value_kinds import ByKind, by_kind
 from pliant.guards.standard import can_change, is_immutable
-
-
-def ends_itself(value: Any) -> bool:
-    """The same, or it is a generator, which may have been started by then."""
-    return _MAY_RUN.of(value)(value)
 
 
 def has_finalizer(cls: type) -> bool:
@@ -51,5 +46,6 @@ _NOTICED: dict[type, Callable[[Any], bool]] = dict.fromkeys((types.CoroutineType
 _RUNS_CODE: ByKind[Callable[[Any], bool]] = ByKind(
     _ends_by_code, {types.GeneratorType: lambda value: value.gi_suspended, **_NOTICED}
 )
-_MAY_RUN: ByKind[Callable[[Any], bool]] = ByKind(_ends_by_code, {types.GeneratorType: lambda value: True, **_NOTICED})
+# Whether the end of an object runs code of the program, be it a generator, which may have been started by then.
+ends_itself: Callable[[Any], bool] = by_kind(_ends_by_code, {types.GeneratorType: lambda value: True, **_NOTICED})
 _ALIKE: ByKind[Callable[[Any], Any]] = ByKind(type, {types.GeneratorType: lambda value: value})

@@ -28,7 +28,7 @@ from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import (
-    ByKind,
+    by_kind,
     concrete,
     derives,
     deriving,
@@ -354,11 +354,6 @@ is_traced_generator = exactly(TracedGenerator)
 TracedGenerator.__name__ = TracedGenerator.__qualname__ = "generator"  # messages name what the program has
 
 
-def traced_iterator(t: Tracer, value: Any) -> Any:
-    """The traced form of an iterator or revived generator from outside; any other value is itself."""
-    return _TRACED_FORMS.of(value)(t, value)
-
-
 def _traced_generator(t: Tracer, value: Any) -> Any:
     known = t.revived.get(id(value))
     if known is None:
@@ -407,8 +402,10 @@ def started(frame: Frame) -> TracedGenerator:
 
 
 BRING[Suspended] = _resumed
-_TRACED_FORMS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
-    lambda t, value: value, {**dict.fromkeys(SHARED, shared), types.GeneratorType: _traced_generator}
+# The traced form of an iterator or revived generator from outside; any other value is itself.
+traced_iterator = by_kind(
+    lambda t, value: value, {**dict.fromkeys(SHARED, shared), types.GeneratorType: _traced_generator},
+    place=1,
 )
 
 # Iterators of our own: C code may drive them, and so may handlers, without interpreting their methods.

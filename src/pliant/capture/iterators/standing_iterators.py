@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
-from pliant.capture.value_kinds import ByKind, is_tuple
+from pliant.capture.value_kinds import ByKind, by_kind, is_tuple
 from pliant.guards.sources import ChainedSource, source_class
 
 
@@ -93,13 +93,9 @@ def left_of(iterator: Any) -> int:
     return max(0, _length(items) - index if step > 0 else index + 1)
 
 
-def _length(items: Any) -> int:
-    """As iterators see it, whatever `__len__` a class of the program's has."""
-    return _LENGTH_OF.of(items)(items)
-
-
 _INDEXED: tuple[Any, ...] = (list, tuple, str, bytes, bytearray)
-_LENGTH_OF: ByKind[Callable[[Any], int]] = ByKind(len, families={cls: cls.__len__ for cls in _INDEXED})
+# As iterators see it, whatever `__len__` a class of the program's has.
+_length: Callable[[Any], int] = by_kind(len, families={cls: cls.__len__ for cls in _INDEXED})
 _ITEM_OF: ByKind[Callable[[Any, int], Any]] = ByKind(operator.getitem, families={cls: cls.__getitem__ for cls in _INDEXED})
 
 

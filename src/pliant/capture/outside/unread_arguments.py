@@ -18,7 +18,7 @@ import torch
 from pliant.bytecode.cfg import unread_locals
 from pliant.bytecode.decode import decode
 from pliant.capture.outside.bringing import fixing_guard
-from pliant.capture.value_kinds import ByKind, is_function
+from pliant.capture.value_kinds import by_kind, is_function
 from pliant.guards.sources import Source
 
 if TYPE_CHECKING:
@@ -61,12 +61,8 @@ class UnreadArguments:
         self._left.clear()
 
 
-def _code_of(fn: Any) -> types.CodeType | None:
-    """The code that a call of the callable enters, as a rule."""
-    return _CODES.of(fn)(fn)
-
-
-_CODES: ByKind[Callable[[Any], types.CodeType | None]] = ByKind(
+# The code that a call of the callable enters, as a rule.
+_code_of: Callable[[Any], types.CodeType | None] = by_kind(
     lambda fn: None,
     {types.FunctionType: lambda fn: fn.__code__, types.MethodType: lambda method: _code_of(method.__func__)},
     {

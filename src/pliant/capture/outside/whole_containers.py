@@ -28,6 +28,7 @@ from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     DICT_TYPES,
     ByKind,
+    by_kind,
     exactly,
     is_constant,
     is_module,
@@ -195,11 +196,6 @@ _PLAIN_KEYS: ByKind[Callable[[Any], Any] | None] = ByKind(
 )
 
 
-def traced_key(world: World, key: Any) -> Any:
-    """The key of a container that is used as a whole, as the program sees it."""
-    return _TRACED_KEYS.of(key)(world, key)
-
-
 def _traced_object(world: World, key: Any) -> Any:
     if not _is_itself(key):
         return key
@@ -219,13 +215,15 @@ def _traced_parts(world: World, key: Any) -> Any:
     return key
 
 
-_TRACED_KEYS: ByKind[Callable[[World, Any], Any]] = ByKind(
+# The key of a container that is used as a whole, as the program sees it.
+traced_key = by_kind(
     _traced_object,
     families={
         **dict.fromkeys(identity_types(), lambda world, key: key),
         weakref.ref: lambda world, key: world.hold(key, "reference"),
         **dict.fromkeys((tuple, frozenset), _traced_parts),
     },
+    place=1,
 )
 
 
@@ -279,12 +277,8 @@ class _ById:
     __hash__ = None  # type: ignore[assignment]  # never a key
 
 
-def frozen(container: Any) -> Any:
-    """A snapshot to compare with later: keys and elements by identity, in order."""
-    return _FROZEN.of(container)(container)
-
-
-_FROZEN: ByKind[Callable[[Any], Any]] = ByKind(
+# A snapshot to compare with later: keys and elements by identity, in order.
+frozen = by_kind(
     lambda value: [*map(_ById, value)],
     families={
         dict: lambda value: [(_ById(k), _ById(v)) for k, v in value.items()],
@@ -293,11 +287,7 @@ _FROZEN: ByKind[Callable[[Any], Any]] = ByKind(
 )
 
 
-def unowned_copy(container: Any) -> Any:
-    """A set is itself: its copy would have another table."""
-    return _COPIES.of(container)(container)
-
-
-_COPIES: ByKind[Callable[[Any], Any]] = ByKind(
+# A set is itself: its copy would have another table.
+unowned_copy = by_kind(
     lambda value: type(value)(value), families={set: lambda value: value, collections.deque: collections.deque, dict: dict}
 )

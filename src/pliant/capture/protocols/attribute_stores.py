@@ -27,6 +27,7 @@ from pliant.capture.trace import DELETED
 from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
+    by_kind,
     class_in_numpy,
     concrete,
     is_module,
@@ -43,16 +44,10 @@ from pliant.torch_adapter import store_in_module
 
 
 @ending
-def set_attr(t: Tracer, obj: Any, name: str, value: Any) -> Any:
-    """obj.name = value"""
-    return _CHANGES.of(obj)(t, obj, name, value)
-
-
-@ending
 def delete_attr(t: Tracer, obj: Any, name: str) -> Any:
     """del obj.name"""
     deleter = t.world.python_function(type(obj), "__delattr__")
-    return _CHANGES.of(obj)(t, obj, name, DELETED) if deleter is None else TailCall(deleter, (obj, name))
+    return _change(t, obj, name, DELETED) if deleter is None else TailCall(deleter, (obj, name))
 
 
 # ---- by kind of object: a store, or of `DELETED` a deletion
@@ -250,7 +245,7 @@ def _change_class(t: Tracer, cls: type, name: str, value: Any) -> None:
     t.world.slot_set(cls, name, value, "type")
 
 
-_CHANGES: ByKind[Callable[..., Any]] = ByKind(
+_change = by_kind(
     _change_object,
     {
         FakeTensor: _change_tensor,
@@ -263,4 +258,6 @@ _CHANGES: ByKind[Callable[..., Any]] = ByKind(
         ),
     },
     {types.ModuleType: _change_namespace, type: _change_class},
+    place=1,
 )
+set_attr = ending(_change)  # obj.name = value

@@ -36,6 +36,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     PLAIN_TYPES,
     ByKind,
+    by_kind,
     concrete,
     derives,
     is_bound,
@@ -56,11 +57,6 @@ from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING
 from pliant.guards.standard import standard_globals
 from pliant.unpatched import BUILTINS
-
-
-def hashable(t: Tracer, key: Any) -> Any:
-    """A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused."""
-    return _KEYS.of(key)(t, key)
 
 
 def _tuple_as_key(t: Tracer, key: Any) -> Any:
@@ -227,7 +223,8 @@ def reentrant(t: Tracer, function: Any, truth: bool = False) -> TracedCallable:
     return TracedCallable(t, function, truth)
 
 
-_KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+# A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused.
+hashable: Callable[[Tracer, Any], Any] = by_kind(
     _object_as_key,
     {
         **dict.fromkeys(PLAIN_TYPES, lambda t, key: concrete(key)),
@@ -238,6 +235,7 @@ _KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
         tuple: _tuple_as_key,
         **dict.fromkeys((FakeTensor, str, int, float, type, types.FunctionType, functools.partial, type(None)), _pinned),
     },
+    place=1,
 )
 _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     None,

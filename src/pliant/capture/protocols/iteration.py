@@ -40,6 +40,7 @@ from pliant.capture.value_kinds import (
     DICT_TYPES,
     MUTABLE_CONTAINERS,
     ByKind,
+    by_kind,
     concrete,
     exactly,
     has_method,
@@ -55,12 +56,6 @@ from pliant.capture.value_kinds import (
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.unpatched import BUILTINS
-
-
-@ending
-def iterate(t: Tracer, value: Any) -> Any:
-    """iter(value): a real iterator over traced values, or an object whose `__next__` is interpreted."""
-    return _ITERATORS.of(value)(t, value)
 
 
 def _items_of_tensor(t: Tracer, value: Any) -> Any:
@@ -96,7 +91,7 @@ def _items_of_contents(t: Tracer, value: Any) -> Any:
     return iterate(t, held_here)
 
 
-_ITERATORS: ByKind[Callable[..., Any]] = ByKind(
+_iterate = by_kind(
     _object_items,
     {
         FakeTensor: _items_of_tensor,
@@ -105,7 +100,9 @@ _ITERATORS: ByKind[Callable[..., Any]] = ByKind(
         **dict.fromkeys((*MUTABLE_CONTAINERS, frozenset), _items_of_container),
         collections.deque: lambda t, value: DequeItems(t.world.adopt(t.world.resolve(value))),
     },
+    place=1,
 )
+iterate = ending(_iterate)  # iter(value): a real iterator over traced values, or an object whose `__next__` is interpreted
 _ITERATORS_OUTSIDE: ByKind[Callable[[Tracer, Any], Any]] = ByKind(_items_of_contents, families={list: own_items})
 
 

@@ -43,6 +43,7 @@ from pliant.capture.value_kinds import (
     MUTABLE_CONTAINERS,
     SYMBOLIC_TYPES,
     ByKind,
+    by_kind,
     concrete,
     exactly,
     has_method,
@@ -408,12 +409,6 @@ def found_by_identity(t: Tracer, left: Any, right: Any) -> bool:
 
 
 # ---- truth
-@ending
-def truth(t: Tracer, value: Any) -> Any:
-    """bool(value), or a SymBool."""
-    return _TRUTHS.of(value)(t, value)
-
-
 def _tensor_truth(t: Tracer, value: FakeTensor) -> Any:
     refuse_patched(t, "__bool__")
     if t.recorder.elements.constants.of(value) is not None:
@@ -447,7 +442,7 @@ def _object_truth(t: Tracer, value: Any) -> Any:
     return bool(t.native(bool, value))
 
 
-_TRUTHS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+_truth = by_kind(
     _object_truth,
     {
         **dict.fromkeys((*_PLAIN, tuple, frozenset, range, torch.Size), lambda t, value: bool(value)),
@@ -456,7 +451,9 @@ _TRUTHS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
         **dict.fromkeys((torch.SymInt, torch.SymFloat), lambda t, value: value != 0),
         FakeTensor: _tensor_truth,
     },
+    place=1,
 )
+truth = ending(_truth)  # bool(value), or a SymBool
 
 
 def negation(t: Tracer, value: Any, linked: bool = False) -> Any:

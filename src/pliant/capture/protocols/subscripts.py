@@ -33,6 +33,7 @@ from pliant.capture.value_kinds import (
     DICT_TYPES,
     MUTABLE_CONTAINERS,
     ByKind,
+    by_kind,
     concrete,
     function_of,
     has_method,
@@ -82,11 +83,6 @@ def _item_in_c(t: Tracer, container: Any, key: Any) -> Any:
     return t.native(operator.getitem, container, t.internalize(key))
 
 
-def _tensor_key(t: Tracer, key: Any) -> Any:
-    """An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager."""
-    return _TENSOR_KEYS.of(key)(t, key)
-
-
 def _is_a_number(t: Tracer, key: FakeTensor) -> bool:
     """Whether C code would read the one integer in the tensor, and nobody else is to hear of it."""
     if key.dtype_.is_floating_point or key.dtype_.is_complex or not certain(product(key.size_) == 1):
@@ -121,13 +117,15 @@ def _progression_as_key(t: Tracer, numbers: Any) -> Any:
     return tensor_of(t, numbers) if is_index else _tensor_key(t, concrete(numbers))
 
 
-_TENSOR_KEYS: ByKind[Callable[[Tracer, Any], Any]] = ByKind(
+# An index of a tensor; integers in tensors without dimensions are numbers, as they are in eager.
+_tensor_key: Callable[[Tracer, Any], Any] = by_kind(
     _part_of_key,
     {
         slice: lambda t, key: slice(*[_tensor_key(t, as_index(t, part)) for part in (key.start, key.stop, key.step)]),
         **dict.fromkeys(PROGRESSIONS, _progression_as_key),
     },
     {tuple: lambda t, key: tuple(_tensor_key(t, part) for part in key)},
+    place=1,
 )
 
 
@@ -146,11 +144,6 @@ def sequence_item(t: Tracer, container: Any, key: Any) -> Any:
     index, length = _place(t, key), known_length(t, container)
     item = t.native(base.__getitem__, container, index)
     return t.world.bring(item, ItemSource(source, index % length, base.__name__))
-
-
-def list_item(t: Tracer, container: Any, key: Any) -> Any:
-    """list.__getitem__, of an instance of a subclass too"""
-    return _LIST_ITEM.of(container)(t, container, key)
 
 
 def known_length(t: Tracer, container: Any) -> int:
@@ -258,7 +251,8 @@ def _plain_list_item(t: Tracer, container: Any, key: Any) -> Any:
     return world.resolve(world.bring(raw, ItemSource(source, index)))
 
 
-_LIST_ITEM: ByKind[Callable[[Tracer, Any, Any], Any]] = ByKind(sequence_item, {list: _plain_list_item})
+# list.__getitem__, of an instance of a subclass too
+list_item = by_kind(sequence_item, {list: _plain_list_item}, place=1)
 
 
 def _index(t: Tracer, key: Any) -> Any:

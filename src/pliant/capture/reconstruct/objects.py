@@ -71,6 +71,7 @@ from pliant.capture.value_kinds import (
     LOCKS,
     SYMBOLIC_TYPES,
     ByKind,
+    by_kind,
     has_method,
     is_function,
     is_numpy_scalar,
@@ -316,12 +317,8 @@ def _carried_items(b: Statements, obj: CarriedItems) -> str:
 _CARRIED: ByKind[Callable[[Statements, Any], str]] = ByKind(Statements.value, {TracedGenerator: _suspended})
 
 
-def name_of_lazy(obj: Any) -> str | None:
-    """The name of an object of which code of the program runs once somebody asks it for items; None of others."""
-    return _LAZY.of(obj)(obj)
-
-
-_LAZY: ByKind[Callable[[Any], str | None]] = ByKind(
+# The name of an object of which code of the program runs once somebody asks it for items; None of others.
+name_of_lazy: Callable[[Any], str | None] = by_kind(
     lambda obj: None,
     {TracedGenerator: lambda generator: None if generator.finished else generator.frame.name},
     dict.fromkeys((map, filter), lambda obj: type(obj).__name__),

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.value_kinds import ByKind, derives, is_builtin
+from pliant.capture.value_kinds import by_kind, derives, is_builtin
 from pliant.torch_adapter import C_NAMESPACES, C_OPERATORS, TensorBase, has_schema
 
 # Questions about the build, the machine, and settings: their answers are guarded where a program can change them.
@@ -78,11 +78,6 @@ METHODS = frozenset(
 )
 
 
-def is_known(function: Any) -> bool:
-    """Whether the function, or the method of this name, does nothing but what the graph records."""
-    return _KNOWN.of(function)(function)
-
-
 def _is_known_builtin(function: types.BuiltinFunctionType) -> bool:
     receiver = function.__self__
     of_tensors = isinstance(receiver, TensorBase) or derives(receiver, TensorBase)
@@ -102,7 +97,8 @@ def _is_method(name: str) -> bool:
     return name in METHODS or has_schema(name) or has_schema(name.rstrip("_"))
 
 
-_KNOWN: ByKind[Callable[[Any], bool]] = ByKind(
+# Whether the function, or the method of this name, does nothing but what the graph records.
+is_known: Callable[[Any], bool] = by_kind(
     lambda function: True,
     {types.BuiltinFunctionType: _is_known_builtin, types.MethodDescriptorType: lambda function: _is_method(function.__name__)},
 )
