@@ -128,20 +128,11 @@ def is_error(category: type[Warning], *text: str) -> bool:
 def _may_raise(filters: Sequence[Any], category: type[Warning], text: str | None = None) -> bool:
     """Whether the first filter that takes such a warning, from some line, makes it an exception; of some text if None."""
     for action, pattern, kind, module, line in filters:
-        if not issubclass(category, kind):
+        raises: bool = action == "error"
+        if not issubclass(category, kind) or not raises and (module is not None or line):  # elsewhere it may not take it
             continue
-        if pattern is None:
-            taken = True
-        elif text is None:
-            taken = action == "error"
-        else:
-            taken = bool(text == pattern if is_str(pattern) else pattern.match(text))
-        if not taken:
-            continue
-        if action == "error":
-            return True
-        if module is None and not line:
-            return False
+        if pattern is None or (raises if text is None else text == pattern if is_str(pattern) else pattern.match(text)):
+            return raises
     return False
 
 
