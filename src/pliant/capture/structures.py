@@ -75,6 +75,16 @@ def leaves(*values: Any) -> Iterator[Any]:
             yield from leaves(*parts(value))
 
 
+def reached(start: Any, behind: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
+    """The value, what is behind it, what is behind that: each once, the nearest first."""
+    found, seen = [start], {id(start)}
+    for one in found:
+        yield one
+        new = {id(other): other for other in behind(one) if id(other) not in seen}
+        seen.update(new)
+        found += new.values()
+
+
 def consists_of(value: Any, classes: Container[type]) -> bool:
     """Whether the value is of one of the classes, or a tuple of such values."""
     return all(consists_of(part, classes) for part in value) if is_tuple(value) else type(value) in classes

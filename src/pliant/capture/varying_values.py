@@ -19,6 +19,7 @@ from pliant.graph.fake_tensor import FakeTensor
 from pliant.records import dataclass
 
 NUMBERS: frozenset[type] = frozenset((int, float, bool))
+Settling = Callable[[], BaseException]
 
 
 def plain_class(value: Any) -> type:
@@ -139,16 +140,55 @@ def join(separator: Any, items: Sequence[Any]) -> Any:
     return Text(parts)
 
 
-# ---- ranges, and lists and tuples of numbers
-class Progression:
-    """`ends`: start, stop and step; `count`: how many items it has, at least one; `settle`: have the capture start again,
-    with a plain value in its place."""
+# ---- what any use settles, or some uses
+class _Unsettled:
+    """`settling`: what has the capture start again, with another value in its place."""
 
-    __slots__ = ("count", "ends", "made", "settle")
+    __slots__ = ("settling",)
+
+    def __init__(self, settling: Settling) -> None:
+        self.settling = settling
+
+    def settle(self) -> NoReturn:
+        raise self.settling()
+
+    def plain(self) -> Any:
+        self.settle()
+
+    def __bool__(self) -> bool:
+        return bool(self.plain())
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self.settle()
+
+
+class TensorOrNumber(_Unsettled):
+    """A tensor or a number. Started again, the capture breaks where only running the graph tells which it is."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: FakeTensor, settling: Settling) -> None:
+        super().__init__(settling)
+        self.tensor = tensor
+
+
+class HookNumber(_Unsettled):
+    """The key of a hook from outside: another number each time that the same hook is registered. Started again, the capture
+    has the plain number. It may be asked for in a dict that is empty."""
+
+    __slots__ = ()
+
+
+# ---- ranges, and lists and tuples of numbers
+class Progression(_Unsettled):
+    """`ends`: start, stop and step; `count`: how many items it has, at least one. Started again, the capture has a plain one."""
+
+    __slots__ = ("count", "ends", "made")
     cls: ClassVar[type]
 
-    def __init__(self, ends: tuple[Any, ...], count: Any, settle: Callable[[], NoReturn]) -> None:
-        self.ends, self.count, self.settle = ends, count, settle
+    def __init__(self, ends: tuple[Any, ...], count: Any, settling: Settling) -> None:
+        super().__init__(settling)
+        self.ends, self.count = ends, count
         self.made: Any = None
 
     @property
@@ -176,9 +216,6 @@ class Progression:
     def __bool__(self) -> bool:
         return True
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self.settle()
-
 
 answers_as_plain(Progression, "eq ne lt le gt ge hash len str repr format contains getitem iter")
 
@@ -197,44 +234,7 @@ class VaryingList(Progression):
     __slots__ = ()
     cls = list
 
-    def plain(self) -> NoReturn:
-        self.settle()
-
-
-# ---- what any use settles
-class _Unsettled:
-    """`settle`: have the capture start again, with another value in its place."""
-
-    __slots__ = ("settle",)
-
-    def __init__(self, settle: Callable[[], NoReturn]) -> None:
-        self.settle = settle
-
-    def plain(self) -> NoReturn:
-        self.settle()
-
-    def __bool__(self) -> bool:
-        return bool(self.plain())
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self.settle()
-
-
-class TensorOrNumber(_Unsettled):
-    """A tensor or a number. Started again, the capture breaks where only running the graph tells which it is."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: FakeTensor, settle: Callable[[], NoReturn]) -> None:
-        super().__init__(settle)
-        self.tensor = tensor
-
-
-class HookNumber(_Unsettled):
-    """The key of a hook from outside: another number each time that the same hook is registered. Started again, the capture
-    has the plain number. It may be asked for in a dict that is empty."""
-
-    __slots__ = ()
+    plain = _Unsettled.settle
 
 
 PROGRESSIONS: frozenset[type] = frozenset((VaryingRange, VaryingTuple, VaryingList))

@@ -21,6 +21,7 @@ from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.recording.overrides import default_override, note_disabled, pop_mode, push_mode, with_class
 from pliant.capture.recording.stand_ins import memory_of
 from pliant.capture.signatures import Args, Kwargs, Statements, Tracer
+from pliant.capture.structures import reached
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import MethodSource
@@ -206,14 +207,8 @@ def _is_inference(t: Tracer, args: Args, kwargs: Kwargs) -> bool:
     """What all that a tensor was made of have in common: a view is one if what it shows is, other results if the mode
     is on where they are made."""
     (asked,) = args or kwargs.values()
-    answers, seen = set(), {node := t.recorder.node_of(asked)}
-    reached = [node]
-    while reached:
-        node = reached.pop()
-        answers.add(_answer_of_one(t, node))
-        reached += set(node.all_input_nodes) - seen
-        seen.update(reached)
-    answers.discard(None)
+    behind = reached(t.recorder.node_of(asked), lambda node: node.all_input_nodes)
+    answers = {_answer_of_one(t, node) for node in behind} - {None}
     if len(answers) != 1:
         answers = {_answer_of_memory(t, asked)}
     return bool(answers.pop())

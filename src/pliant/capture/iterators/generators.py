@@ -26,6 +26,7 @@ from pliant.capture.iterators.standing_iterators import ItsOwnIterator
 from pliant.capture.iterators.suspended import Place, StateSource, Suspended, end_of, state_of
 from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Frame, Tracer
+from pliant.capture.structures import reached
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import (
     by_kind,
@@ -328,17 +329,12 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _holds_suspended(value: Any, is_foreign: Callable[[Any], bool]) -> bool:
-    pending, seen = [value], {id(value)}
-    while pending:
-        obj = pending.pop()
-        if is_traced_generator(obj):
-            if not obj.finished or obj.is_broken:  # the operation that breaks may start it
-                return True
-        elif gc.is_tracked(obj) and _may_hold(obj) and not is_foreign(obj):
-            parts = [part for part in gc.get_referents(obj) if id(part) not in seen]
-            seen.update(map(id, parts))
-            pending += parts
-    return False
+    def behind(obj: Any) -> list[Any]:
+        is_last = is_traced_generator(obj) or not gc.is_tracked(obj) or not _may_hold(obj) or is_foreign(obj)
+        return [] if is_last else gc.get_referents(obj)
+
+    found = filter(is_traced_generator, reached(value, behind))
+    return any(not one.finished or one.is_broken for one in found)  # one that is broken the operation may start
 
 
 def not_stop_iteration(error: BaseException) -> BaseException:

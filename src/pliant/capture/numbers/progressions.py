@@ -14,7 +14,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -36,7 +36,7 @@ from pliant.capture.value_kinds import (
     is_tuple,
     plain_class,
 )
-from pliant.capture.varying_values import PROGRESSIONS, Progression, VaryingList, VaryingRange, VaryingTuple
+from pliant.capture.varying_values import PROGRESSIONS, Progression, Settling, VaryingList, VaryingRange, VaryingTuple
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.sources import held
 from pliant.unpatched import BUILTINS
@@ -69,9 +69,9 @@ def repeated(t: Tracer, left: Any, right: Any) -> VaryingList | None:
         return None
     if not _varies(times) or not _varies(times, items[0]):
         return None
-    if (settle := _settling(t)) is None or not concrete(times > 0):
+    if (settling := _settling(t)) is None or not concrete(times > 0):
         return None
-    return VaryingList((items[0], None, 0), times, settle)
+    return VaryingList((items[0], None, 0), times, settling)
 
 
 def joined(t: Tracer, left: Any, right: Any) -> Any:
@@ -104,24 +104,20 @@ def _varies(*numbers: Any) -> bool:
     return bool(symbolic) and not any(map(is_unbacked, symbolic))
 
 
-def _settling(t: Tracer) -> Callable[[], NoReturn] | None:
+def _settling(t: Tracer) -> Settling | None:
     """What starts the capture again with a plain value here; None if it is to be one."""
     frame, plain = t.frames[-1], t.inputs.policy.plain_places
     place = held(frame.code, f"the numbers at {frame.op.offset}")
-
-    def settle() -> NoReturn:
-        raise StartAgain(lambda: plain.add(place))
-
-    return None if place in plain else settle
+    return None if place in plain else lambda: StartAgain(lambda: plain.add(place))
 
 
 def _made(t: Tracer, cls: type, ends: Args) -> Any:
     """NotImplemented where it has no items, or is to be a plain one."""
     start, stop, step = ends
-    settle = _settling(t)
-    if settle is None or not concrete(start < stop if step > 0 else start > stop):
+    settling = _settling(t)
+    if settling is None or not concrete(start < stop if step > 0 else start > stop):
         return NotImplemented
-    return _OF_CLASS[cls](ends, (stop - start + step - (1 if step > 0 else -1)) // step, settle)
+    return _OF_CLASS[cls](ends, (stop - start + step - (1 if step > 0 else -1)) // step, settling)
 
 
 # ---- gone through

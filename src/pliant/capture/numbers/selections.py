@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import fx
@@ -26,7 +26,7 @@ from pliant.capture.recording.nodes import nodes_behind
 from pliant.capture.recording.regions import tensors_of, without_effects
 from pliant.capture.recording.stand_ins import StandIn, versions_of
 from pliant.capture.signatures import Tracer
-from pliant.capture.structures import is_node, several
+from pliant.capture.structures import is_node, reached, several
 from pliant.capture.trace import NULL, BreakReason
 from pliant.capture.value_kinds import ByKind, exactly, is_fixed_number, is_int, is_same_constant
 from pliant.capture.varying_values import TensorOrNumber
@@ -306,11 +306,7 @@ class _Taking:
         if made.dtype_ is not tensor.dtype_:
             raise Refused("they give numbers of different types")
         self.t.stand_ins.append(StandIn(self.step, why, made, (tensor,)))
-
-        def settle() -> NoReturn:
-            raise BreakBefore(why, self.step)
-
-        return TensorOrNumber(made, settle)
+        return TensorOrNumber(made, lambda: BreakBefore(why, self.step))
 
     def tensor(self, one: FakeTensor, other: FakeTensor) -> FakeTensor:
         t = self.t
@@ -376,19 +372,11 @@ def _passes_zeros(node: fx.Node) -> bool:
 
 def _sources(start: fx.Node, recorded: set[fx.Node]) -> set[fx.Node]:
     """Where gradients come to from a node: at nodes that are not among the recorded ones."""
-    found: set[fx.Node] = set()
-    seen, left = set(), [start]
-    while left:
-        node = left.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        behind = list(filter(has_gradient, node.all_input_nodes))
-        if node not in recorded or not behind:
-            found.add(node)
-        else:
-            left += behind
-    return found
+
+    def behind(node: fx.Node) -> list[fx.Node]:
+        return list(filter(has_gradient, node.all_input_nodes)) if node in recorded else []
+
+    return {node for node in reached(start, behind) if not behind(node)}
 
 
 def _values(node: fx.Node) -> list[FakeTensor]:

@@ -14,7 +14,7 @@ import enum
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -117,13 +117,9 @@ def hooks_in_order(world: World, value: Any) -> list[tuple[HookNumber, Any]] | N
         return None
     if not is_module(source.parent.held.value if source.parent.is_held else world.found_at(source.parent)):
         return None
-
-    def settle() -> NoReturn:
-        raise StartAgain(lambda: plain.add(source))
-
     world.guard(source, Kind.LENGTH, len(value))
     hooks = enumerate(value.values())
-    return [(HookNumber(settle), world.bring(hook, EntrySource(source, place))) for place, hook in hooks]
+    return [(HookNumber(lambda: StartAgain(lambda: plain.add(source))), world.bring(hook, EntrySource(source, place))) for place, hook in hooks]
 
 
 def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:
