@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 import types
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -21,7 +20,7 @@ from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import BreakReason, CallEffect
-from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, is_int, is_symbolic, is_text
+from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, by_kind, is_int, is_symbolic, is_text
 from pliant.capture.varying_values import join
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -36,8 +35,8 @@ handles, CLASSES = ROWS.handles, ROWS.classes
 def _effect(t: Tracer, shown_by: Any, function: Any, args: Args, kwargs: Kwargs, first: Args = ()) -> None:
     """Call it at the end of the entry, with the arguments as they are now, behind the `first`. `shown_by`: the logger or the
     stream, whose state is not what the trace changes or reads."""
-    args = tuple(_snapshot(t, a) for a in args)
-    kwargs = {k: _snapshot(t, v) for k, v in kwargs.items()}
+    args = tuple(_snapshot(t, a, frozenset()) for a in args)
+    kwargs = {k: _snapshot(t, v, frozenset()) for k, v in kwargs.items()}
     _put_off(t, shown_by, [*args, *kwargs.values()])
     t.world.effects_in_order.append(CallEffect(function, (*first, *args), kwargs, tells=True))
 
@@ -70,10 +69,6 @@ _MAY_CHANGE: ByKind[bool] = ByKind(
 )
 
 
-def _snapshot(t: Tracer, value: Any, within: frozenset[int] = frozenset()) -> Any:
-    return _SNAPSHOTS.of(value)(t, value, within)
-
-
 def _tensor_now(t: Tracer, value: Any, within: frozenset[int]) -> Any:
     if value.requires_grad or value.__class__ is not torch.Tensor:  # its text tells how it was computed
         raise GraphBreak("side-effect-call", "output of a tensor's value")
@@ -98,7 +93,7 @@ def _snapshots(t: Tracer, value: Any, within: frozenset[int]) -> Any:
     return made_like(value, [_snapshot(t, item, inner) for item in parts_of(value)])
 
 
-_SNAPSHOTS: ByKind[Callable[..., Any]] = ByKind(
+_snapshot = by_kind(
     _object_now,
     {
         FakeTensor: _tensor_now,
@@ -112,6 +107,7 @@ _SNAPSHOTS: ByKind[Callable[..., Any]] = ByKind(
             lambda t, value, within: value if t.world.is_foreign(value) else _refuse_output(t, value, within),
         ),
     },
+    place=1,
 )
 
 

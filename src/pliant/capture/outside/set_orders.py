@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from pliant.capture.value_kinds import LITERALS, NUMBERS, ByKind
+from pliant.capture.structures import parts_of
+from pliant.capture.value_kinds import LITERALS, NUMBERS
 from pliant.cpython import slots_of, state_of
 
 _TURNS = 30
@@ -31,7 +32,7 @@ def same_set(value: set[Any], items: list[Any]) -> set[Any] | None:
 
 def additions(value: AnySet) -> list[Step] | None:
     """What is added to an empty set for one of the same order, with the same table where that is found; None if none is."""
-    items, slots = _ITEMS.of(value)(value), slots_of(value)
+    items, slots = list(parts_of(value)), slots_of(value)
     found = None
     for steps, made in _tries(items, slots):
         if _in_order(made, items) and (found is None or slots_of(made) == slots):
@@ -39,11 +40,6 @@ def additions(value: AnySet) -> list[Step] | None:
             if not slots or slots_of(made) == slots:
                 return found
     return found
-
-
-_ITEMS: ByKind[Callable[[Any], list[Any]]] = ByKind(
-    lambda value: list(frozenset.__iter__(value)), families={set: lambda value: list(set.__iter__(value))}
-)
 
 
 def _in_order(made: set[Any], items: list[Any]) -> bool:

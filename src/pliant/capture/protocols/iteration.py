@@ -34,7 +34,7 @@ from pliant.capture.protocols.operators import compare, python_method, refuse_no
 from pliant.capture.protocols.subscripts import subscript
 from pliant.capture.protocols.tail_calls import TailCall, ending
 from pliant.capture.signatures import Tracer
-from pliant.capture.structures import is_list_or_tuple
+from pliant.capture.structures import is_list_or_tuple, parts_of
 from pliant.capture.value_kinds import (
     COMPARED_IN_C,
     DICT_TYPES,
@@ -214,14 +214,12 @@ def note_order(t: Tracer, value: Any) -> None:
             return
         size = table_of(value)
         if kinds <= _HASHED_BY_CONTENT and size is not None:
-            t.orders.append((size, tuple(_IN_TABLE.of(value)(value))))
+            t.orders.append((size, tuple(parts_of(value))))
         else:
             t.process_bound = "the order of a set that is no set of numbers"
 
 
 _HASHED_BY_CONTENT = HASH_ALIKE | {str, bytes}
-# What a set holds, by no `__iter__` of the program's.
-_IN_TABLE: ByKind[Callable[[Any], Any]] = ByKind(iter, families={cls: cls.__iter__ for cls in (set, frozenset)})
 
 
 def sequence(t: Tracer, value: Any, most: int | None = None, *, is_made: bool = False) -> Any:
