@@ -22,29 +22,32 @@ _aten = torch.ops.aten
 _SLICE, _SELECT = _aten.slice.Tensor, _aten.select.int
 _WRITES: dict[Any, Any] = {_aten.slice_scatter.default: _SLICE, _aten.select_scatter.default: _SELECT}
 _Part = tuple[int, int, int]  # dimension, begin, end
+_Write = tuple[fx.Node, _Part]
 
 
 def read_what_was_written(graph: fx.Graph) -> int:
     """Change the graph's reads."""
+    writes: dict[fx.Node, _Write | None] = {}
     changed = 0
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _READS:
-            changed += _looks_through(graph, node)
+            changed += _looks_through(graph, node, writes)
     return changed
 
 
-def _looks_through(graph: fx.Graph, node: fx.Node) -> bool:
-    """Whether the node reads something else now."""
+def _looks_through(graph: fx.Graph, node: fx.Node, writes: dict[fx.Node, _Write | None]) -> bool:
+    """Whether the node reads something else now. `writes`: those that were met before, of which each read may pass many."""
     part = _READS[node.target](node, node.args[1:])
     first: Any = node.args[0]
     source = first
-    while part is not None and source.op == "call_function" and source.target in _WRITES:
-        into, new = source.args[:2]
-        written = _READS[_WRITES[source.target]](new, source.args[2:], into)
-        if written is None or written[0] != part[0]:
+    while part is not None:
+        if source not in writes:
+            writes[source] = _write(source)
+        if (found := writes[source]) is None or found[1][0] != part[0]:
             break
+        into, written = found
         if part[1] >= written[1] and part[2] <= written[2]:
-            if _moved(graph, node, source, new, part[1] - written[1]):
+            if _moved(graph, node, source, source.args[1], part[1] - written[1]):
                 return True
             break
         if part[1] < written[2] and written[1] < part[2]:
@@ -54,6 +57,15 @@ def _looks_through(graph: fx.Graph, node: fx.Node) -> bool:
         return False
     node.replace_input_with(first, source)
     return True
+
+
+def _write(node: fx.Node) -> _Write | None:
+    """What a node writes a part of; None if it does not, or of what is not known."""
+    if node.op != "call_function" or node.target not in _WRITES:
+        return None
+    into: Any = node.args[0]
+    written = _READS[_WRITES[node.target]](node.args[1], node.args[2:], into)
+    return None if written is None else (into, written)
 
 
 def _moved(graph: fx.Graph, node: fx.Node, write: fx.Node, new: fx.Node, start: int) -> bool:
