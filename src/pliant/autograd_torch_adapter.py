@@ -61,15 +61,16 @@ def recording() -> Iterator[None]:
         yield
 
 
-def tied_by_writes(written: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether autograd minds, at `other`, a write of `written` in the same storage, though they share no element.
+def minds_writes(tensor: torch.Tensor) -> bool:
+    """Whether autograd minds, at this tensor, a write of any other in the same storage, though they share no element.
 
-    Empty tensors share their versions; one of several views of a call may not be used after a write (no public form).
+    Empty tensors share their versions (with what is written of them, too); one of several views of a call may not be used after a
+    write (no public form).
     """
-    if not written.numel() or not other.numel():
+    if not tensor.numel():
         return True
     several: Any = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
-    return other.requires_grad and other._is_view() and bool(torch._C._autograd._get_creation_meta(other) == several)
+    return tensor.requires_grad and tensor._is_view() and bool(torch._C._autograd._get_creation_meta(tensor) == several)
 
 
 def forbids_writes(tensor: torch.Tensor) -> bool:

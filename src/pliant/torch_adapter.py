@@ -43,6 +43,7 @@ from pliant.autograd_torch_adapter import forbids_writes as forbids_writes
 from pliant.autograd_torch_adapter import give_to_records as give_to_records
 from pliant.autograd_torch_adapter import gradients as gradients
 from pliant.autograd_torch_adapter import is_view as is_view
+from pliant.autograd_torch_adapter import minds_writes as minds_writes
 from pliant.autograd_torch_adapter import no_anomaly_mode as no_anomaly_mode
 from pliant.autograd_torch_adapter import recording as recording
 from pliant.autograd_torch_adapter import register_hooks_of as register_hooks_of
@@ -50,7 +51,6 @@ from pliant.autograd_torch_adapter import running_function as running_function
 from pliant.autograd_torch_adapter import saved_one_by_one as saved_one_by_one
 from pliant.autograd_torch_adapter import saved_tensor_hooks as saved_tensor_hooks
 from pliant.autograd_torch_adapter import seen_written as seen_written
-from pliant.autograd_torch_adapter import tied_by_writes as tied_by_writes
 from pliant.autograd_torch_adapter import uncounted_writes as uncounted_writes
 from pliant.autograd_torch_adapter import without_base as without_base
 from pliant.autograd_torch_adapter import without_saved_tensor_hooks as without_saved_tensor_hooks

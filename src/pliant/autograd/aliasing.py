@@ -26,7 +26,7 @@ from pliant.errors import Unsupported
 from pliant.graph.contracts import GraphInput
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.records import dataclass
-from pliant.torch_adapter import tied_by_writes
+from pliant.torch_adapter import minds_writes
 
 
 class UnsupportedAliasing(Unsupported):
@@ -98,7 +98,8 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
         plan.outputs.append(_plan_output(plan, value, inputs, shared) if first == position else SameAs(first))
     for position, made in plan.moved.items():
         plan.outputs[position] = FromResult(made)
-    plan.differentiable = [one for one in plan.differentiable if _is_led_to(plan.results[one], outputs, inputs)]
+    given = _given_to_caller(outputs, inputs)
+    plan.differentiable = [one for one in plan.differentiable if id(plan.results[one]) in given]
     recorded = {write.input for write in plan.writes if not write.in_graph}
     _check_inner(plan, recorded)
     plan.early = [place for place, value in enumerate(outputs) if _is_early(value, plan.outputs[place], recorded)]
@@ -108,12 +109,10 @@ def plan_outputs(outputs: tuple[Any, ...], inputs: list[Any], histories: list[An
     return plan
 
 
-def _is_led_to(result: FakeTensor, outputs: tuple[Any, ...], inputs: list[Any]) -> bool:
-    """Whether the caller gets the result, or a view with gradients. What is detached of one several times shares its memory."""
-    if any(one is result for one in (*outputs, *inputs)):
-        return True
+def _given_to_caller(outputs: tuple[Any, ...], inputs: list[Any]) -> set[int]:
+    """By id, what the caller gets, or gets a view with gradients of. What is detached of one several times shares its memory."""
     views = [one for one in outputs if type(one) is FakeTensor and one.requires_grad]
-    return any(one.node.base.fake is result for one in views)
+    return {*map(id, outputs), *map(id, inputs), *(id(one.node.base.fake) for one in views)}
 
 
 def _noted_first(plan: OutputPlan, outputs: tuple[Any, ...]) -> list[int]:
@@ -365,16 +364,17 @@ def _first_shared(inputs: list[GraphInput], written: set[int]) -> int | None:
 
 
 def _first_tied(inputs: list[GraphInput], written: set[int]) -> int | None:
-    """An input that a write of another concerns though no element is shared: see `tied_by_writes`."""
+    """An input that a write of another concerns though no element is shared: see `minds_writes`."""
     owners: dict[int, list[int]] = {}
     for i, one in enumerate(inputs):
         owner = storage_of(one.example)
         if owner is not None:
             owners.setdefault(owner, []).append(i)
     for group in owners.values():
+        changed = written.intersection(group)
+        empty = {i for i in changed if not inputs[i].example.numel()}
         for i in group:
-            others = (j for j in group if j != i and j in written)
-            if any(tied_by_writes(inputs[j].example, inputs[i].example) for j in others):
+            if empty - {i} or changed - {i} and minds_writes(inputs[i].example):
                 return i
     return None
 

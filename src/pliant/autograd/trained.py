@@ -92,7 +92,8 @@ def trained(
     if not around.records:
         apply = with_gradients(apply)
     differentiable, whole = facts.tangents, kept.whole
-    changed = [place for place in differentiable if place in made.changed]
+    reshaped = made.changed
+    changed = [place for place in differentiable if place in reshaped]
     leaves = operator.itemgetter(*several) if several else operator.itemgetter(slice(0))
 
     def plain(inputs: list[Any]) -> tuple[Any, ...]:

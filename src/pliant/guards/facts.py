@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pliant.guards.kinds import ConstantItems
-from pliant.torch_adapter import storage_of, tied_by_writes
+from pliant.torch_adapter import minds_writes, storage_of
 
 # Types whose `==` between two instances of exactly that type is right as it is.
 PLAIN: frozenset[type] = frozenset(
@@ -94,19 +94,28 @@ def separate(written: Iterable[torch.Tensor], others: Iterable[torch.Tensor], he
     written, others = tuple(written), tuple(others)
     if not held.isdisjoint(map(storage_of, (*written, *others))):
         return False
-    return not any(overlap(a, b) for i, a in enumerate(written) for b in (*written[i + 1 :], *others))
+    together: dict[int, list[tuple[torch.Tensor, bool]]] = {}
+    for tensors, is_written in ((written, True), (others, False)):
+        for tensor in tensors:
+            together.setdefault(storage_of(tensor), []).append((tensor, is_written))
+    return not any(len(group) > 1 and _is_shared(group) for group in together.values())
 
 
-def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the stretches of memory between the first and the last element of two dense or strided tensors meet,
-    or a write of one concerns the other nevertheless.
-    """
-    if storage_of(a) != storage_of(b):
+def _is_shared(group: list[tuple[torch.Tensor, bool]]) -> bool:
+    """Whether a write of one of these tensors of one storage concerns another: the stretches of memory between the first and the last
+    element of both meet, or autograd minds it nevertheless."""
+    if not any(is_written for _, is_written in group):
         return False
-    if tied_by_writes(a, b) or tied_by_writes(b, a):
+    if any(minds_writes(tensor) for tensor, _ in group):
         return True
-    (low, high), (first, last) = _stretch(a), _stretch(b)
-    return low < last and first < high
+    reach = reach_of_written = -1
+    for first, end, is_written in sorted((*_stretch(tensor), is_written) for tensor, is_written in group):
+        if first < (reach if is_written else reach_of_written):
+            return True
+        reach = max(reach, end)
+        if is_written:
+            reach_of_written = max(reach_of_written, end)
+    return False
 
 
 def _stretch(t: torch.Tensor) -> tuple[int, int]:
