@@ -236,7 +236,7 @@ def _answer_of_one(t: Tracer, node: fx.Node) -> bool | None:
             answer = example.is_inference()
         t.world.guard(MethodSource(t.world.place_of(fake), "is_inference"), Kind.EQUALS, answer)
         return answer
-    if is_fake(fake) and any(one.fake is fake for one in t.inputs.inputs):
+    if is_fake(fake) and node.op == "placeholder" and any(one.fake is fake for one in t.inputs.inputs):
         return torch.is_inference_mode_enabled()  # a tensor that each call makes before the graph runs
     made = node.op in ("call_function", "call_method", "call_module")
     return bool(node.meta.get("inference", torch.is_inference_mode_enabled())) if made else None

@@ -273,6 +273,24 @@ class _ById:
     __hash__ = None  # type: ignore[assignment]  # never a key
 
 
+class Snapshot:
+    """What a container held at one moment. Later it mostly holds the very same objects, for which their addresses are compared."""
+
+    __slots__ = ("_addresses", "_contents")
+
+    def __init__(self, container: Any) -> None:
+        self._addresses, self._contents = _addresses(container), frozen(container)
+
+    def is_of(self, container: Any) -> bool:
+        """Whether the container holds that."""
+        same = self._addresses is not None and _addresses(container) == self._addresses
+        return same or bool(frozen(container) == self._contents)
+
+
+_addresses = by_kind(
+    lambda value: [*map(id, value)],
+    families={dict: lambda value: [*map(id, value), *map(id, value.values())], set: lambda value: None},  # a set's table counts, too
+)
 # A snapshot to compare with later: keys and elements by identity, in order.
 frozen = by_kind(
     lambda value: [*map(_ById, value)],

@@ -23,6 +23,7 @@ from pliant.capture.outside.identity import TracedId, is_hook_id
 from pliant.capture.outside.origins import Asked
 from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import (
+    Snapshot,
     base_in_c,
     copy_in,
     frozen,
@@ -57,7 +58,6 @@ from pliant.records import dataclass
 from pliant.source import SourceLocation
 
 _ADOPT_LIMIT = 100_000
-_CHANGED: tuple[()] = ()  # unequal to every snapshot of a container
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ class Changed:
     moved: dict[Any, None] = field(default_factory=dict)
     added: list[Any] | None = None
     copy: Any = None
-    before: Any = None
+    before: Snapshot | None = None
 
 
 class World(ToldByValue):
@@ -351,7 +351,7 @@ class World(ToldByValue):
         if added:
             _ADD[type(shadow)](shadow, added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
-        changed.copy, changed.before = shadow, _CHANGED if changed.stores or added else frozen(shadow)
+        changed.copy, changed.before = shadow, None if changed.stores or added else Snapshot(shadow)
         changed.stores = {}
         return shadow
 
@@ -394,7 +394,7 @@ class World(ToldByValue):
 
     def _changed_copies(self) -> list[Changed]:
         """The containers that the trace read as a whole, and changed."""
-        return [c for c in self._changed.values() if c.copy is not None and frozen(c.copy) != c.before]
+        return [c for c in self._changed.values() if c.copy is not None and not (c.before and c.before.is_of(c.copy))]
 
     def check_states(self) -> None:
         """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""

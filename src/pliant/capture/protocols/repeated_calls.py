@@ -131,12 +131,12 @@ def _key_of(t: Tracer, callee: Any, args: Args, kwargs: Kwargs) -> Hashable | No
     if torch.is_grad_enabled() or not config.get().capture.repeated_blocks or not t.frames or not _is_quiet(t):
         return None
     which = (_function if is_function(callee) else _kind_of_module)(t, callee)
-    tensors = list(_tensors(args, kwargs))
-    if which is None or not tensors and is_function(callee):
+    if which is None:
         return None
     with DisableTorchFunction(), below_python_dispatch():
-        parts = [_PART_OF.of(one)(t, one) for one in (*args, *kwargs.values())]
-    if None in parts:
+        parts = _parts(t, (*args, *kwargs.values()))
+    tensors = [] if parts is None else list(_tensors(args, kwargs))
+    if parts is None or not tensors and is_function(callee):
         return None
     frame, where = t.frames[-1], t.location()
     first = {id(one): k for k, one in reversed([*enumerate(tensors)])}
@@ -182,9 +182,19 @@ def _kind_of_tensor(t: Tracer, fake: FakeTensor) -> Hashable | None:
     return (spec.size_key, spec.stride_key, spec.dtype, spec.device, spec.lazy, flags)
 
 
+def _parts(t: Tracer, values: tuple[Any, ...]) -> list[Hashable] | None:
+    """By what each of the values is known; None, and not a look at the others, where one is not."""
+    parts = []
+    for one in values:
+        parts.append(_PART_OF.of(one)(t, one))
+        if parts[-1] is None:
+            return None
+    return parts
+
+
 def _kind_of_tuple(t: Tracer, value: tuple[Any, ...]) -> Hashable | None:
-    parts = [_PART_OF.of(one)(t, one) for one in value]
-    return None if None in parts else (tuple, *parts)
+    parts = _parts(t, value)
+    return None if parts is None else (tuple, *parts)
 
 
 def _as_itself(t: Tracer, value: Any) -> Hashable | None:
