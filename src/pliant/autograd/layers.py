@@ -11,6 +11,7 @@ Reads on: `runtime.py`, which builds the segments.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
@@ -98,12 +99,13 @@ def _longest_repeat(kinds: Sequence[int]) -> tuple[int, int, int]:
 def _narrowest(nodes: list[fx.Node], first: int, period: int) -> int:
     """The place in the first layer before which fewest tensors are made that are read behind it, in the second layer."""
     places = {node: place for place, node in enumerate(nodes)}
-    last_use = [max([places.get(user, len(nodes)) for user in node.users], default=-1) for node in nodes]
-
-    def crossing(place: int) -> int:
-        return sum(last >= place for last in last_use[:place])
-
-    return min(range(first, first + period), key=lambda place: (crossing(place + period), place))
+    crossing = [0] * (len(nodes) + 2)  # first by how many more than one place before
+    for place, node in enumerate(nodes):
+        if node.users:
+            crossing[place + 1] += 1
+            crossing[max(places.get(user, len(nodes)) for user in node.users) + 1] -= 1
+    crossing = list(itertools.accumulate(crossing))
+    return min(range(first, first + period), key=lambda place: (crossing[place + period], place))
 
 
 def _is_long(layer: list[fx.Node]) -> bool:
