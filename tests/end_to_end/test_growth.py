@@ -43,8 +43,22 @@ def asked_of_each(n):
     return program, tuple(torch.randn(4) for _ in range(n + 1))
 
 
+def long_list_given(n):
+    def shifted(x, items):
+        return x + len(items)
+
+    @torch.no_grad()
+    def program(x, *others):
+        items = [x, *others]
+        for _ in others:
+            x = shifted(x, items)
+        return x
+
+    return program, tuple(torch.randn(4) for _ in range(n + 1))
+
+
 # With how many parts each is compiled first.
-PROGRAMS = {many_outputs: 16, written_views: 12, rows_written: 12, asked_of_each: 40}
+PROGRAMS = {many_outputs: 16, written_views: 12, rows_written: 12, asked_of_each: 40, long_list_given: 16}
 
 
 def calls_of_compiling(make, n):

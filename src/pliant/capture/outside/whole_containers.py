@@ -276,18 +276,19 @@ class _ById:
 class Snapshot:
     """What a container held at one moment. Later it mostly holds the very same objects, for which their addresses are compared."""
 
-    __slots__ = ("_addresses", "_contents")
+    __slots__ = ("_addresses", "_contents", "_look")
 
     def __init__(self, container: Any) -> None:
-        self._addresses, self._contents = _addresses(container), frozen(container)
+        self._look = _ADDRESSES.of(container)
+        self._addresses, self._contents = self._look(container), frozen(container)
 
     def is_of(self, container: Any) -> bool:
-        """Whether the container holds that."""
-        same = self._addresses is not None and _addresses(container) == self._addresses
+        """Whether the container, which it was taken of, holds that."""
+        same = self._addresses is not None and self._look(container) == self._addresses
         return same or bool(frozen(container) == self._contents)
 
 
-_addresses = by_kind(
+_ADDRESSES: ByKind[Callable[[Any], list[int] | None]] = ByKind(
     lambda value: [*map(id, value)],
     families={dict: lambda value: [*map(id, value), *map(id, value.values())], set: lambda value: None},  # a set's table counts, too
 )

@@ -448,7 +448,7 @@ class World(ToldByValue):
         """By id, the dicts that the trace stored into and did not read as a whole; None if it changed anything else."""
         if self.effects_in_order or self.inputs.told or self._slot_changes or self._changed_copies():
             return None
-        if any(changed.added is not None for changed in self._changed.values()):
+        if [changed for changed in self._changed.values() if changed.added is not None]:
             return None
         return frozenset([id(changed.real) for changed in self._stored_into()])
 
