@@ -122,6 +122,12 @@ m = pliant.compile(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), t
 for n in (2, 3, 5):
     m(torch.randn(n, 4)).sum().backward()
 """,
+    "training of several results": """
+def f(x):
+    return x.sigmoid(), x[0].tanh() * x.sigmoid()
+first, second = pliant.compile(f)(torch.randn(4, 8, requires_grad=True))
+(first.sum() + second.sum()).backward()
+""",
 }
 
 

@@ -135,7 +135,7 @@ def names_of_saved(kind: Any) -> tuple[str, ...]:
 
 def _is_kept(node: Node, name: str) -> bool:
     try:
-        value = getattr(node, name)
+        value = _saved(node, name)
     except RuntimeError:  # written since
         return True
     return bool(value) if isinstance(value, (tuple, list)) else value is not None
@@ -166,10 +166,17 @@ def leaves_behind(result: torch.Tensor, is_one: Callable[[Node], bool]) -> tuple
 
 def _is_spoilt(node: Node, name: str) -> bool:
     try:
-        getattr(node, name)
+        _saved(node, name)
     except RuntimeError:
         return True
     return False
+
+
+def _saved(node: Node, name: str) -> Any:
+    """What is kept under a name. A result of the function is detached for that: of a tensor with a dispatch of its own PyTorch first
+    asks whether it is a distributed one, and loads all that these need, SymPy among it."""
+    with torch_adapter.below_python_dispatch():
+        return getattr(node, name)
 
 
 def functions_behind(roots: Sequence[Node], gone: Collection[Node] = ()) -> list[Node]:
