@@ -1,7 +1,7 @@
 """Whether a container still holds what it held: by identity, constants by value, in order."""
 
-import cProfile
 import collections
+import cProfile
 import pstats
 
 import pytest

@@ -45,7 +45,7 @@ def find_layers(captured: CapturedGraph) -> Cuts | None:
     if len(nodes) < LEAST_SAVED or not _lends_itself(captured, nodes):
         return None
     try:
-        kinds = _numbered([_kind(node) for node in nodes])
+        kinds = _kinds(nodes)
     except Unkeyed:
         return None
     first, repeated, period = _longest_repeat(kinds)
@@ -63,17 +63,23 @@ def _lends_itself(captured: CapturedGraph, nodes: list[fx.Node]) -> bool:
     return not any(part in known_name(node) for node in nodes for part in _WHOLE)
 
 
-def _kind(node: fx.Node) -> Hashable:
-    def given(one: fx.Node) -> Hashable:
-        return value_key(one.meta.get("val"))
+def _kinds(nodes: list[fx.Node]) -> list[int]:
+    """A number for each node, the same for those that are alike. What a node gives is described once: many may take it."""
+    kinds: dict[Hashable, int] = {}
+    values: dict[Hashable, int] = {}
+    known: dict[fx.Node, int] = {}
 
-    named = tuple([(name, argument_key(value, given)) for name, value in node.kwargs.items()])
-    return node.op, argument_key(node.target, given), argument_key(node.args, given), named, given(node)
+    def given(one: fx.Node) -> int:
+        found = known.get(one)
+        if found is None:
+            found = known[one] = values.setdefault(value_key(one.meta.get("val")), len(values))
+        return found
 
+    def kind(node: fx.Node) -> Hashable:
+        named = tuple([(name, argument_key(value, given)) for name, value in node.kwargs.items()])
+        return node.op, argument_key(node.target, given), argument_key(node.args, given), named, given(node)
 
-def _numbered(kinds: list[Hashable]) -> list[int]:
-    numbers: dict[Hashable, int] = {}
-    return [numbers.setdefault(kind, len(numbers)) for kind in kinds]
+    return [kinds.setdefault(kind(node), len(kinds)) for node in nodes]
 
 
 def _longest_repeat(kinds: Sequence[int]) -> tuple[int, int, int]:
