@@ -291,3 +291,20 @@ def test_bodies_in_inference_mode():
     with torch.inference_mode():
         ours = pliant.compile(program, backend="eager", fullgraph=True)(x)
     torch.testing.assert_close(ours, (x.exp() + 1).square().cumprod(0))
+
+
+def test_gradients_of_transposed_scans_lie_as_described() -> None:
+    """What follows them was traced for such strides: a view that joins dimensions."""
+
+    def transposed(x: torch.Tensor) -> torch.Tensor:
+        return x.view(2, 3, 2).transpose(0, 1)
+
+    def f(x: torch.Tensor) -> Any:
+        return associative_scan(lambda a, b: a * b, transposed(x), 2, combine_mode="generic")
+
+    x = torch.linspace(0.1, 1, 12, dtype=torch.float64, requires_grad=True)
+    found = []
+    for function in (pliant.compile(f, backend="aot_eager"), lambda x: transposed(x).cumprod(2)):
+        (first,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+        found.append((first, *torch.autograd.grad(first.square().sum(), x)))
+    torch.testing.assert_close(*found)

@@ -259,7 +259,7 @@ class AssociativeScan(Scan):
         return [[*self.first_slices(scanned), *self.first_slices(scanned), *closed]]
 
     def described(self, values: Values) -> Tensors:
-        return tuple(torch.empty_like(x) for x in self.parts(values)[1])
+        return tuple(x.new_empty(x.shape) for x in self.parts(values)[1])
 
 
 @contextmanager

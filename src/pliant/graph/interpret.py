@@ -165,7 +165,8 @@ class _Run:
             args = self.placed(node, args)
         if any(isinstance(a, torch.Tensor) and is_transformed(a) for a in args):
             target = TRANSFORMED.get(node.target, target)
-        return target(*args, **{k: given(v) for k, v in node.kwargs.items()})
+        results = target(*args, **{k: given(v) for k, v in node.kwargs.items()})
+        return results if _namespace(node.target) == "aten" else self.lying(results, node.meta.get("val"))
 
     def placed(self, node: fx.Node, args: list[Any]) -> list[Any]:
         """The arguments of a call that looks at memory: a value may begin elsewhere in its memory than is described."""
@@ -181,8 +182,13 @@ class _Run:
 
     def laid_out(self, argument: Any) -> Any:
         """A value that lies as it is described: writes become values, and values of views may be dense."""
-        value = self.value(argument)
-        described = argument.meta.get("val") if type(argument) is fx.Node else None
+        return self.lying(self.value(argument), argument.meta.get("val") if type(argument) is fx.Node else None)
+
+    def lying(self, value: Any, described: Any) -> Any:
+        """The value with the strides that are described. Descriptions of results of operators that are not PyTorch's own need
+        not tell how they lie, and what follows was traced for strides as described."""
+        if isinstance(value, list) and isinstance(described, (list, tuple)):
+            return [self.lying(one, own) for one, own in zip(value, described, strict=True)]
         if type(described) is not FakeTensor or type(value) is not torch.Tensor or value.layout is not torch.strided:
             return value
         strides = self.value(described.stride_)
@@ -302,6 +308,11 @@ class _AsMade(_Run):
 def strides_as_made(aten: AtenGraph, inputs: list[Any], described: Callable[[Any], Any]) -> list[Any]:
     """Strides of the results for inputs that may lie otherwise than is described; `described` makes a fake of a tensor."""
     return _AsMade(aten, described).all(list(inputs))
+
+
+def _namespace(target: Any) -> str:
+    """Of an operator; "aten" of what is none."""
+    return getattr(target, "namespace", "aten")
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
