@@ -146,3 +146,25 @@ def test_tangents_of_norms_are_one_graph(name, inner):
     for n in SIZES:
         torch.testing.assert_close(_outcome(compiled, (4,), n, weights), _outcome(program, (4,), n, weights))
     assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]
+
+
+TANGENTS = {
+    "cat": lambda x, w: torch.cat([x[2:], x[:2] * 2]) @ w,
+    "stack": lambda x, w: torch.stack([x, x.cos()], 1)[:, 0] @ w,
+    "tangents that lie otherwise": lambda x, w: (w @ x).tanh(),
+}
+
+
+@pytest.mark.parametrize("name", TANGENTS)
+def test_tangents_of_mapped_jacobians_are_one_graph(name):
+    def jacobian(x, w):
+        return torch.func.jacfwd(lambda a: TANGENTS[name](a, w))(x).sum(1)
+
+    def program(x, w):
+        out, pushed = torch.func.jvp(lambda x: torch.vmap(jacobian)(x, w[:4] * x[:, :, None]), (x,), (x.cos(),))
+        return (out + pushed).sum()
+
+    compiled, weights = pliant.compile(program, backend="aot_eager"), _weights((4, 4))
+    for n in SIZES:
+        torch.testing.assert_close(_outcome(compiled, (4,), n, weights), _outcome(program, (4,), n, weights))
+    assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]

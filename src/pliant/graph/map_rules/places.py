@@ -90,7 +90,7 @@ def _assert_async(op: Any) -> Rule:
     return rule
 
 
-def _cat(count: Any, tensors: Sequence[Batched], dim: int = 0) -> Any:
+def cat(count: Any, tensors: Sequence[Batched], dim: int = 0) -> Any:
     if len({one.rank for one in tensors}) != 1:  # empty vectors among others, which count for nothing
         return NotImplemented
     return _aten.cat([one.whole(count) for one in tensors], _behind(dim, tensors[0].rank))
@@ -277,7 +277,6 @@ ROWS: Rows = {
     _aten.index_add.default: _with_row(_aten.index_add.default, _add_dense),
     _aten.index_copy.default: _with_row(_aten.index_copy.default, torch.scatter),
     _aten.index_fill.int_Scalar: _with_row(_aten.index_fill.int_Scalar, torch.scatter),
-    _aten.cat.default: _cat,
     _aten.linalg_cross.default: _cross,
     _aten.searchsorted.Tensor: _searchsorted,
     _aten.slice_backward.default: _backward_of_view(_aten.slice_backward.default, 2),

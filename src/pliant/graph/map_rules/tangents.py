@@ -1,16 +1,18 @@
-"""Rules for derivatives pushed forward through normalizations, whose formulas in C++ ask for plain sizes."""
+"""Rules for derivatives pushed forward, where formulas in C++ ask for plain sizes: normalizations, what joins tensors, tangents
+that lie otherwise than what they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from pliant.graph.map_rules.kernels import Differentiable, Rows
+from pliant.graph.map_rules.kernels import Batched, Differentiable, Rows
 from pliant.graph.map_rules.norms import group_norm, group_norm_backward, layer_norm, layer_norm_backward
+from pliant.graph.map_rules.places import cat
 
 _aten = torch.ops.aten
 _LEVEL = 0  # transforms keep the tangents of each of their levels there
@@ -107,7 +109,35 @@ def _asked(wanted: Sequence[bool], of_x: Tensor, of_weight: Tensor, of_bias: Ten
     return tuple(one if asked else None for one, asked in zip((of_x, *of_both), wanted))
 
 
+def _joined(op: Any) -> Callable[..., Any]:
+    """C++ makes zeros of plain sizes for those that have no tangents."""
+
+    def composed(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+        parts = [_parts(one) for one in tensors]
+        given = [tangent is not None for _, tangent in parts]
+        if all(given) or not any(given):
+            return NotImplemented
+        pushed = [torch.zeros_like(value) if tangent is None else tangent for value, tangent in parts]  # type: ignore[arg-type]
+        out = op([value for value, _ in parts], dim)
+        return forward_ad.make_dual(out, op(pushed, dim), level=_LEVEL)  # type: ignore[no-untyped-call]
+
+    return composed
+
+
+def _zeros_for_tangent(count: Any, tangent: Batched, primal: Batched, *, self_num_batch_dims: int = 0) -> Tensor:
+    """Of sizes as the tangent's first ones, then the primal's, whose memory they lie like."""
+    op, first = _aten._new_zeros_with_same_feature_meta.default, self_num_batch_dims
+    if not primal.has_batch:
+        return op(tangent.value, primal.value, self_num_batch_dims=first + 1)  # type: ignore[no-any-return]
+    value = tangent.value.movedim(0, first) if tangent.has_batch else tangent.value
+    made: Tensor = op(value, primal.value, self_num_batch_dims=first)
+    return made.movedim(first, 0).detach() if first else made  # no view: it is written, and given a tangent
+
+
 ROWS: Rows = {
+    _aten.cat.default: Differentiable(_joined(_aten.cat.default), cat),
+    _aten.stack.default: Differentiable(_joined(_aten.stack.default)),
+    _aten._new_zeros_with_same_feature_meta.default: _zeros_for_tangent,
     _aten.native_layer_norm.default: Differentiable(_layer_norm, layer_norm),
     _aten.native_group_norm.default: Differentiable(_group_norm, group_norm),
     _aten.native_layer_norm_backward.default: Differentiable(_layer_norm_backward, layer_norm_backward),
