@@ -206,6 +206,23 @@ def test_hooks_that_are_registered_for_each_call_are_compiled_once(register, whe
     assert pliant.stats()["graphs"] == 1
 
 
+@pytest.mark.parametrize("where", ["", "first"])
+@pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_backward_hooks_that_are_registered_for_each_call_are_compiled_once(register, where):
+    pliant.reset()
+    net = Net()
+    compiled, layer, found = pliant.compile(net, backend="aot_eager"), net.get_submodule(where), []
+    for function in [net, *[compiled] * 10]:
+        seen, x = [], X.detach().requires_grad_()
+        handle = getattr(layer, register)(lambda *given, seen=seen: seen.append(given[-1][0]))
+        function(x).sum().backward()
+        handle.remove()
+        (kept,) = seen
+        found.append((kept, x.grad))
+    torch.testing.assert_close(found[1:], found[:1] * 10)
+    assert not pliant.stats()["recompiles"]
+
+
 TIMES = [lambda m, args, out: out * 2, lambda m, args, out: out + 3]
 
 

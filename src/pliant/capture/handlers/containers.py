@@ -40,8 +40,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         value = t.hashable(args[0]) if name == "add" else args[0]
         if t.world.add_unread(receiver, [value]):
             return None
-    if name == "items" and _is_of_call(t.frames[-1]) and (hooks := hooks_in_order(t.world, receiver)) is not None:
-        return hooks
+    if name in _OF_HOOKS and _is_of_call(t.frames[-1]) and (hooks := hooks_in_order(t.world, receiver)) is not None:
+        return hooks if name == "items" else [hook for _, hook in hooks]
     receiver = t.world.adopt(receiver)
     if name == "sort" and is_list(receiver):
         return _sort(t, receiver, kwargs)
@@ -68,7 +68,12 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
 
 def _is_of_call(frame: Frame) -> bool:
     """Whether it is PyTorch's call of a module, which asks for the keys of hooks in other tables and uses them for no more."""
-    return module_call.__qualname__ in frame.code.co_qualname and not frame.is_the_users
+    name = frame.code.co_qualname
+    return (module_call.__qualname__ in name or name in _READ_BACKWARD_HOOKS) and not frame.is_the_users
+
+
+_OF_HOOKS = ("items", "values")
+_READ_BACKWARD_HOOKS = ("Module._get_backward_hooks", "Module._get_backward_pre_hooks")
 
 
 def _sort(t: Tracer, receiver: list[Any], kwargs: Kwargs) -> None:

@@ -106,7 +106,7 @@ def _copy_dict(world: World, value: dict[Any, Any], source: Source, cls: Any) ->
 
 
 _is_ordered = exactly(collections.OrderedDict)
-_HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks")
+_HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def hooks_in_order(world: World, value: Any) -> list[tuple[HookNumber, Any]] | None:
