@@ -192,9 +192,16 @@ class Replaces(nn.Module):
         return x
 
 
+class Freezes(nn.Linear):
+    def forward(self, x):
+        self.requires_grad_(False)
+        return super().forward(x)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
+        (Freezes(3, 3), "the model calls `TensorBase.requires_grad_` for its effect"),
         (Counts(), "the model changes `Counts.__dict__` (`number`)"),
         (Replaces(), "the model gives its buffer `last` another kind of value"),
         (lambda x: print(x) or x, "the model calls `print` for its effect"),
@@ -204,6 +211,12 @@ def test_what_cannot_be_exported_is_told(model, message):
     with pytest.raises(ExportError) as caught:
         pliant.export(model, (torch.ones(3),))
     assert message in str(caught.value)
+
+
+def test_a_model_that_has_frozen_its_parameters_is_exported():
+    model, x = Freezes(3, 3), torch.ones(2, 3)
+    expected = model(x)
+    torch.testing.assert_close(pliant.export(model, (x,))(x), expected)
 
 
 def test_messages_of_the_model_are_noted_and_left_out(capsys):
