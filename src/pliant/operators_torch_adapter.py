@@ -231,8 +231,12 @@ def _copy_from_start(tensor: torch.Tensor) -> torch.Tensor:
     return memory.as_strided(tensor.shape, tensor.stride(), 0)
 
 
-# What runs, inside transforms, in place of operators that do other work there.
-TRANSFORMED: dict[Any, Callable[..., Any]] = {torch.ops.aten.as_strided_scatter.default: _as_strided_scatter}
+# What runs, inside transforms, in place of operators that do other work there: samples of a batch may lie otherwise than what
+# was traced, and a view takes them only as they were.
+TRANSFORMED: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
+    **dict.fromkeys((torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default), torch.ops.aten.reshape.default),
+}
 # What compiled code calls in place of an operator that does other work: without grad mode, or as its own pure form.
 RUNS_AS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer,

@@ -35,6 +35,15 @@ def test_batched_tangents(dynamic: bool, transposed: bool, again: bool) -> None:
     torch.testing.assert_close(gradients(pliant.compile(net, dynamic=dynamic)), gradients(net))
 
 
+def test_samples_lie_otherwise_than_the_tangent_that_was_traced() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.cos().t().reshape(2, -1).t() * x.reshape(-1, 2)
+
+    x = torch.randn(4, 4)
+    found = torch.autograd.functional.jacobian(pliant.compile(f), x, vectorize=True)
+    torch.testing.assert_close(found, torch.autograd.functional.jacobian(f, x))
+
+
 def test_a_pullback_is_mapped() -> None:
     net = _net()
     x = torch.randn(2, 4, requires_grad=True)
