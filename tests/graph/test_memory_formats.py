@@ -89,6 +89,22 @@ def test_convolved_volumes_lie_in_rows_where_eagers_do(transposed: bool, dtype: 
     assert not check.wrong and sum(check.right.values()) > 40
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_convolved_images_lie_as_eagers(dtype: torch.dtype, symbolic: bool) -> None:
+    check = EagerCheck(symbolic)
+    aten = torch.ops.aten
+    with check:
+        for transposed, groups, kernel, *last in itertools.product((False, True), (1, 4), (1, 3), (False, True), (False, True)):
+            given = torch.randn(2, 4, 5, 5, dtype=dtype), torch.randn(4, 4 // groups, kernel, kernel, dtype=dtype)
+            formats = [torch.channels_last if one else torch.contiguous_format for one in last]
+            x, weight = (t.to(memory_format=f) for t, f in zip(given, formats))
+            numbers = [1] * 2, [1] * 2, [1] * 2, transposed, [0] * 2, groups
+            out = aten.convolution(x, weight, None, *numbers)
+            aten.convolution_backward(out, x, weight, None, *numbers, [True, True, False])
+    assert not check.wrong and sum(check.right.values()) > 60
+
+
 PROMOTED: dict[str, Callable[..., object]] = {
     "mul": torch.mul,
     "lt": torch.lt,

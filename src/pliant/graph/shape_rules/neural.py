@@ -278,8 +278,6 @@ def _runs_channels_last(x: TensorSpec, weight: TensorSpec) -> bool:
     if weight.ndim == 3:  # signals, which are made row-major, are convolved as images of one row
         (n, c, length), (by_n, by_c, step) = weight.size, weight.stride
         return suggests_channels_last(weight.view((n, c, 1, length), (by_n, by_c, length * step, step)))
-    if x.dtype is torch.float64 and x.device.type == "cpu":
-        return False
     return suggests_channels_last(x) or suggests_channels_last(weight)
 
 
