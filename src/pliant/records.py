@@ -37,16 +37,12 @@ def _dataclass(
     """The class, with what the standard decorator gives it. Without `cls`, a decorator."""
     if cls is None:
         return lambda given: _dataclass(given, frozen=frozen, slots=slots, eq=eq, kw_only=kw_only, weakref_slot=weakref_slot)
-    own = _own_fields(cls, kw_only)
-    found: _Fields = {}
-    for base in cls.__mro__[:0:-1]:
-        found |= base.__dict__.get("__dataclass_fields__", {})
-    found |= own
-    made = _with_slots(cls, own, weakref_slot) if slots else cls
-    more = _frozen(made, found, slots) if frozen else {}
-    for name, value in (_methods(made, found) | _compared(made, eq, frozen) | more).items():
-        if name not in made.__dict__:
-            setattr(made, name, value)
+    own = _own_values(cls)
+    made = _with_slots(cls, own, weakref_slot) if slots else _without_fields(cls, own)
+    there, put = made.__dict__, type.__setattr__
+    for name, value in _members(made, own, kw_only, eq, frozen, slots).items():
+        if name not in there:
+            put(made, name, value)
     return made
 
 
@@ -65,32 +61,40 @@ class _Example:
 _FIELD = dataclasses.fields(_Example)[0]._field_type  # type: ignore[attr-defined]  # by which `fields` knows them from others
 
 
-def _own_fields(cls: Any, kw_only: bool) -> _Fields:
-    """Those that the class annotates; what their values said is no attribute of it."""
-    found: _Fields = {}
-    for name, annotation in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063  # of the class itself alone
+def _own_values(cls: Any) -> dict[str, Any]:
+    """Of each field that the class annotates what it is given there: a default, a `Field`, nothing (`MISSING`)."""
+    space, found = cls.__dict__, {}
+    for name, annotation in space.get("__annotations__", {}).items():
         if (text := _text(annotation)).startswith(_OF_CLASSES):
             continue
         if text.startswith(_STANDARD):
             raise TypeError(f"{cls.__name__}.{name}: {annotation} is for the standard decorator")
-        value = cls.__dict__.get(name, MISSING)
+        found[name] = value = space.get(name, MISSING)
+        default = type(value.default if isinstance(value, Field) else value)
+        if default not in _HASHED and _has_no_hash(default):
+            raise ValueError(f"{cls.__name__}.{name}: all objects would share this default; use default_factory")
+    return found
+
+
+def _fields(cls: Any, own: dict[str, Any], kw_only: bool) -> _Fields:
+    """Those of the bases, and its own."""
+    found: _Fields = {}
+    for base in cls.__mro__[:0:-1]:
+        if "__dataclass_fields__" in base.__dict__:
+            found |= base.__dataclass_fields__
+    annotations = cls.__dict__.get("__annotations__", {})  # noqa: RUF063  # of the class itself alone
+    for name, value in own.items():
         one: Any = value if isinstance(value, Field) else dataclasses.field(default=value)
-        one.name, one.type, one._field_type = name, annotation, _FIELD
+        one.name, one.type, one._field_type = name, annotations[name], _FIELD
         if one.kw_only is MISSING:
             one.kw_only = kw_only
-        if one.default is not MISSING and type(one.default) not in _HASHED and _has_no_hash(type(one.default)):
-            raise ValueError(f"{cls.__name__}.{name}: all objects would share this default; use default_factory")
-        if one.default is not MISSING:
-            setattr(cls, name, one.default)
-        elif value is not MISSING:
-            delattr(cls, name)
         found[name] = one
     return found
 
 
 _OF_CLASSES = ("ClassVar", "typing.ClassVar")
 _STANDARD = ("InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
-_HASHED = frozenset({bool, int, float, str, tuple, type(None)})
+_HASHED = frozenset({bool, int, float, str, tuple, type(None), type(MISSING)})
 
 
 def _text(annotation: Any) -> str:
@@ -105,7 +109,18 @@ def _has_no_hash(cls: Any) -> bool:
     return next(base.__dict__["__hash__"] for base in cls.__mro__ if "__hash__" in base.__dict__) is None
 
 
-def _with_slots(cls: Any, own: _Fields, weakref_slot: bool) -> Any:
+def _without_fields(cls: Any, own: dict[str, Any]) -> Any:
+    """The class; what a `Field` says of a default is its attribute, the `Field` none."""
+    for name, value in own.items():
+        if isinstance(value, Field):
+            if value.default is MISSING:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, value.default)
+    return cls
+
+
+def _with_slots(cls: Any, own: dict[str, Any], weakref_slot: bool) -> Any:
     """The class again, with a slot for each field that no base has one for: slots cannot be added to a class."""
     taken = {name for base in cls.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
     space = {name: value for name, value in cls.__dict__.items() if name not in own and name not in ("__dict__", "__weakref__")}
@@ -115,34 +130,49 @@ def _with_slots(cls: Any, own: _Fields, weakref_slot: bool) -> Any:
     return made
 
 
-# ---- methods
-def _methods(cls: Any, fields: _Fields) -> dict[str, Any]:
+# ---- members
+def _members(cls: Any, own: dict[str, Any], kw_only: bool, eq: bool, frozen: bool, slots: bool) -> dict[str, Any]:
     return {
-        "__dataclass_fields__": fields,
-        "__dataclass_params__": types.SimpleNamespace(frozen=False),
-        "__match_args__": tuple(name for name, one in fields.items() if one.init and not one.kw_only),
+        "__dataclass_fields__": _Unmade(cls, "__dataclass_fields__", lambda cls: _fields(cls, own, kw_only)),
+        "__dataclass_params__": _FROZEN if frozen else _NOT_FROZEN,
+        "__match_args__": _Unmade(cls, "__match_args__", _matched),
         "__init__": _UnmadeInit(cls, "__init__", _init),
-        "__repr__": _shown([name for name, one in fields.items() if one.repr]),
+        "__repr__": _Unmade(cls, "__repr__", _repr),
+        **(_compared(cls, frozen) if eq else {}),
+        **(_frozen(cls, slots) if frozen else {}),
     }
 
 
-class _Unmade:
-    """In place of a method until it is first looked up."""
+_FROZEN, _NOT_FROZEN = types.SimpleNamespace(frozen=True), types.SimpleNamespace(frozen=False)
 
-    def __init__(self, cls: Any, name: str, make: Callable[[Any], types.FunctionType]) -> None:
+
+def _matched(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name, one in cls.__dataclass_fields__.items() if one.init and not one.kw_only)
+
+
+class _Unmade:
+    """In place of a method, or of what the class says of itself, until it is first looked up."""
+
+    __slots__ = ("cls", "make", "name")
+
+    def __init__(self, cls: Any, name: str, make: Callable[[Any], Any]) -> None:
         self.cls, self.name, self.make = cls, name, make
 
     def __get__(self, obj: Any, owner: Any = None) -> Any:
         made = self.make(self.cls)
         type.__setattr__(self.cls, self.name, made)
-        return made if obj is None else made.__get__(obj, owner)
+        return made.__get__(obj, owner) if obj is not None and type(made) is types.FunctionType else made
 
 
 class _UnmadeInit(_Unmade):
     """In place of `__init__` until a few objects are made: text costs as much as some twenty of them, and of most classes a call
     that finds its code on disk makes one or two."""
 
-    few = 8
+    __slots__ = ("few",)
+
+    def __init__(self, cls: Any, name: str, make: Callable[[Any], types.FunctionType]) -> None:
+        super().__init__(cls, name, make)
+        self.few = 8
 
     def __get__(self, obj: Any, owner: Any = None) -> Any:
         self.few -= 1
@@ -235,7 +265,9 @@ def _has_slot(cls: Any, name: str) -> bool:
     return isinstance(getattr(cls, name, None), types.MemberDescriptorType)
 
 
-def _shown(names: list[str]) -> Callable[[Any], str]:
+def _repr(cls: Any) -> Callable[[Any], str]:
+    names = [name for name, one in cls.__dataclass_fields__.items() if one.repr]
+
     @reprlib.recursive_repr()
     def __repr__(self: Any) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
@@ -243,10 +275,8 @@ def _shown(names: list[str]) -> Callable[[Any], str]:
     return __repr__
 
 
-def _compared(cls: Any, eq: bool, frozen: bool) -> dict[str, Any]:
+def _compared(cls: Any, frozen: bool) -> dict[str, Any]:
     """Comparison and hash by the fields; a class whose objects change and compare has no hash."""
-    if not eq:
-        return {}
     hashed = _Unmade(cls, "__hash__", _hash) if frozen else None
     if "__eq__" in cls.__dict__ and cls.__dict__.get("__hash__") is None:
         type.__setattr__(cls, "__hash__", hashed)  # Python had set None for the class's own `__eq__`
@@ -269,25 +299,25 @@ def _values(of: str, names: list[str]) -> str:
     return f"({''.join(f'{of}.{name}, ' for name in names)})"
 
 
-def _frozen(cls: Any, fields: _Fields, slots: bool) -> dict[str, Any]:
+def _frozen(cls: Any, slots: bool) -> dict[str, Any]:
     """No field is set again; copies and pickles of what has slots are made past that."""
 
     def __setattr__(self: Any, name: str, value: object) -> None:
-        if type(self) is cls or name in fields:
+        if type(self) is cls or name in cls.__dataclass_fields__:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)
 
     def __delattr__(self: Any, name: str) -> None:
-        if type(self) is cls or name in fields:
+        if type(self) is cls or name in cls.__dataclass_fields__:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
     def __getstate__(self: Any) -> list[Any]:
-        return [getattr(self, name) for name in fields]
+        return [getattr(self, name) for name in cls.__dataclass_fields__]
 
     def __setstate__(self: Any, state: list[Any]) -> None:
-        for name, value in zip(fields, state, strict=True):
+        for name, value in zip(cls.__dataclass_fields__, state, strict=True):
             object.__setattr__(self, name, value)
 
     state = {"__getstate__": __getstate__, "__setstate__": __setstate__} if slots else {}
-    return {"__dataclass_params__": types.SimpleNamespace(frozen=True), "__setattr__": __setattr__, "__delattr__": __delattr__, **state}
+    return {"__setattr__": __setattr__, "__delattr__": __delattr__, **state}

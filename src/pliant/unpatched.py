@@ -24,12 +24,13 @@ from typing import Any
 __all__ = ["BUILTINS", "IN_CODE", "is_as_it_was", "standard"]
 
 _STATE = frozenset(("builtins", "sys", "warnings"))
+_STANDARD = sys.stdlib_module_names - _STATE
 _MADE_IN_C = {"collections": "_collections", "functools": "_functools"}
 _CONSTANTS = (int, float, complex, str, bytes, tuple, frozenset, type(None))
 
 
 def _is_standard(name: str) -> bool:
-    return name.partition(".")[0] in sys.stdlib_module_names and name not in _STATE
+    return name.partition(".")[0] in _STANDARD
 
 
 # What the package uses; PyTorch loads all of it. Modules that are loaded later are taken as they are when the package asks for them.
@@ -41,7 +42,7 @@ USED = """
 """.split()
 for _name in USED:
     importlib.import_module(_name)
-_AT_FIRST = {name: dict(vars(module)) for name, module in [*sys.modules.items()] if module is not None and _is_standard(name)}
+_AT_FIRST = {n: dict(vars(module)) for n, module in [*sys.modules.items()] if n.partition(".")[0] in _STANDARD and module is not None}
 _kept: dict[str, Any] = {}
 _load = importlib.import_module
 

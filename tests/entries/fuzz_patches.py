@@ -102,6 +102,24 @@ def _delete_method(program, model):
     program.Part.finish = program.Base.finish
 
 
+_kept = []
+
+
+def _aten_kernel(program, model):
+    _kept.append(torch.library.Library("aten", "IMPL"))
+    _kept[0].impl("cos", lambda x: torch.sin(x), "CPU")
+
+
+def _halving(cls, function, types, args=(), kwargs=None):
+    found = super(program_sub(cls), cls).__torch_function__(function, types, args, kwargs or {})
+    return found * 0.5 if function is torch.Tensor.sin else found
+
+
+def program_sub(cls):
+    """The class that the program defines, among the bases of this one."""
+    return next(base for base in cls.__mro__ if base.__name__ == "Sub")
+
+
 _PATCHES = {
     "pre hook": lambda program, model: model.parts[0].register_forward_pre_hook(lambda module, args: (args[0] + 1,)),
     "backward hook": lambda program, model: model.parts[0].register_full_backward_hook(lambda module, grads, given: tuple(g if g is None else g * 2 for g in grads)),
@@ -128,4 +146,23 @@ _PATCHES = {
     "descriptor": lambda program, model: setattr(program.Descriptor, "__get__", lambda self, obj, owner=None: 13.0),
     "parametrized": _parametrized,
     "added base": _add_base,
+    "kernel of an operator": lambda program, model: program.custom.register_kernel("cpu")(lambda x: x - 5),
+    "kernel of aten": _aten_kernel,
+    "torch function": lambda program, model: setattr(program.Sub, "__torch_function__", classmethod(_halving)),
+    "value of a member": lambda program, model: setattr(program.Kind.ONE, "_value_", 7),
+    "default of a field": lambda program, model: setattr(program.Settings.__init__, "__defaults__", (0.7, True)),
+    "field of an object": lambda program, model: setattr(model.parts[0].settings, "alpha", 0.9),
+    "getattr of a module": lambda program, model: setattr(program.library, "__getattr__", lambda name: 9.0),
+    "attribute of a module": lambda program, model: setattr(program.library, "absent", 8.0),
+    "missing no more": lambda program, model: setattr(program.Described, "missing", 0.75),
+    "version of a package": lambda program, model: setattr(program.library, "__version__", "1.3"),
+    "version and back": lambda program, model: setattr(program.library, "__version__", "1.0"),
+    "environment": lambda program, model: program.os.environ.update(FUZZ_OTHER="3.5"),
+    "subclass of a class": lambda program, model: type("Later", (program.Part,), {}),
+    "forward": lambda program, model: setattr(model.parts[0], "forward", lambda x: x * 3),
+    "hook and away": lambda program, model: model.parts[0].register_forward_hook(lambda module, args, result: result * 2).remove(),
+    "apply of a function": lambda program, model: setattr(program.Doubled, "forward", staticmethod(lambda ctx, x: x * 9)),
+    "derivative of a function": lambda program, model: setattr(program.Doubled, "backward", staticmethod(lambda ctx, grad: grad * 9)),
+    "new": lambda program, model: setattr(program.Made, "by_new", property(lambda self: 15.0, lambda self, value: None)),
+    "instance check": lambda program, model: setattr(program.Asked, "__instancecheck__", lambda cls, obj: True),
 }

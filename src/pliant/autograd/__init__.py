@@ -6,7 +6,7 @@ Tracing:              joint, run_module, functionalize (views and writes become 
                       copies_in_doubt (copies that are views at some sizes), regions (views with no element in common),
                       casts (of autocast, around forward and backward).
 Splitting:            partition/.
-Running:              runtime and training compile; calls, endings, around, trained, function, node, tangent_layouts, result_hooks, leaf_hooks,
+Running:              runtime, forward and training compile; calls, endings, around, trained, function, node, tangent_layouts, result_hooks, leaf_hooks,
                       outputs, places, views and saved_memory run, also what is found on disk, and load
                        no compiler; aliasing (what the caller gets, related as in eager),
                       higher_order, kept_inputs, saved (what eager's autograd

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pliant.autograd.views import ViewStep
 from pliant.records import dataclass
 
 if TYPE_CHECKING:
     from pliant.autograd.aliasing import OutputPlan
+    from pliant.autograd.views import ViewStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from typing import Any
 
 from pliant.autograd.around import Call
 from pliant.autograd.calls import joined
+from pliant.autograd.forward import written_in_graph
 from pliant.autograd.joint import JointGraph, trace_joint
 from pliant.autograd.repeats import Group, Repeats, find_repeats
 from pliant.autograd.runtime import build, build_in_layers, partitioned
-from pliant.autograd.training import written_in_graph
 from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph

@@ -21,7 +21,7 @@ from pliant.autograd.aliasing import LastingWrite, UnsupportedAliasing
 from pliant.autograd.around import Call, asking_writes
 from pliant.autograd.calls import as_it_is, chain, inference, with_constants
 from pliant.autograd.endings import Ending
-from pliant.autograd.expand import expanded
+from pliant.autograd.forward import runnable, with_versions, written_in_graph
 from pliant.autograd.joint import SAVED_WRITTEN, JointGraph, trace_joint
 from pliant.autograd.layers import Built, find_layers
 from pliant.autograd.partition.split import Partition, partition
@@ -29,7 +29,6 @@ from pliant.autograd.places import MadeOutputs
 from pliant.autograd.segments import Cuts, as_captured, refined, split
 from pliant.autograd.small_programs import is_called_as_it_is
 from pliant.autograd.tails import with_tails
-from pliant.autograd.training import runnable, training, with_versions, written_in_graph
 from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable, name_of_target
@@ -49,6 +48,8 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
             return build(with_tails(captured, joint.tails), compile_aten)
         if not joint.inside:
             return _in_segments(captured, joint, compile_aten)
+        from pliant.autograd.expand import expanded  # which few programs need
+
         written_out = expanded(captured, joint.inside)
         if written_out is None:
             raise UnsupportedAliasing(_USED_WHERE_MADE, kind="returned-intermediate")
@@ -118,6 +119,8 @@ def _build_whole(captured: CapturedGraph, joint: JointGraph, compile_aten: AtenC
     made = MadeOutputs.of(joint.plan)
     if parts.backward is None:
         return _inference(captured, joint, run, made)
+    from pliant.autograd.training import training  # which programs without gradients do without
+
     return training(captured, joint, parts, run, made, compile_aten, build)
 
 

@@ -15,52 +15,25 @@ from typing import Any
 import torch
 
 from pliant import background, config, torch_adapter
-from pliant.autograd.aliasing import OutputPlan
-from pliant.autograd.around import Call, counting_writes, outside_autocast, uncounted
+from pliant.autograd.around import Call
+from pliant.autograd.forward import runnable, written_in_graph
 from pliant.autograd.function import HalvesFacts
 from pliant.autograd.higher_order import GradientProgram
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.partition.partial import reads, without
 from pliant.autograd.partition.split import Partition
-from pliant.autograd.places import MadeOutputs, changed_in_place, result_of
+from pliant.autograd.places import MadeOutputs
 from pliant.autograd.saved import results_of
 from pliant.autograd.trained import Around, Watched, of_given, trained
-from pliant.autograd.views import version
 from pliant.debug import events
 from pliant.gc_pause import GcPause
 from pliant.graph.contracts import AtenCompiler, AtenGraph, CapturedGraph, GraphInput, Runnable
-from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager, strides_as_made
 from pliant.interruptions import pass_on
 from pliant.targets.registry import known_target
 
 _PARTIAL = 8  # sets of tangents that the backward is compiled for
 Builder = Callable[[CapturedGraph, AtenCompiler], Call]
-
-
-def runnable(compiled: Runnable) -> Runnable:
-    """What to call of a compiled graph: its function, which is one call less."""
-    return outside_autocast(getattr(compiled, "call", compiled))
-
-
-def written_in_graph(plan: OutputPlan) -> list[int]:
-    return [write.input for write in plan.writes if write.in_graph for _ in range(write.counted)]
-
-
-def with_versions(run: Runnable, plan: OutputPlan) -> Runnable:
-    """`run`, whose writes are counted where eager counts them: of inputs by `bump_versions`, once and first, as functions
-    of views in autograd's graph follow it; of results that the program wrote after it made them when they are there.
-    """
-    found = {position for one in plan.outputs if (position := result_of(one)) is not None}
-    made = {i: plan.results[i] for i in sorted(found.difference(plan.inner, plan.inference))}
-    writes = {i: version(result) for i, result in made.items() if type(result) is FakeTensor}
-    for output in plan.outputs:
-        if (position := result_of(output)) in writes:
-            writes[position] -= changed_in_place(output)  # counted as that is done
-    written = [i for i, times in writes.items() for _ in range(times)]
-    if written or any(write.in_graph for write in plan.writes):
-        run = uncounted(run)
-    return counting_writes(run, written) if written else run
 
 
 class Backwards:

@@ -64,7 +64,6 @@ from pliant.capture.protocols.repeated_calls import RepeatedCalls
 from pliant.capture.recording.overrides import Overrides, begin_overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
-from pliant.capture.recording.tensor_errors import error_of_eager
 from pliant.capture.structures import leaves
 from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.tracebacks import chain, context_of
@@ -329,6 +328,8 @@ class Tracer:
 
     def tensor_error(self, error: BaseException, function: Any, args: Any, kwargs: dict[str, Any]) -> BaseException:
         """The program's exception where an operation on tensors failed, as eager words it; a break where only eager can."""
+        from pliant.capture.recording.tensor_errors import error_of_eager  # where a program fails
+
         if (worded := error_of_eager(function, args, kwargs)) is not None:
             error.__traceback__ = None  # its frames hold what the program's frames hold
             return self.raised(worded)

@@ -25,7 +25,6 @@ from pliant import config
 from pliant.dispatch.dim_marks import DimMark, marks_of
 from pliant.errors import ConstraintError
 from pliant.guards.kinds import ConstantItems, Guard, Kind
-from pliant.guards.parts import root_of
 from pliant.guards.sources import ItemSource, Source
 from pliant.records import dataclass
 
@@ -344,6 +343,8 @@ class DynamicPolicy:
         mode = self._mode()
         if mode is False:
             return "static"
+        from pliant.guards.parts import root_of  # what finds its entry asks this of no number
+
         small = isinstance(value, int) and value in (0, 1) and shapes.specialize_zero_one
         from_start = (
             mode is True and not (small or configures) and root_of(source).is_given

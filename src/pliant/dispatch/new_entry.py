@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pliant import config, peer, torch_adapter
 from pliant.autograd.aliasing import LastingWrite
@@ -21,10 +21,8 @@ from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet, told_of
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.debug import events
 from pliant.dispatch import stance
-from pliant.dispatch.behind import Behind
 from pliant.dispatch.dispatcher import Dispatcher, capturing, eager_after
 from pliant.dispatch.entry import CallShape, Entry, Symbolic
-from pliant.dispatch.resume_function import note_symbolic
 from pliant.dispatch.roots import CallableRoot, ResumeRoot
 from pliant.errors import (
     DataDependentError,
@@ -42,6 +40,9 @@ from pliant.interruptions import pass_on
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.together import LateFailure, together
 from pliant.torch_adapter import without_saved_tensor_hooks
+
+if TYPE_CHECKING:
+    from pliant.dispatch.behind import Behind
 
 
 @contextmanager
@@ -187,6 +188,8 @@ class _Capture:
         as_captured, dispatcher = self.compilation.as_captured, self.dispatcher
         if as_captured is None or dispatcher.compiles_in_calls or not config.get().general.background:
             return None
+        from pliant.dispatch.behind import Behind  # which few programs ask for
+
         return Behind(dispatcher, self.compilation.compile_graph, as_captured)
 
     def _runs_later(self, names: list[str]) -> None:
@@ -196,6 +199,8 @@ class _Capture:
         self.dispatcher.tell(f"{reason.detail}: {KINDS[reason.kind].why}", reason.kind)
 
     def _resume(self, point: ResumePoint, globals_: dict[str, Any], name: str, known: Symbolic) -> Callable[..., Any]:
+        from pliant.dispatch.resume_function import note_symbolic  # of programs that break
+
         function = self.compilation.make_resume(self.compilation, point, globals_, name)
         note_symbolic(function, point, known, self.dispatcher.policy)
         return function

@@ -17,6 +17,7 @@ import enum
 import functools
 import hashlib
 import importlib
+import inspect
 import json
 import marshal
 import operator
@@ -27,7 +28,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -400,10 +401,6 @@ def _made_of(obj: Any, depth: int) -> Content:
     return [_content(make, depth), *(_content(one, depth) for one in args)]
 
 
-class _Named(NamedTuple):
-    one: int
-
-
 _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     tuple: lambda items, depth: [_content(item, depth) for item in items],
     types.FunctionType: _function,
@@ -423,7 +420,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     functools.partial: _partial,
     LRU_CACHE: lambda one, depth: [_content(one.__wrapped__, depth)],
     enum.Enum: _member_of_enum,
-    type(vars(_Named)["one"]): lambda field, depth: [field.__reduce__()[1][0]],  # which item it reads
+    type(inspect.FullArgSpec.args): lambda field, depth: [field.__reduce__()[1][0]],  # which item it reads
     CacheToken: lambda token, depth: [_registered(cls) for cls in token.asked],
     re.Pattern: lambda one, depth: [spelled(one.pattern), one.flags],
     types.GenericAlias: lambda one, depth: [_annotation(one)],

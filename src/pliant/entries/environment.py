@@ -19,7 +19,6 @@ from pliant.cache.key import Key, machine, make_key
 from pliant.dispatch.dispatcher import Compilation
 from pliant.dispatch.roots import CallableRoot, ResumeRoot, Root
 from pliant.entries.content import Content, NotKept, content, digest_of, module_of
-from pliant.entries.own_patterns import pattern_content
 from pliant.entries.own_sources import source_digest
 from pliant.guards.settings import KERNEL_SETTINGS, Settings, precisions
 from pliant.runtime.compilers import CompilerNotFound, find_compiler
@@ -48,11 +47,19 @@ def circumstances_of(compilation: Compilation, root: Root, args: Sequence[Any], 
         "fullgraph": compilation.fullgraph,
         "dynamic": compilation.dynamic,
         "config": options.code_key,
-        "patterns": digest_of(list(map(pattern_content, compilation.patterns))),
+        "patterns": digest_of(_patterns(compilation)),
         "threads": torch.get_num_threads(),
         "settings": Settings().values[1:],  # the grad mode has a guard
         **_backends(),
     }
+
+
+def _patterns(compilation: Compilation) -> Content:
+    if not compilation.patterns:
+        return []
+    from pliant.entries.own_patterns import pattern_content  # which few programs give
+
+    return list(map(pattern_content, compilation.patterns))
 
 
 def _content(root: Any) -> Content:

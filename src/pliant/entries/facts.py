@@ -16,17 +16,13 @@ from pliant.cache.lines import Lines
 from pliant.entries import constants
 from pliant.entries.constants import Json
 from pliant.entries.objects import Finder, at_path
-from pliant.guards import parts, sources
+from pliant.guards import sources
 from pliant.guards.kinds import ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
-CLASSES: dict[str, type[Any]] = {
-    name: cls
-    for module in (sources, parts)
-    for name, cls in vars(module).items()
-    if isinstance(cls, type) and issubclass(cls, Source)
-}
+# Others are named with their modules, which few entries load.
+CLASSES: dict[str, type[Any]] = {name: cls for name, cls in vars(sources).items() if isinstance(cls, type) and issubclass(cls, Source)}
 HELD = sources._Held
 
 

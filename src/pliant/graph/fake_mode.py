@@ -18,7 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pliant import torch_adapter
-from pliant.graph import fallback
 from pliant.graph.call_plan import CallPlan, argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.devices import refuse_mixed_devices
@@ -315,6 +314,8 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 outputs = decomposed(plan.func, args, kwargs)
             if outputs is not NotImplemented:
                 return outputs
+        from pliant.graph import fallback  # most operators have a rule
+
         outputs = fallback.run(self, plan, args, kwargs)
         if key is not None and not plan.written and made == self.unbacked_made:
             self._remembered[key] = _description(outputs)

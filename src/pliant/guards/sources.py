@@ -10,11 +10,10 @@ Holds:  sources are interned by value (equal sources are equal), so they are dic
 from __future__ import annotations
 
 import enum
-import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
@@ -34,22 +33,19 @@ def source_class(cls: type[T]) -> type[T]:
     """Class decorator: a frozen dataclass whose hash, which follows the whole chain, is computed once; pickles do not
     carry it (it differs by process)."""
     made = dataclass(frozen=True, slots=True)(cls)
-    names = tuple(f.name for f in fields(made) if f.init)  # type: ignore[arg-type]  # a dataclass
-    parts = operator.attrgetter("__class__", *names)
-
-    def cached_hash(self: Any) -> int:
-        found: int = self._hash
-        if not found:
-            found = hash(parts(self)) or 1
-            object.__setattr__(self, "_hash", found)
-        return found
-
-    def reduce(self: Any) -> tuple[type, tuple[Any, ...]]:
-        return made, tuple(getattr(self, name) for name in names)
-
-    type.__setattr__(made, "__hash__", cached_hash)
-    type.__setattr__(made, "__reduce__", reduce)
+    type.__setattr__(made, "__hash__", _cached_hash)
+    type.__setattr__(made, "__reduce__", _reduce)
     return made
+
+
+def _cached_hash(self: Any) -> int:
+    if not self._hash:
+        object.__setattr__(self, "_hash", hash(_reduce(self)) or 1)
+    return self._hash  # type: ignore[no-any-return]
+
+
+def _reduce(self: Any) -> tuple[type, tuple[Any, ...]]:
+    return type(self), tuple([getattr(self, name) for name in self.__match_args__])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ Reads on: `context.py` (when a value is kept in memory), `registry.py` (the rows
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,14 +26,14 @@ from pliant.graph.unbacked import CHECKS, unlearnt, written
 from pliant.ir.failing import value_may_fail
 from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Origin, Pointwise, Reduction, Scan, View
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
-from pliant.lowering import bits, fallback, matmul
+from pliant.lowering import fallback, matmul
 from pliant.lowering.context import Lowering, whole
 from pliant.lowering.factors import factors_of, row_bytes
 from pliant.lowering.host_numbers import HostNumbers, is_host_number
 from pliant.lowering.joining import CHOOSING
 from pliant.lowering.matmul import product_read_by_loops
 from pliant.lowering.readers import chosen_by, count_uses
-from pliant.lowering.registry import RULES, VIEW_OPS
+from pliant.lowering.registry import VIEW_OPS, find_rule
 from pliant.lowering.tensors import COMPUTED, Index, Tensor, contiguous_strides, is_unaligned
 from pliant.symbolic.expr import ONE, ZERO, Symbol
 from pliant.targets.registry import has_target
@@ -52,16 +53,22 @@ def lower(aten: AtenGraph, kernels_on: Callable[[torch.device], bool] = has_targ
         clear_interned()  # the table would keep the buffers, and with them constants, alive
 
 
+def _bits() -> types.ModuleType:
+    from pliant.lowering import bits
+
+    return bits
+
+
 class _GraphLowering:
     def __init__(self, aten: AtenGraph, kernels_on: Callable[[torch.device], bool]) -> None:
         self.aten, self.kernels_on = aten, kernels_on
-        self.bitwise = config.get().bitwise
+        self.bits = _bits() if config.get().bitwise else None  # what programs that need each bit of eager's load
         self.low = Lowering(aten.shape_env)
         self.env: dict[fx.Node, Any] = {}
         self.uses = count_uses(aten.graph)
         self.chosen_by = chosen_by(aten.graph)
         self.moved: set[fx.Node] = set()  # not in memory, and nothing is computed for their elements
-        self.factors = {} if self.bitwise else factors_of(aten.graph)  # by how rows lie the library chooses how it adds
+        self.factors = {} if self.bits is not None else factors_of(aten.graph)  # by how rows lie the library chooses how it adds
         self.inputs: list[Buffer | Symbol | None] = []
         self.epilogue: list[tuple[Tensor, Tensor]] = []
         # How many values before it are not in memory, one computed from the other; how many in memory end with it.
@@ -190,11 +197,11 @@ class _GraphLowering:
             return self.low.size(value) if isinstance(value, _NUMBERS) else value
         if node.target is _AS_STRIDED and isinstance(args[0], Tensor) and args[0].fake is None:
             args[0].fake = node.args[0].meta["val"]  # type: ignore[union-attr]  # its rule asks for the layout
-        rule = RULES.get(node.target) if node.users else None  # a call that nothing reads is there for what it does
+        rule = find_rule(node.target) if node.users else None  # a call that nothing reads is there for what it does
         why = "no loops are written for it"
-        if self.bitwise and rule is not None:
-            rule = bits.rule_for(node.target, rule, value, args, kwargs)
-            why = why if rule is not None else bits.WHY
+        if self.bits is not None and rule is not None:
+            rule = self.bits.rule_for(node.target, rule, value, args, kwargs)
+            why = why if rule is not None else self.bits.WHY
         elif node.target is _ADDMM and _read_by_loops(node):
             rule = product_read_by_loops
         if (
@@ -205,7 +212,7 @@ class _GraphLowering:
         ):
             try:
                 made = rule(self.low, value, *map(self._here, args), **{k: self._here(v) for k, v in kwargs.items()})
-                return bits.rounded(made) if self.bitwise else made
+                return made if self.bits is None else self.bits.rounded(made)
             except (Unsupported, NotImplementedError):
                 pass
         events.record("extern", name=str(node.target), why=why)
@@ -385,7 +392,7 @@ def _read_by_loops(node: fx.Node) -> bool:
         if user.target in VIEW_OPS:
             if _read_by_loops(user):
                 return True
-        elif user.target in RULES and user.target not in matmul.RULES:
+        elif user.target not in matmul.RULES and find_rule(user.target) is not None:
             return True
     return False
 

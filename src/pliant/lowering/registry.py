@@ -8,37 +8,45 @@ tensors as
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from pliant.lowering import (
-    adaptive_pooling,
-    creation,
-    depthwise,
-    indexing,
-    interpolation,
-    joining,
-    losses,
-    matmul,
-    normalization,
-    padding,
-    pointwise,
-    pooling,
-    reduction,
-    resampling,
-    scans,
-    scattering,
-    searching,
-    special,
-    views,
-)
+from pliant.lowering import creation, joining, matmul, pointwise, reduction, views
 from pliant.tables import Table, joined
 
 Rule = Callable[..., Any]
 
-FAMILIES = (
-    pointwise, creation, views, reduction, normalization, losses, indexing, scans, scattering, joining, padding, pooling, adaptive_pooling,
-    resampling, interpolation, depthwise, matmul, special, searching,
-)  # fmt: skip
-RULES: Table[Any, Rule] = joined(*(family.RULES for family in FAMILIES))
 VIEW_OPS: frozenset[Any] = frozenset(views.RULES)
+_COMMON: Table[Any, Rule] = joined(*(family.RULES for family in (pointwise, creation, views, reduction, joining, matmul)))
+
+
+def find_rule(operator: Any) -> Rule | None:
+    """The rule of an operator, or None."""
+    return _COMMON.get(operator) or all_rules().get(operator)
+
+
+@functools.cache
+def all_rules() -> Table[Any, Rule]:
+    """Those of all families: most are loaded with the first operator that the common ones do not have."""
+    from pliant.lowering import (
+        adaptive_pooling,
+        depthwise,
+        indexing,
+        interpolation,
+        losses,
+        normalization,
+        padding,
+        pooling,
+        resampling,
+        scans,
+        scattering,
+        searching,
+        special,
+    )
+
+    families = (
+        normalization, losses, indexing, scans, scattering, padding, pooling, adaptive_pooling, resampling, interpolation, depthwise,
+        special, searching,
+    )  # fmt: skip
+    return joined(_COMMON, *(family.RULES for family in families))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from pliant.symbolic import expr as x
 from pliant.symbolic.bounds import ALL, TRUTH, Bound, Interval, bounds
 from pliant.symbolic.expr import Expr, Integer, Symbol, scale, without
-from pliant.symbolic.prove import prove
 from pliant.symbolic.rules import division
 from pliant.symbolic.simplify import simplify_node
 from pliant.symbolic.traverse import rebuild, substitute
@@ -75,6 +74,8 @@ class Facts:
         elif e.not_() in self._true:
             result = False
         else:
+            from pliant.symbolic.prove import prove  # where sizes are symbols
+
             result = prove(e, self)
         self._proof_memo[e] = result
         return result

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
+
+from pliant.records import dataclass
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 _CALL = "__pliant_made_by__"  # in the `__dict__` of the callable
 
 
-class MakingCall(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class MakingCall:
     """`maker(*args)`; makers are known by their names."""
 
     maker: str

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -22,8 +22,6 @@ from torch import fx
 from pliant import config
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.partition.gradient_memory import GradientPlace, lay_as_eager, places_in_eager
-from pliant.autograd.partition.policy import choose_saved
-from pliant.autograd.partition.shared_memory import Place, places
 from pliant.autograd.places import Saved
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
@@ -41,6 +39,9 @@ from pliant.graph.passes.written_parts import read_what_was_written
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 from pliant.torch_adapter import append_node
+
+if TYPE_CHECKING:
+    from pliant.autograd.partition.shared_memory import Place
 
 _aten = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -141,6 +142,8 @@ class _Split:
             written = {write.input for write in self.joint.plan.writes}
             choose_layouts(forward.graph, self.static - written)
             return Partition(forward, None, len(self.results))
+        from pliant.autograd.partition.shared_memory import places  # as `policy`, of programs with gradients
+
         in_forward = self.closure([*_nodes(self.results), *self.epilogue, *self.binders("forward")])
         in_backward = self.backward_nodes(in_forward)
         saved = self.choose(in_forward, in_backward, wanted)
@@ -188,6 +191,8 @@ class _Split:
         self.free = frozenset(self.joint.primals[i] for i in self.static if not self.by_value(self.joint.primals[i]))
         numbers = {n for n in read if isinstance(n.meta.get("val"), _SYMBOLIC)}
         needed = [n for n in read if n not in self.free and n not in numbers]
+        from pliant.autograd.partition.policy import choose_saved
+
         return choose_saved(needed, in_backward, kept, self.free, config.get().autograd.memory_budget)
 
     def backward_body(self, saved: list[fx.Node], wanted: list[int]) -> list[fx.Node]:
