@@ -21,12 +21,15 @@ from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, T
 from pliant.guards.sources import Source
 
 
+_LOADED_LATER = ("pliant.capture.", "pliant.guards.parts")
+
+
 def _name_of(cls: type) -> str | None:
-    """What stands for a class of sources; of capture's own, which are loaded where an entry has them, with its module."""
+    """What stands for a class of sources; of those that are loaded where an entry has them, with its module."""
     name = cls.__name__
     if CLASSES.get(name) is cls:
         return name
-    path = path_of(cls) if cls.__module__.startswith("pliant.capture.") else None
+    path = path_of(cls) if cls.__module__.startswith(_LOADED_LATER) else None
     return None if path is None else f"{path[0]}.{name}"
 
 
