@@ -20,7 +20,6 @@ from pliant.entries.taken import Taken
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.sources import Source
 
-
 _LOADED_LATER = ("pliant.capture.", "pliant.guards.parts")
 
 
