@@ -1,5 +1,6 @@
-"""Locks, thread locals and thread identities in captured programs."""
+"""Locks, thread locals, context variables and thread identities in captured programs."""
 
+import contextvars
 import threading
 
 import torch
@@ -250,3 +251,25 @@ def test_own_locks_stay_held_behind_a_break():
     assert compiled(torch.zeros(1), threading.Lock) == 1 and compiled(torch.zeros(1), threading.RLock) == 2
     assert compile_fresh(waits, whole=False)(torch.zeros(1)) == 1
     assert pliant.stats()["graph_breaks"] == 1
+
+
+def test_the_default_of_a_context_variable_is_an_object_of_the_program():
+    """Which it changes, as compiled code does."""
+    counts = [2.0]
+    variable = contextvars.ContextVar("variable", default=counts)
+
+    def counted(x):
+        found = variable.get()
+        found[0] += 1
+        found.append(x.shape[0])
+        return x * found[0] * len(variable.get())
+
+    compiled, x = compile_fresh(counted), torch.ones(3)
+    assert compiled(x)[0] == 6
+    assert counts == [3.0, 3]
+    counts[0] = 7.0
+    assert compiled(x)[0] == 24
+    assert counts == [8.0, 3, 3]
+    variable.set([0.0])
+    assert compiled(x)[0] == 2
+    assert counts == [8.0, 3, 3]

@@ -39,7 +39,7 @@ import pliant
 from pliant import background
 from pliant.cache.store import FORMAT
 
-SECONDS = 120
+SECONDS = 600
 
 def choices(rng: random.Random, fixed: dict[str, str] | None = None) -> dict[str, str]:
     """A value for each slot and setting: mostly the first."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import _thread
 import abc
 import collections
+import contextvars
 import datetime
 import enum
 import functools
@@ -98,6 +99,8 @@ def _instance(obj: Any) -> Content:
         return ["member", cls.__module__, cls.__qualname__, repr(obj)]
     if cls in _BY_TYPE:
         return ["instance", cls.__module__, cls.__qualname__]
+    if cls is getattr(sys.modules.get("decimal"), "Decimal", None):
+        return ["value", "decimal", str(obj)]
     if is_of_numpy(obj):
         return [cls.__name__, home_of(obj), obj.__name__]
     for base, plain in _PLAIN_VALUES.items():
@@ -148,7 +151,7 @@ def is_homeless(value: Any) -> bool:
 
 # Classes in C: all that matters of their objects has guards, or they stand for themselves.
 _BY_TYPE = frozenset(
-    (dict, list, set, collections.deque, collections.OrderedDict, collections.defaultdict, _thread.LockType, _thread.RLock, *SENTINEL_TYPES)
+    (dict, list, set, collections.deque, collections.OrderedDict, collections.defaultdict, _thread.LockType, _thread.RLock, _thread._local, *SENTINEL_TYPES)
 )
 
 
@@ -427,6 +430,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     types.UnionType: lambda one, depth: [_annotation(one)],
     weakref.ref: lambda one, depth: [type(one).__qualname__],  # what it leads to is read under guards
     functools.singledispatchmethod: lambda one, depth: [],  # as what it holds
+    contextvars.ContextVar: lambda var, depth: [var.name],  # what it gives is read under guards
     struct.Struct: lambda one, depth: [one.format],
     **dict.fromkeys((operator.attrgetter, operator.itemgetter, operator.methodcaller), _made_of),
     **dict.fromkeys((datetime.date, datetime.datetime, datetime.time, datetime.timedelta), _made_of),

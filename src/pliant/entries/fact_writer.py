@@ -20,7 +20,7 @@ from pliant.entries.taken import Taken
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.sources import Source
 
-_LOADED_LATER = ("pliant.capture.", "pliant.guards.parts")
+_LOADED_LATER = ("pliant.capture.", "pliant.guards.")
 
 
 def _name_of(cls: type) -> str | None:

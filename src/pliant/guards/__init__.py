@@ -1,6 +1,6 @@
 """Facts checked before compiled code is reused.
 
-As data:              kinds (what), sources and parts (of which value), facts (exact comparison), state and settings (global),
+As data:              kinds (what), sources, parts and contexts (of which value), facts (exact comparison), state and settings (global),
                       standard (objects that mean something by being themselves).
 Cast again:           kept_casts (of parameters that autocast would have kept, where compiled code ends).
 Checked:              codegen (straight-line Python) of steps (statements as data), kept_calls (what caches give), held_section and watch (state that rarely

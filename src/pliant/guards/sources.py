@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import field
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -293,20 +292,6 @@ class ReferentSource(ChainedSource):
     """parent() of a weak reference."""
 
     text = "{parent}()"
-
-
-def context_value(var: ContextVar[Any]) -> Any:
-    """What a context variable was set to, MISSING if it was not."""
-    return var.get(MISSING)
-
-
-@source_class
-class ContextSource(ChainedSource):
-    """What a context variable was set to."""
-
-    text = "{function}({parent})"
-    words = "{parent}.get()"
-    function = context_value
 
 
 @source_class

@@ -22,8 +22,9 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import LOCKS
+from pliant.guards.contexts import ContextSource, DefaultSource, context_default, context_value
 from pliant.guards.kinds import MISSING, Kind
-from pliant.guards.sources import ContextSource, MethodSource, context_value, question
+from pliant.guards.sources import MethodSource, question
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
@@ -117,13 +118,15 @@ def _get(t: Tracer, var: contextvars.ContextVar[Any], default: Any) -> Any:
     stored = t.world.slot_get(var, _PLACE)
     if stored is not MISSING:
         return stored
-    source, value = ContextSource(t.world.place_of(var)), context_value(var)
+    place, value = t.world.place_of(var), context_value(var)
+    source = ContextSource(place)
     if value is not MISSING:
         return t.world.bring(value, source)
     t.world.guard(source, Kind.IDENTITY, MISSING)
     if default is not MISSING:
         return default
     try:
-        return contextvars.Context().run(var.get)
+        given = context_default(var)
     except LookupError as error:
         raise Raised(error.with_traceback(None)) from None
+    return t.world.bring(given, DefaultSource(place))
