@@ -18,7 +18,6 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 import torch
 
 from pliant.cpython import kept_result, stored_item, table_of
-from pliant.guards.kinds import MISSING
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
 from pliant.torch_adapter import as_in_memory, plain_tensor
