@@ -23,7 +23,6 @@ PROGRAMS = _read()
 
 # What is not kept, and the reason that is counted.
 NOT_KEPT = {
-    "generator of numbers": "no-form",
     "identity number": "process-bound",
 }
 if sys.version_info >= (3, 13):  # which asks the class by a descriptor that has no name

@@ -430,6 +430,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     types.UnionType: lambda one, depth: [_annotation(one)],
     weakref.ref: lambda one, depth: [type(one).__qualname__],  # what it leads to is read under guards
     functools.singledispatchmethod: lambda one, depth: [],  # as what it holds
+    torch.Generator: lambda one, depth: [str(one.device)],  # its state is read where it draws
     contextvars.ContextVar: lambda var, depth: [var.name],  # what it gives is read under guards
     struct.Struct: lambda one, depth: [one.format],
     **dict.fromkeys((operator.attrgetter, operator.itemgetter, operator.methodcaller), _made_of),

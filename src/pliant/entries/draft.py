@@ -65,7 +65,8 @@ class Draft:
         steps = found.steps
         guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
-        self.programs = ProgramWriter()
+        self._generators = [g.expected for g in guards if type(g.expected) is torch.Generator]
+        self.programs = ProgramWriter(generators=[one._cdata for one in self._generators])
         self.programs.code |= generated_code.code_behind(getattr(entry.run, "__wrapped__", entry.run))
         for operator in _own_operators(entry):
             self.programs.note(operator)
@@ -73,7 +74,7 @@ class Draft:
         self.programs.fill()
         self._answers = [_answer_as_data(one) for one in found.answers]
         named = [] if found.section is None else found.section.named()
-        values = [*_values(found).values(), *named, *(function for function, *_ in self._answers)]
+        values = [*_values(found).values(), *named, *self._generators, *(function for function, *_ in self._answers)]
         self._taken = Taken(root.called, {id(g): g for g in guards}.values(), sources, values)
 
     def named_objects(self) -> tuple[Root | None, Entry | None]:
@@ -90,7 +91,7 @@ class Draft:
             return self._data(root.called, entry, entry.form)
         finally:
             entry.form = None
-            del self._taken, self._answers
+            del self._taken, self._answers, self._generators
 
     def _data(self, root: Any, entry: Entry, form: EntryForm) -> Json:
         facts = FactWriter(root, entry.guards, self._taken)
@@ -120,6 +121,7 @@ class Draft:
             "answers": [[facts.namer.reference(function), *said] for function, *said in self._answers],
             "break": None if form.told is None else breaks.told_as_data(form.told),
             "graph": self._graph,
+            "generators": [facts.namer.reference(generator) for generator in self._generators],
             "made": [form.graph, form.eager],
             "operators": None if self._graph is None else _count(entry),
             "section": None if form.section is None else [generated_code.digest_of(held_text), *section],

@@ -116,6 +116,7 @@ def made(
         values[eager] = eager_after(dispatcher)
     section = None if data["section"] is None else _Section(reader, data, *data["section"])
     with generated_code.known(data["code"]):
+        programs.generators = [finder.find(place) for place in data["generators"]]
         if graph:
             values[graph] = programs.made(data["graph"])
         run = define_entry(data["text"], values, data["name"], section, data["tensors"])

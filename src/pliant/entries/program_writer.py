@@ -13,7 +13,7 @@ import importlib
 import sys
 import types
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,10 +39,10 @@ _LARGEST = 1 << 16  # bytes of a constant tensor
 class ProgramWriter:
     """Writes what runs a graph, and keeps none of it alive. `backwards`: those of the graph that live, which are compiled when
     they are first asked for, each with its row, which `fill` makes up to date. `known`: operators that say themselves what they
-    do, to whoever reads."""
+    do, to whoever reads. `generators`: addresses of those of random numbers that the entry names."""
 
-    def __init__(self, known: Collection[OpOverload[..., Any]] = ()) -> None:
-        self.known = known
+    def __init__(self, known: Collection[OpOverload[..., Any]] = (), generators: Sequence[int] = ()) -> None:
+        self.known, self.generators = known, generators
         self._backwards: list[tuple[weakref.ref[Backwards], list[Json]]] = []
         self.operators: dict[str, str] = {}  # the program's own, with digests
         self.code: dict[str, types.CodeType] = {}  # of the texts that are part of it
@@ -97,6 +97,8 @@ class ProgramWriter:
                 return self._operator(value)
             case torch.Tensor():
                 return _tensor(value)
+            case torch.Generator():
+                return self._generator(value)
             case types.ModuleType():
                 return ["at", value.__name__, []]
             case torch.fx.GraphModule():
@@ -113,6 +115,12 @@ class ProgramWriter:
     def called(self, call: MakingCall) -> Json:
         """What a maker makes. NotKept."""
         return ["made", call.maker, *map(self.written, call.args)]
+
+    def _generator(self, generator: torch.Generator) -> Json:
+        """Which of those it is: the graph may hold another object of it. NotKept."""
+        if generator._cdata not in self.generators:
+            raise NotKept("no-name", "a generator of random numbers")
+        return ["generator", self.generators.index(generator._cdata)]
 
     def _operator(self, operator: OpOverload[..., Any]) -> Json:
         if (origin := _origin_of(operator)) is not None:

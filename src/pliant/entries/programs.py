@@ -86,6 +86,7 @@ class ProgramReader:
     def __init__(self, compile_body: Callable[..., Callable[..., Any]] | None = None) -> None:
         self.compile_body = compile_body
         self.backwards: list[KeptBackwards] = []
+        self.generators: list[torch.Generator] = []  # the program's own, that it draws from
 
     def made(self, json: Json) -> Any:
         """The value again."""
@@ -193,5 +194,6 @@ _READ: dict[str, Callable[..., Any]] = {
     **{which: _opaque(which) for which in ("opaque form", "opaque derivative")},
     "at": lambda reader, *path: at_path(*path),
     "tensor": lambda reader, *facts: _read_tensor(*facts),
+    "generator": lambda reader, place: reader.generators[place],
     "without memory": lambda reader, *facts: without_memory(*map(constants.read, facts)),
 }
