@@ -33,7 +33,7 @@ from pliant.entries.fact_writer import FactWriter
 from pliant.entries.form import marks_as_data
 from pliant.entries.namer import found_as
 from pliant.entries.operators import overload_of
-from pliant.entries.program_writer import ProgramWriter, is_ours
+from pliant.entries.program_writer import ProgramWriter, address_of, is_ours
 from pliant.entries.taken import Taken
 from pliant.guards.kinds import Guard
 from pliant.guards.sources import Source
@@ -66,7 +66,7 @@ class Draft:
         guards = [*entry.guards, *watched, *(s.guard for s in steps if s.guard is not None)]
         sources = [*watched_sources, *(s.source for s in steps if s.source is not None)]
         self._generators = [g.expected for g in guards if type(g.expected) is torch.Generator]
-        self.programs = ProgramWriter(generators=[one._cdata for one in self._generators])
+        self.programs = ProgramWriter(generators=[*map(address_of, self._generators)])
         self.programs.code |= generated_code.code_behind(getattr(entry.run, "__wrapped__", entry.run))
         for operator in _own_operators(entry):
             self.programs.note(operator)

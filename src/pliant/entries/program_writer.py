@@ -118,9 +118,9 @@ class ProgramWriter:
 
     def _generator(self, generator: torch.Generator) -> Json:
         """Which of those it is: the graph may hold another object of it. NotKept."""
-        if generator._cdata not in self.generators:
+        if (address := address_of(generator)) not in self.generators:
             raise NotKept("no-name", "a generator of random numbers")
-        return ["generator", self.generators.index(generator._cdata)]
+        return ["generator", self.generators.index(address)]
 
     def _operator(self, operator: OpOverload[..., Any]) -> Json:
         if (origin := _origin_of(operator)) is not None:
@@ -166,6 +166,11 @@ class ProgramWriter:
         given = [self.written(getattr(module, one)) for one in attributes if one != "options"]
         options = getattr(module, "options", {}) if "options" in attributes else {}
         return ["module", name, {key: self.written(value) for key, value in options.items()}, *given]
+
+
+def address_of(generator: torch.Generator) -> int:
+    """Of the generator itself, for which several Python objects may stand."""
+    return int(generator._cdata)  # type: ignore[attr-defined]  # no stub has it
 
 
 @functools.cache
