@@ -194,3 +194,25 @@ def test_a_filled_tensor_that_was_written_is_not():
         return (x.sum() + 1 if held.all() else x.sum() - 1,)
 
     at_sizes(program, (6, 7, 9, 12, 5))
+
+
+GIVEN_BACK = {
+    "to": lambda x: x.to("cpu"), "float": torch.Tensor.float, "contiguous": torch.Tensor.contiguous,
+    "broadcast_tensors": lambda x: torch.broadcast_tensors(x)[0], "atleast_1d": torch.atleast_1d,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GIVEN_BACK)
+def test_drawn_numbers_that_an_operation_gives_back_are_drawn_once(name):
+    def program(x):
+        drawn = GIVEN_BACK[name](torch.rand(2))
+        return x + 1 if drawn[0] < 0.5 else x - 1, drawn
+
+    pliant.reset()
+    x, served = torch.ones(2), pliant.compile(program, backend="eager")
+    for seed in range(6):
+        results = []
+        for one in (program, served):
+            torch.manual_seed(seed)
+            results.append((one(x), torch.rand(1)))
+        torch.testing.assert_close(*results, rtol=0, atol=0)

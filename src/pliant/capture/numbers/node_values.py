@@ -66,8 +66,9 @@ class Constants(NodeValues):
         self._computed: dict[int, FakeTensor] = {}  # by id: results of calls that draw and write nothing
 
     def note(self, result: Any) -> None:
-        """The result of a call that only computes."""
-        self._computed.update({id(one): one for one in several(result) if _is_small(one)})
+        """The result of a call that only computes. What has a node already was given back: another call made it, and may have
+        drawn it."""
+        self._computed.update({id(one): one for one in several(result) if _is_small(one) and one.node is None})
 
     def is_noted(self, fake: FakeTensor) -> bool:
         return id(fake) in self._computed
