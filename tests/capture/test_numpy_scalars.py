@@ -170,3 +170,18 @@ def test_roots_of_what_varies(name, kind, dynamic):
     with np.errstate(invalid="ignore"):
         found = compiled(torch.ones(2, 2), kind(-1))[1] if name == "of a number" else np.nan
     assert np.isnan(found)
+
+
+TRUTHS = {
+    "==": lambda x, y: (x > 0) == (y > 0), "!=": lambda x, y: (x > 0) != (y < 0), "^": lambda x, y: (x > 0) ^ (y > 0),
+    "&": lambda x, y: (x < 0) & (y > 0), "logical_or": lambda x, y: np.logical_or(x > 0, y < 0), "isnan": lambda x, y: np.isnan(x) == (y < 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_truth_values_that_numpy_has_once(name):
+    pliant.reset()
+    compiled = pliant.compile(TRUTHS[name], backend="eager", fullgraph=True)
+    for x, y in ((1.0, 1.0), (-1.0, -1.0), (-1.0, 1.0), (1.0, -1.0)):
+        found, wanted = (one(np.array(x), np.array(y)) for one in (compiled, TRUTHS[name]))
+        assert type(found) is type(wanted) is np.bool_ and found == wanted

@@ -293,7 +293,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     if is_numpy_array(expected) and all(map(_is_known, leaves(args, named))):
         return constant_array(t, expected)
     for dummy, argument in zip(dummies, args):
-        if expected is dummy and is_array(argument):
+        if expected is dummy and is_array(argument) and not is_scalar(argument):  # there is one np.True_ for all results
             return argument
     result = _reconciled(result, expected, name)
     return _with_own_memory(t, result, expected, (args, named), (dummies, named_dummies))
