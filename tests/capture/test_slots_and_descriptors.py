@@ -191,3 +191,25 @@ def test_what_has_no_dict_is_not_asked_for_it_where_it_answers_for_every_name():
     compiled = pliant.compile(attributes)
     assert torch.equal(compiled(x), expected) and torch.equal(compiled(x), expected)
     assert "__dict__" not in OBJECT.asked
+
+
+ASKED = {
+    "getattr": lambda one: getattr(one, "typecode", None), "hasattr": lambda one: hasattr(one, "typecode"),
+    "attribute": lambda one: one.typecode, "what is not there": lambda one: getattr(one, "other", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_classes_in_c_with_a_lookup_that_no_method_shows(name):
+    """Routines of LAPACK as SciPy gives them have the lookup of the first Pythons."""
+    from scipy.linalg import get_lapack_funcs
+
+    routine = get_lapack_funcs("gesdd", dtype="f")
+
+    def program(x):
+        return x + 1, ASKED[name](routine)
+
+    pliant.reset()
+    found, wanted = pliant.compile(program, backend="eager")(torch.ones(2)), program(torch.ones(2))
+    assert found[1] == wanted[1] and torch.equal(found[0], wanted[0])
+    assert pliant.stats()["fallbacks"] == 0

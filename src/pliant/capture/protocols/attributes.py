@@ -13,7 +13,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -34,7 +34,9 @@ from pliant.capture.protocols.descriptors import (
     is_data_descriptor,
     is_in_c,
     lacks,
+    not_found,
     plain_class_value,
+    refuse_attributes,
 )
 from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, is_tail_call, steps_of
@@ -178,22 +180,17 @@ def _attribute_by_rule(t: Tracer, obj: Any, name: str) -> Any:
         return bring_class(t, obj)
     hook = t.world.type_lookup(cls, "__getattribute__")
     if hook is not object.__getattribute__ and not _IN_C_BY_RULE.of(hook):
-        _refuse_attributes(t, obj, name)
+        refuse_attributes(t, obj, name)
     return _generic_attribute(t, obj, name)
 
 
 _IN_C_BY_RULE: ByKind[bool] = ByKind(False, {types.WrapperDescriptorType: True})
 
 
-def _refuse_attributes(t: Tracer, obj: Any, name: str) -> NoReturn:
-    """Of classes in C that look attributes up by rules of their own: another object, or another thread, has others."""
-    raise GraphBreak("unknown-object", f"the attributes of a {type(obj).__name__}")
-
-
 def _local_attribute(t: Tracer, obj: threading.local, name: str) -> Any:
     """Of this thread's part of the object; the guard asks whichever thread calls."""
     if name == "__dict__":
-        _refuse_attributes(t, obj, name)
+        refuse_attributes(t, obj, name)
     if name == "__class__":
         return bring_class(t, obj)
     stored = t.world.slot_get(obj, name)
@@ -222,7 +219,7 @@ def _looked_up(t: Tracer, obj: Any, name: str, by_rule: Callable[[Tracer, Any, s
     if is_tail_call(found):
         return found if fallback is MISSING else TailCall(polyfills.attribute, (found.function, found.args, fallback, obj, name))
     if fallback is MISSING:
-        raise lacks(obj, name)
+        raise not_found(t, obj, name)
     return _module_member(t, obj, name) if fallback is member_of_module else TailCall(fallback, (obj, name))
 
 
@@ -489,12 +486,12 @@ _ATTRIBUTES: ByKind[Callable[[Tracer, Any, str], Any]] = ByKind(
         types.MethodType: _method_attribute,
         types.FrameType: _frame_attribute,
         threading.local: _local_attribute,
-        **dict.fromkeys((weakref.ProxyType, weakref.CallableProxyType), _refuse_attributes),
+        **dict.fromkeys((weakref.ProxyType, weakref.CallableProxyType), refuse_attributes),
         super: _super_attribute,
     },
     {
         types.ModuleType: _module_attribute,
         type: lambda t, cls, name: _looked_up(t, cls, name, generic_class_attribute),
-        **dict.fromkeys((threading.local, super), _refuse_attributes),
+        **dict.fromkeys((threading.local, super), refuse_attributes),
     },
 )

@@ -13,14 +13,22 @@ import functools
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.value_kinds import HOLDS_FUNCTIONS, ByKind, exactly, is_function, is_symbolic, name_of_class
+from pliant.capture.value_kinds import (
+    HOLDS_FUNCTIONS,
+    ByKind,
+    exactly,
+    is_function,
+    is_symbolic,
+    name_of_class,
+    own_field,
+)
 from pliant.graph.fake_tensor import is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import AttributeSource, DictAttributeSource, held
@@ -34,6 +42,19 @@ is_in_c = exactly(*IN_C)  # whether it reads a field of objects that are laid ou
 def lacks(obj: Any, name: str) -> Raised:
     """The error of an object without the attribute."""
     return Raised(AttributeError(f"'{name_of_class(obj)}' object has no attribute '{name}'", name=name, obj=obj))
+
+
+def not_found(t: Tracer, obj: Any, name: str) -> Raised:
+    """The error where Python's own rule finds nothing. Classes in C may have the lookup of the first Pythons, too, which no
+    method shows."""
+    if own_field(obj, name) is None and hasattr(obj, name):
+        refuse_attributes(t, obj, name)
+    return lacks(obj, name)
+
+
+def refuse_attributes(t: Tracer, obj: Any, name: str) -> NoReturn:
+    """Of classes in C that look attributes up by rules of their own: another object, or another thread, has others."""
+    raise GraphBreak("unknown-object", f"the attributes of a {type(obj).__name__}")
 
 
 def is_data_descriptor(t: Tracer, found: Any) -> bool:
