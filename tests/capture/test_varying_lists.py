@@ -100,6 +100,43 @@ def test_pieces_serve_every_turn_and_every_length():
     assert pliant.stats()["graphs"] == 2 + 3  # for 1 and 2, then before, in and behind the loop
 
 
+def counted(items):
+    total = torch.zeros(3)
+    for i, item in enumerate(items, 2):
+        total = total + item * i
+    return total
+
+
+def counted_pairs(items):
+    total = torch.zeros(3)
+    for i, (item, other) in enumerate(zip(items, items)):
+        total = total + item * other * i
+    return total
+
+
+def counted_until(items):
+    total = torch.zeros(3)
+    for i, item in enumerate(items):
+        if i < 2 and len(items) < 9:
+            items.append(item + 1)
+        if i == 5:
+            break
+        total = total + item
+    return total, i
+
+
+@pytest.mark.parametrize("program", [counted, counted_pairs, counted_until])
+def test_what_numbers_or_pairs_the_items_is_no_break(program):
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for n in (1, 2, 3, 5, 4, 6, 9, 7, 2):
+        mine, theirs = ([torch.full((3,), float(i)) for i in range(n)] for _ in range(2))
+        torch.testing.assert_close(compiled(mine), program(theirs))
+        torch.testing.assert_close(mine, theirs)
+    stats = pliant.stats()
+    assert set(stats["break_reasons"]) == {"varying-length"} and stats["graph_breaks"] <= 6
+
+
 def test_one_graph_for_each_length_where_breaks_are_errors():
     pliant.reset()
     compiled = pliant.compile(loop, fullgraph=True)

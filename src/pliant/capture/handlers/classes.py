@@ -77,6 +77,15 @@ def _of_rows(make: ClassHandler) -> ClassHandler:
     return construct
 
 
+def _of_items(make: ClassHandler) -> ClassHandler:
+    """What gives one item for one of each, for a loop: over lists of any length, too."""
+
+    def construct(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+        return make(t, cls, tuple([carried.in_turn(t.frames[-1], one) for one in args]), kwargs)
+
+    return _of_rows(construct)
+
+
 def _construct_dict(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     leading: Args = ()
     if cls is collections.defaultdict:
@@ -247,8 +256,8 @@ CLASSES |= {
     collections.deque: _made_of(given.items, rest=given.fixed, iterable=given.items),
     **dict.fromkeys((set, frozenset), _made_of(iteration.hashables_of_table)),
     **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
-    zip: _of_rows(_made_of(rest=given.items, strict=given.number)),
-    enumerate: _of_rows(_made_of(given.items, iterable=given.items)),
+    zip: _of_items(_made_of(rest=given.items, strict=given.number)),
+    enumerate: _of_items(_made_of(given.items, iterable=given.items)),
     **dict.fromkeys(
         (itertools.cycle, itertools.product, itertools.zip_longest, itertools.compress),
         _made_of(rest=given.items, repeat=given.number, fillvalue=given.as_it_is),

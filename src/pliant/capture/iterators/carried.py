@@ -389,15 +389,33 @@ def place_of(frame: Frame) -> Source:
 
 def refuse_varying_rows(frame: Frame, *iterated: Any) -> None:
     """Break before a loop over a tensor whose number of rows has had several values."""
-    names = [op.name for op in frame.program.ops[frame.ip - 1 : frame.ip + _FARTHEST]]
-    called = next((i for i, name in enumerate(names) if name != "CALL"), len(names))  # zip and enumerate around it
-    if not _begins(names[called:]):
+    if not _ends_in_a_loop(frame):
         return
     for rows in iterated:
         if is_fake(rows) and rows.dim() and is_symbolic(rows.size_[0]) and not is_unbacked(rows.size_[0]):
             turns = rows.size_[0].node.require_hint()
             if frame.tracer.inputs.policy.turns_vary(place_of(frame), turns):
                 raise GraphBreak("varying-length", "a loop over the rows of a tensor whose number varies")
+
+
+def by_turns(frame: Frame, value: Any) -> Any:
+    """A list from outside whose length varies as a loop takes it that begins next; any other value itself."""
+    world = frame.tracer.world
+    if world.length_varies(value, is_long=True):
+        value = world.adopt(value, looped=True)
+    return own_items(frame.tracer, value, turns=1) if world.varies(value) else value
+
+
+def in_turn(frame: Frame, value: Any) -> Any:
+    """`by_turns`, for what takes its items where a loop over that begins next."""
+    return by_turns(frame, value) if _ends_in_a_loop(frame) else value
+
+
+def _ends_in_a_loop(frame: Frame) -> bool:
+    """Whether a loop takes what is made now, or what takes its items, as zip and enumerate do."""
+    names = [op.name for op in frame.program.ops[frame.ip - 1 : frame.ip + _FARTHEST]]
+    called = next((i for i, name in enumerate(names) if name != "CALL"), len(names))
+    return _begins(names[called:])
 
 
 def has_had_its_turn(t: Tracer, iterator: Any) -> bool:

@@ -58,9 +58,8 @@ def get_iter(frame: Frame, op: Op) -> None:
     if marked_rows.take_turns(frame, value):
         return
     carried.refuse_varying_rows(frame, value)
-    if t.world.length_varies(value, is_long=True):
-        value = t.world.adopt(value, looped=True)
-    frame.stack[-1] = carried.own_items(t, value, turns=1) if t.world.varies(value) else t.iterate(value, linked=True)
+    taken = carried.by_turns(frame, value)
+    frame.stack[-1] = taken if type(taken) in carried.BY_TURN else t.iterate(taken, linked=True)
 
 
 @opcode("FOR_ITER")
