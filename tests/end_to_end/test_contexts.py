@@ -1,11 +1,13 @@
 """Settings and blocks of PyTorch around calls of one compiled function, which change from call to call."""
 
 import contextlib
+import copy
 import threading
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import pliant
@@ -219,3 +221,47 @@ def test_writes_of_a_tensor_that_was_given_other_data_are_that_ones_in_inference
 
     with torch.inference_mode():
         assert pliant.compile(program, backend="eager")(torch.ones(1)).item() == 6
+
+
+class Cached(nn.Module):
+    """Keeps what it computed in inference mode for its next calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.kept = nn.Linear(4, 4), None
+
+    def forward(self, x):
+        with torch.inference_mode():
+            made = self.layer(x)
+            self.kept = made if self.kept is None else torch.cat([self.kept, made])
+            return self.kept.sum(0)
+
+    def outside(self, x):
+        with torch.no_grad():
+            return self(x).clone() + self.layer(x)
+
+
+@pytest.mark.parametrize("method", ["forward", "outside"])
+def test_what_was_kept_in_inference_mode_is_read_in_later_calls_outside(method):
+    pliant.reset()
+    model = Cached()
+    twin = copy.deepcopy(model)
+    compiled = pliant.compile(getattr(model, method), backend="aot_eager")
+    for n in (1, 2, 1, 3):
+        x = torch.randn(n, 4)
+        found, wanted = compiled(x), getattr(twin, method)(x)
+        torch.testing.assert_close((found, model.kept), (wanted, twin.kept))
+        assert found.is_inference() == wanted.is_inference() and model.kept.is_inference()
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_what_autograd_would_keep_of_inference_mode_is_an_error():
+    def program(x, weight):
+        return (x * weight).detach()
+
+    pliant.reset()
+    with torch.inference_mode():
+        x = torch.ones(3)
+    for one in (program, pliant.compile(program, backend="aot_eager")):
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            one(x, torch.ones(3, requires_grad=True))

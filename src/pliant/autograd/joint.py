@@ -25,7 +25,7 @@ from pliant.autograd.functional_ops import UnsupportedMutation
 from pliant.autograd.functionalize import FunctionalMode, new_input
 from pliant.autograd.history import Root, find_roots, hooks_to_keep, reached_by, sharing, spoilt_for_all, tensors_given
 from pliant.autograd.refused import NoDerivative, after_own_gradients, is_missing, views_refused, without_derivative
-from pliant.autograd.run_module import run_module
+from pliant.autograd.run_module import is_noted, run_module
 from pliant.autograd.saved import Ways, note_saved, saved_for
 from pliant.autograd.segments import (
     Cuts,
@@ -230,8 +230,7 @@ class JointTracer:
             return
         examples = [one.example for one in self.captured.inputs]
         made = {i for i, t in enumerate(examples) if isinstance(t, torch.Tensor) and t.is_inference()}
-        saved = self.captured.grad_enabled and any(leaf is not None for leaf in self.leaves)
-        if made and saved or any(write.input in made for write in plan.writes):
+        if made and is_noted(self.values) or any(write.input in made for write in plan.writes):
             raise UnsupportedMutation("an input was made in inference mode", kind="inference-tensor")
 
     # -- backward -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from pliant.autograd.aliases import Alias
 from pliant.autograd.functional_ops import UnsupportedMutation
@@ -60,6 +61,12 @@ def run_module(
             case _:
                 values[node] = _call(module, node, values, inputs, depth)
     raise AssertionError("a graph without an output node")
+
+
+def is_noted(values: dict[fx.Node, Any]) -> bool:
+    """Whether autograd notes anything of what the nodes gave: of those in blocks of inference mode it does not."""
+    made = [values[node] for node in values if node.op != "placeholder" and not node.meta.get("inference")]
+    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in tree_leaves(made))
 
 
 def _refuse_other_shapes(graph: fx.Graph) -> None:
