@@ -218,3 +218,52 @@ def test_a_special_method_of_another_object_is_not_the_objects_own():
     for count in (1, 2):
         items[:] = [0.0] * count
         assert torch.equal(compiled(torch.ones(2)), torch.ones(2) * [1.0, 5.0, 6.0][count])
+
+
+def texts(x):
+    made = io.StringIO(newline="\r\n")
+    made.write("a\nb\n")
+    return made, "c\n"
+
+
+def some_bytes(x):
+    made = io.BytesIO(b"abcdef")
+    made.read(2)
+    return made, b"xy"
+
+
+def many_bytes(x):
+    made = io.BytesIO(b"a" * 3000)
+    made.seek(2990)
+    return made, b"xy"
+
+
+@pytest.mark.parametrize("make", [texts, some_bytes, many_bytes])
+def test_buffers_go_on_behind_a_break(make):
+    def program(x):
+        made, more = make(x)
+        torch.save(x, io.BytesIO())
+        left = made.read(3)
+        made.write(more)
+        return made, left, made.tell(), made.getvalue()
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager")
+    for _ in range(2):
+        found, wanted = compiled(torch.ones(2)), program(torch.ones(2))
+        assert found[1:] == wanted[1:] and type(found[0]) is type(wanted[0])
+        assert found[0].getvalue() == wanted[0].getvalue()
+    assert pliant.stats()["fallbacks"] == 0
+
+
+def test_what_is_written_and_read_in_a_buffer_is_a_break_each():
+    def program(x):
+        buffer = io.BytesIO()
+        torch.save({"x": x + 1}, buffer)
+        buffer.seek(0)
+        return torch.load(buffer)["x"] * 2
+
+    pliant.reset()
+    x = torch.ones(2)
+    torch.testing.assert_close(pliant.compile(program, backend="eager")(x), program(x))
+    assert pliant.stats()["break_reasons"]["side-effect-call"] == 2 and pliant.stats()["graph_breaks"] <= 3

@@ -225,7 +225,7 @@ _SEEDS = frozenset((random_state.seed, random_state.seed_generator, random_state
 
 # ---- calls that are left out of the graph
 for _kind, _functions in {
-    "side-effect-call": (input, open, breakpoint),
+    "side-effect-call": (input, open, breakpoint, torch.save, torch.load),
     "unknown-call": (exec, eval, compile),
     "random-state": (torch.seed,),
     "mutated-global-state": (torch.set_num_threads, torch.set_default_dtype, torch.set_default_device),

@@ -218,10 +218,17 @@ def _over_deque(b: Statements, obj: DequeItems) -> str:
     return b.bind_late(obj, f"{b.hold(at_left)}({b.value(obj.container)}, {len(obj.container) - obj.taken})")
 
 
-def _string_io(b: Statements, obj: io.StringIO) -> str:
-    name = b.bind(obj, f"{b.hold(io.StringIO)}({obj.getvalue()!r})", hint="text")
-    b.lines.append(f"{name}.seek({obj.tell()})")
+def _buffer(b: Statements, obj: io.StringIO | io.BytesIO) -> str:
+    """With what it holds, where it stands, and how it ends lines."""
+    if obj.closed or vars(obj):
+        raise CannotReconstruct("cannot-rebuild", obj)
+    state: Any = obj.__getstate__()
+    name = b.bind(obj, f"{b.hold(type(obj))}()", hint="buffer")
+    b.lines.append(f"{name}.__setstate__({b.hold(state) if len(state[0]) > _LONG else repr(state)})")
     return name
+
+
+_LONG = 1000  # letters or bytes, which are no part of the text
 
 
 def _lock(b: Statements, obj: Any) -> str:
@@ -354,7 +361,7 @@ _OBJECTS: dict[type, Recipe] = {
     Text: expression(lambda b, obj: f"''.join(({', '.join([part.made(b.hold, b.value) for part in obj.parts])},))", "text"),
     **dict.fromkeys(PROGRESSIONS, expression(_progression, "numbers")),
     **dict.fromkeys((TensorOrNumber, HookNumber), lambda b, obj: obj.settle()),
-    io.StringIO: _string_io,
+    **dict.fromkeys((io.StringIO, io.BytesIO), _buffer),
     **dict.fromkeys(LOCKS, _lock),
     types.MappingProxyType: expression(lambda b, obj: f"{b.hold(types.MappingProxyType)}({_one_behind(b, obj)})"),
     bytearray: expression(lambda b, obj: f"{b.hold(bytearray)}({bytes(obj)!r})"),
