@@ -134,3 +134,20 @@ def test_numbers_beside_arrays_are_not_fixed(expression):
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert pliant.stats()["graphs"] == 2
+
+
+def test_arrays_of_any_class_are_the_arrays_themselves():
+    def program(x, tensor):
+        same = np.asanyarray(x)
+        same[0] = 5
+        return same is x, np.asanyarray(tensor * 2) + same, np.asanyarray(x, dtype=np.float32), np.asanyarray((1, 2))
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for n in (2, 3):
+        mine, theirs = (one(np.arange(n) / 2, torch.ones(n)) for one in (compiled, program))
+        assert mine[0] is theirs[0] is True
+        for found, wanted in zip(mine[1:], theirs[1:], strict=True):
+            assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
+    matrix = np.arange(2.0).view(np.matrix)
+    assert type(pliant.compile(lambda: np.asanyarray(matrix), backend="eager")()) is np.matrix

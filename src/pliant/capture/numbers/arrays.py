@@ -169,15 +169,18 @@ def call_numpy(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         refuse_many(t, function, args, kwargs)
         return computed_by_numpy(t, function, all_fixed(args), {})  # to the last digit
     name = getattr(function, "__name__", "")
-    if any(map(is_fake, args)) and name not in ("array", "asarray"):
+    if any(map(is_fake, args)) and name not in _MAKERS:
         raise GraphBreak("unknown-call", f"numpy.{name} of a tensor")
-    if name in ("array", "asarray") and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
+    if name in _MAKERS and set(kwargs) <= {"dtype"} and args and not is_array(args[0]):
         return _from_data(t, *map(t.internalize, args), **kwargs)
     result = _call(t, namesake, function, args, kwargs)
     if name in _VIEWS and is_array(result):
         return _in_place_of_a_view(t, result, f"numpy.{name}", *filter(is_array, leaves(args, kwargs)))
     turned = name == "ascontiguousarray" and is_array(args[0]) and _is_turned(t, args[0])
     return _copied(t, result) if turned and is_array(result) and not is_scalar(result) else result
+
+
+_MAKERS = ("array", "asarray", "asanyarray")
 
 
 def makes_array(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> bool:
@@ -471,4 +474,5 @@ def _namesakes() -> dict[int, Any]:
             if callable(function) and not is_class(function) and is_function(namesake):
                 found[id(function)] = namesake
     found[id(sys.modules["numpy"].interp)] = interp
+    found[id(sys.modules["numpy"].asanyarray)] = numpy_on_tensors().asarray  # no array of the trace is of a subclass
     return found
