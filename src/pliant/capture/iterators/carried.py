@@ -399,7 +399,7 @@ def refuse_varying_rows(frame: Frame, *iterated: Any) -> None:
 
 
 def by_turns(frame: Frame, value: Any) -> Any:
-    """A list from outside whose length varies as a loop takes it that begins next; any other value itself."""
+    """What a loop that begins next takes the items of: of a list from outside whose length varies, one at a turn."""
     world = frame.tracer.world
     if world.length_varies(value, is_long=True):
         value = world.adopt(value, looped=True)

@@ -58,8 +58,7 @@ def get_iter(frame: Frame, op: Op) -> None:
     if marked_rows.take_turns(frame, value):
         return
     carried.refuse_varying_rows(frame, value)
-    taken = carried.by_turns(frame, value)
-    frame.stack[-1] = taken if type(taken) in carried.BY_TURN else t.iterate(taken, linked=True)
+    frame.stack[-1] = t.iterate(carried.by_turns(frame, value), linked=True)
 
 
 @opcode("FOR_ITER")
