@@ -67,7 +67,7 @@ from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.structures import leaves
 from pliant.capture.trace import BreakReason, Draw
 from pliant.capture.tracebacks import chain, context_of
-from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_mutable_container, is_tuple
+from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_mutable_container, is_str, is_tuple
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Answer
@@ -322,7 +322,7 @@ class Tracer:
         if not PLAIN_TYPES.keys().isdisjoint(map(type, values)):  # they complain as Python's own
             args, given = ([self.concrete_tree(v) if is_tuple(v) else concrete(v) for v in of] for of in (args, kwargs.values()))
             return self.native(function, *args, **dict(zip(kwargs, given, strict=True)))
-        if _STAND_IN.search(str(error)):
+        if any(_STAND_IN.search(text) for text in error.args if is_str(text)):  # `str(error)` may ask a key for its text
             raise GraphBreak("unknown-object", "C code would look into a symbolic number, or a tensor") from None
         raise self.raised(error) from None
 

@@ -12,6 +12,7 @@ import decimal
 import itertools
 import os
 import random
+import re
 import sys
 import types
 import weakref
@@ -26,7 +27,7 @@ from pliant.capture.handlers.effects import initial_seed, is_output, seed_genera
 from pliant.capture.handlers.formatting import by_percent, format_text
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
-from pliant.capture.handlers.standard_library import OBJECTS, VALUES, computed_method, fold, note_time_zone, referent
+from pliant.capture.handlers.standard_library import OBJECTS, VALUES, computed_method, fold, note_time_zone, referent, replaced
 from pliant.capture.handlers.table import ALL, refusal, spread
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_context_variable, call_lock_method, check_own
@@ -337,6 +338,7 @@ _METHODS: ByKind[Method] = ByKind(
             computed_method,
         ),
         bytes: _named({"join": _join}, computed_method),
+        re.Pattern: _named(dict.fromkeys(("sub", "subn"), replaced), computed_method),
         frozenset: _frozenset_method,
         tuple: _tuple_method,
         torch.Size: _named({"numel": _takes(lambda t, size: TailCall(polyfills.multiplied, (size,)))}, computed_method),

@@ -320,16 +320,17 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return t.world.note_made_class(_construct_plain(t, cls, args, kwargs))
     missing = t.world.type_lookup(cls, "_missing_")
     known = not isinstance(missing, classmethod) or missing.__func__.__module__ == "enum"
+    values: list[Any] | None
     try:
         values = [t.hashable(a) for a in args]
     except WrongKind:  # it is compared with the value of each member
-        known = False
+        values, known = None, False
     if not known and derives(cls, enum.Flag):
         members = t.world.hold(cls._value2member_map_, "members")
-        known = all(t.world.dict_get(members, concrete(a)) is not MISSING for a in args)
+        known = values is not None and all(t.world.dict_get(members, value) is not MISSING for value in values)
         if not known:
             raise GraphBreak("side-effect-call", f"{cls.__name__} keeps the member that it makes")
-    if not known:
+    if values is None or not known:
         return t.call(t.world.type_lookup(type(cls), "__call__"), (cls, *args), kwargs)
     member = t.native(cls, *values, **kwargs)
     return t.world.hold(member, str(member))

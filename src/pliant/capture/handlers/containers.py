@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +20,11 @@ from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.iterators.carried import own_items
 from pliant.capture.numbers.given_numbers import asked_key, made_key
 from pliant.capture.outside.whole_containers import base_in_c, hooks_in_order
-from pliant.capture.protocols import iteration, operators, subscripts
+from pliant.capture.protocols import iteration, operators, polyfills, subscripts
 from pliant.capture.protocols.iteration import hashables, hashables_of_table
+from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.value_kinds import DICT_TYPES, ByKind, is_list, is_set
+from pliant.capture.value_kinds import DICT_TYPES, LITERALS, ByKind, is_list, is_set
 from pliant.guards.kinds import MISSING
 from pliant.torch_adapter import module_call
 
@@ -63,7 +65,17 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
             receiver[:] = known
         elif known is not receiver:
             method = getattr(known, name)
+        if name == "index" and args and _is_absent(t, known, *args):
+            return TailCall(polyfills.absent, (args[0], base.__name__))
     return t.native(method, *args, **kwargs)
+
+
+def _is_absent(t: Tracer, container: Any, value: Any, *bounds: Any) -> bool:
+    """Whether the container lacks an object, between these places: the complaint shows the object by its own method."""
+    if type(value) in LITERALS or not LITERALS.issuperset(map(type, bounds)) or len(bounds) > 2:
+        return False
+    start, stop = (*bounds, None, None)[:2]
+    return not t.native(operator.contains, [*container][start:stop], value)
 
 
 def _is_of_call(frame: Frame) -> bool:

@@ -241,6 +241,7 @@ def _instance(t: Tracer, value: Any, part: Any, memo: dict[Any, Any] | None = No
     """A new object of the same class with copied state, as `object.__reduce_ex__` describes it."""
     cls = type(value)
     own = any(t.world.type_lookup(cls, name) is not getattr(object, name, MISSING) for name in _OWN_WAYS)
+    own = own or operators.python_method(t, cls, "__getattr__") is not None  # asked for what the class lacks: `__slots__`
     if own or not _is_plain(cls) or not _shows_object_s(t, value):
         raise GraphBreak("unknown-call", f"a copy of a {cls.__name__}")
     if cls in copyreg.dispatch_table:

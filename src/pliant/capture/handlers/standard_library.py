@@ -224,29 +224,28 @@ def note_time_zone(t: Tracer, method: str) -> None:
 def computed_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     """A method of an immutable object, or of one that the trace made, whose arguments C code may have as they are now."""
     note_time_zone(t, name)
-    values = [_PASSED.of(a)(t, a) for a in args]
-    return t.native(bound, *values, **{k: concrete(v) for k, v in kwargs.items()})
+    return t.native(bound, *(_passed(t, a) for a in args), **{k: _passed(t, v) for k, v in kwargs.items()})
 
 
-def _passed_plain(t: Tracer, value: Any) -> Any:
+def _passed(t: Tracer, value: Any) -> Any:
+    if type(value) in OURS:
+        return value
     value = t.plain(value)
     t.refuse_opaque(value)
     return value
 
 
-def _giving_plain(t: Tracer, function: Any) -> Callable[..., Any]:
-    """A function of the program for C code that uses its results: `re.sub` joins them."""
-    called = t.reentrant(function)
-    return lambda *args: t.plain(called(*args))
+def replaced(t: Tracer, pattern: re.Pattern[Any], name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`sub` and `subn` of a pattern, which call what is no text, and join what that gives."""
+    given = {**dict(zip(_OF_SUB, args, strict=False)), **kwargs}
+    if len(args) + len(kwargs) == len(given) and callable(repl := given.get("repl")):
+        called = t.reentrant(repl)
+        given["repl"] = lambda match: t.plain(called(match))
+        return t.native(bound, **{k: v if k == "repl" else _passed(t, v) for k, v in given.items()})
+    return computed_method(t, pattern, name, bound, args, kwargs)
 
 
-_PASSED: ByKind[Callable[..., Any]] = ByKind(
-    _passed_plain,
-    {
-        **dict.fromkeys(OURS, lambda t, value: value),
-        **dict.fromkeys((types.FunctionType, types.MethodType), _giving_plain),
-    },
-)
+_OF_SUB = ("repl", "string", "count")
 
 
 # ---- functions that make classes: the class serves all calls

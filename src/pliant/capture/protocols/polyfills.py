@@ -125,6 +125,11 @@ def length(method: Method, value: Any) -> int:
     return result
 
 
+def absent(value: Any, container: str) -> None:
+    """`index` of a list or deque that lacks the value."""
+    raise ValueError(f"{value!r} is not in {container}")
+
+
 def hashed(method: Method, value: Any) -> int:
     """`__hash__`"""
     result = method(value)

@@ -1,0 +1,127 @@
+"""What C code calls or shows of the program's: at each call of the compiled function, as often as in eager, and not at capture."""
+
+import contextlib
+import copy
+import enum
+import functools
+import re
+from collections import deque
+
+import pytest
+import torch
+
+import pliant
+
+
+class Shown:
+    def __init__(self, log):
+        self.log = log
+
+    def __repr__(self):
+        self.log.append("shown")
+        return "Shown()"
+
+
+class Doubled(str):
+    log: list = []
+
+    def __new__(cls, match):
+        cls.log.append("made")
+        return str.__new__(cls, match.group() * 2)
+
+
+class Called:
+    def __call__(self, match):
+        Doubled.log.append("called")
+        return "c"
+
+
+class Turn(enum.IntFlag):
+    A = 1
+    B = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        return super()._missing_(value)
+
+
+class Meta(type):
+    def __getattr__(cls, name):
+        cls.log.append(name)
+        raise AttributeError(name)
+
+
+def joined(text, match):
+    Doubled.log.append(text)
+    return text
+
+
+CALLED, PARTIAL, PATTERN = Called(), functools.partial(joined, "p"), re.compile("a|b")
+
+
+def complaint(call):
+    try:
+        return call()
+    except Exception as error:
+        return type(error).__name__, None if isinstance(error, KeyError) else str(error)
+
+
+PROGRAMS = {
+    "index of a list": lambda log: complaint(lambda: [1].index(Shown(log))),
+    "index of a list, of a list": lambda log: complaint(lambda: [1].index([Shown(log)])),
+    "index of a part": lambda log: (lambda one: ([1, one].index(one), complaint(lambda: [1, one].index(one, 0, 1))))(Shown(log)),
+    "index of a deque": lambda log: complaint(lambda: deque([1]).index(Shown(log))),
+    "remove": lambda log: complaint(lambda: [1].remove(Shown(log))),
+    "a key that a set lacks": lambda log: complaint(lambda: {1}.remove(Shown(log))),
+    "a key that a dict lacks": lambda log: complaint(lambda: {}.pop(Shown(log))),
+    "a class replaces": lambda log: PATTERN.sub(Doubled, "ab"),
+    "an object replaces": lambda log: PATTERN.subn(CALLED, "ab"),
+    "a partial replaces": lambda log: re.sub("a", PARTIAL, "ab"),
+    "by name": lambda log: PATTERN.sub(repl=PARTIAL, string="abb", count=2),
+    "a class that fails": lambda log: complaint(lambda: PATTERN.sub(Turn, "ab")),
+    "functions in a tuple": lambda log: ((joined, complaint).index(complaint), (joined,).count(joined)),
+    "functions in a frozenset": lambda log: frozenset((joined, complaint)).__contains__(complaint),
+}
+
+
+@pytest.mark.fallbacks_expected  # flags keep members that they make
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_c_code_calls_and_shows_as_in_eager(name):
+    def program(x, log):
+        return x + 1, PROGRAMS[name](log)
+
+    pliant.reset()
+    compiled, seen = pliant.compile(program, backend="eager"), []
+    for run in (program, program, compiled, compiled):
+        log = Doubled.log = []
+        result, found = run(torch.ones(2), log)
+        assert torch.equal(result, torch.ones(2) + 1)
+        seen.append((found, log))
+    assert seen[2:] == seen[:2]
+
+
+def test_a_metaclass_is_asked_for_what_a_copied_class_lacks():
+    def program(x, made, copied):
+        return x + 1, copied(made).value
+
+    compiled = pliant.compile(program, backend="eager")
+    for run in (copy.copy, copy.deepcopy):
+        seen = []
+        for call in (program, compiled):
+            log: list = []
+            made = Meta("Made", (), {"log": log, "value": 1})()
+            seen.append((call(torch.ones(2), made, run)[1], log))
+        assert seen[0] == seen[1]
+        assert seen[0][1]
+
+
+@pytest.mark.fallbacks_expected
+def test_flags_of_tuples_with_numbers_that_vary_are_looked_for():
+    def program(x, n):
+        with contextlib.suppress(ValueError):
+            return x + Turn(("a", n))
+        return x - n
+
+    compiled = pliant.compile(program, backend="eager")
+    for n in (2, 3, 4):
+        assert torch.equal(compiled(torch.ones(2), n), torch.ones(2) - n)
