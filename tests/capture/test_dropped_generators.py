@@ -433,6 +433,21 @@ def dropped_while_it_handles(log):
     log.append("dropped")
 
 
+def breaks_twice(log):
+    pliant.graph_break()
+    yield None
+    try:
+        pliant.graph_break()
+        yield 1
+    finally:
+        log.append("finally")
+
+
+def found_behind_breaks_inside(log):
+    log.append(any(v == 1 for v in breaks_twice(log)))
+    log.append("end")
+
+
 PROGRAMS = (
     dropped_while_it_handles,
     left_by_an_exception_behind_a_break,
@@ -468,6 +483,7 @@ PROGRAMS = (
     beside_one_that_was_closed,
     in_a_frame_that_raises,
     thrown_into_behind_a_break,
+    found_behind_breaks_inside,
 )
 
 

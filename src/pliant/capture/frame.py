@@ -162,6 +162,11 @@ class Frame:
             if self.noticed:
                 self.check_let_go((*stack, *self.locals.values()))
 
+    def forget(self) -> None:
+        """Hold nothing any more."""
+        self.locals, self.cells, self.saved, self.noticed, self.generator = {}, {}, [], {}, None
+        self.stack.clear()
+
     def check_let_go(self, kept: Iterable[Any]) -> None:
         """Break if the frame has lost an object that only CPython can end at the right moment."""
         ids = set(map(id, kept))

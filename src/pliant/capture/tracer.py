@@ -219,6 +219,8 @@ class Tracer:
             for value in [result] if is_fake(result) else tree_leaves(result):
                 if is_fake(value):
                     value.node = None
+        for generator in self.generators:  # they and their frames refer to each other
+            generator.frame.forget()
         with_the_trace = self.codes, self.answers, self.orders, self.draws
         for held_here in vars(self).values():
             if is_mutable_container(held_here) and all(held_here is not one for one in with_the_trace):

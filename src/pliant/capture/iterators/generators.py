@@ -178,8 +178,7 @@ class TracedGenerator(ItsOwnIterator):
         frame = self.frame
         frame.tracer.open_generators -= 1
         frame.check_let_go(kept=())
-        frame.locals, frame.cells, frame.saved = {}, {}, []
-        frame.stack.clear()
+        frame.forget()
 
     def _throw(self, error: BaseException) -> Any:
         """Go on with an exception at the suspended `yield`, or in what is delegated to."""
