@@ -1,5 +1,6 @@
 """Weak references by which PyTorch's own compiler notes modules are not the program's."""
 
+import gc
 import weakref
 
 import pytest
@@ -31,3 +32,24 @@ def test_modules_that_are_let_go_of_behind_a_break(module):
     reasons = set(pliant.stats()["break_reasons"])
     assert reasons == ({"user-request", "unknown-object"} if module == "program" else {"user-request"})
     assert all(reference() is not None for reference in references)
+
+
+def test_references_that_an_earlier_trace_left_as_garbage_are_its_own():
+    class Owner: ...
+
+    def program(x, n, given, kept):
+        loop = [weakref.ref(Owner, lambda reference, held=(given,): held)]
+        loop.append(loop)
+        kept.append(weakref.ref(Owner, lambda reference: None))
+        return x + n
+
+    kept: list = []
+    compiled = [pliant.compile(program, backend="eager") for _ in range(2)]
+    gc.disable()
+    try:
+        for function in compiled:
+            for n in (2, 3):
+                assert torch.equal(function(torch.ones(1), 1, n, kept), torch.ones(1) + 1)
+    finally:
+        gc.enable()
+    assert len(kept) == 4

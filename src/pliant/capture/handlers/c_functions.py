@@ -27,7 +27,15 @@ from pliant.capture.handlers.effects import initial_seed, is_output, seed_genera
 from pliant.capture.handlers.formatting import by_percent, format_text
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
-from pliant.capture.handlers.standard_library import OBJECTS, VALUES, computed_method, fold, note_time_zone, referent, replaced
+from pliant.capture.handlers.standard_library import (
+    OBJECTS,
+    VALUES,
+    computed_method,
+    fold,
+    note_time_zone,
+    referent,
+    replaced,
+)
 from pliant.capture.handlers.table import ALL, refusal, spread
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_context_variable, call_lock_method, check_own

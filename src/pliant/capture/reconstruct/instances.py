@@ -106,10 +106,15 @@ def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
     for older in () if found is None or callback is None else reversed(weakref.getweakrefs(found)):
         if older is obj:
             break
-        if type(older.__callback__) is TracedCallback and not b.is_open(older):  # the newest is called first
+        if _is_of_same_trace(older.__callback__, callback) and not b.is_open(older):  # the newest is called first
             b.value(older)
     text = "set()" if found is None else b.value(found)  # dead at once
     return text if callback is None else f"{text}, {b.value(callback)}"
+
+
+def _is_of_same_trace(one: Any, other: Any) -> bool:
+    """Of two callbacks; what earlier traces made lives until garbage is collected."""
+    return type(one) is type(other) is TracedCallback and one.tracer is other.tracer
 
 
 def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
