@@ -4,7 +4,9 @@ import contextlib
 import copy
 import enum
 import functools
+import operator
 import re
+import struct
 from collections import deque
 
 import pytest
@@ -56,6 +58,22 @@ def joined(text, match):
     return text
 
 
+class Inexact(float):
+    def __index__(self):
+        Doubled.log.append("index")
+        return 1
+
+
+class Spelled(str):
+    def __index__(self):
+        Doubled.log.append("index")
+        return 1
+
+    def __float__(self):
+        Doubled.log.append("float")
+        return 2.5
+
+
 CALLED, PARTIAL, PATTERN = Called(), functools.partial(joined, "p"), re.compile("a|b")
 
 
@@ -79,6 +97,10 @@ PROGRAMS = {
     "a partial replaces": lambda log: re.sub("a", PARTIAL, "ab"),
     "by name": lambda log: PATTERN.sub(repl=PARTIAL, string="abb", count=2),
     "a class that fails": lambda log: complaint(lambda: PATTERN.sub(Turn, "ab")),
+    "a place of a list": lambda log: (lambda items: (items.insert(Inexact(3.0), 5), items.pop(Spelled("x")), items))([1, 2]),
+    "a byte": lambda log: (lambda data: (operator.setitem(data, 0, Inexact(3.0)), data.append(Spelled("x")), data))(bytearray(b"ab")),
+    "a count of a text": lambda log: ("a" * Spelled("x"), "a".center(Inexact(3.0)), b"ab".count(Inexact(3.0)), hex(Spelled("x"))),
+    "packed": lambda log: (struct.pack("<h", Inexact(3.0)), struct.pack("<f", Spelled("x"))),
     "functions in a tuple": lambda log: ((joined, complaint).index(complaint), (joined,).count(joined)),
     "functions in a frozenset": lambda log: frozenset((joined, complaint)).__contains__(complaint),
 }

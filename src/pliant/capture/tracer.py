@@ -285,6 +285,7 @@ class Tracer:
         names = OF_OPERATORS.get(id(function))
         if names is not None and any(map(is_fake, args)):
             refuse_patched(self, *names)
+        given_to_c.refuse_conversions(self, args)
         try:
             result = function(*args, **kwargs)
             self.carrying = None  # C code was done with it; its traceback holds the frames, and these what they work on

@@ -205,6 +205,14 @@ def _refuse_methods(t: Tracer, value: Any, names: tuple[str, ...]) -> None:
         raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
 
 
+def refuse_conversions(t: Tracer, values: Iterable[Any]) -> None:
+    """Break if C code may make a number of a text or number by methods that the program wrote for its class."""
+    for value in values:
+        for name in _CONVERSIONS.of(value):
+            if operators.python_method(t, value, name) is not None:
+                raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
+
+
 def _note_compared(t: Tracer, value: Any) -> None:
     """C code may tell an object from others by which one it is: in containers, before it asks for `__eq__`."""
     for part in filter(t.world.is_opaque, _told_by(value)):
@@ -246,6 +254,12 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
         **dict.fromkeys(UNSETTLED, lambda t, value, within: concrete(value)),
     },
     {tuple: _internalize_parts},
+)
+# Of the classes themselves C code takes the value.
+_CONVERSIONS: ByKind[tuple[str, ...]] = ByKind(
+    (),
+    dict.fromkeys((*PLAIN_TYPES, str), ()),
+    {str: ("__index__", "__int__", "__float__"), float: ("__index__", "__int__"), int: ("__float__",)},
 )
 _ORDERS = ("__lt__", "__gt__", "__le__", "__ge__")
 _LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
