@@ -64,6 +64,12 @@ class Inexact(float):
         return 1
 
 
+class Place:
+    def __index__(self):
+        Doubled.log.append("index")
+        return 1
+
+
 class Spelled(str):
     def __index__(self):
         Doubled.log.append("index")
@@ -98,6 +104,9 @@ PROGRAMS = {
     "by name": lambda log: PATTERN.sub(repl=PARTIAL, string="abb", count=2),
     "a class that fails": lambda log: complaint(lambda: PATTERN.sub(Turn, "ab")),
     "a place of a list": lambda log: (lambda items: (items.insert(Inexact(3.0), 5), items.pop(Spelled("x")), items))([1, 2]),
+    "an object as a place": lambda log: (lambda items: (items.insert(Place(), 1), items.index(1, Place()), items.pop(Place())))([1, 2]),
+    "an object as a byte": lambda log: (lambda data: (data.append(Place()), data.insert(Place(), Place()), data))(bytearray(b"ab")),
+    "an object turns": lambda log: (lambda items: (items.rotate(Place()), items.insert(Place(), 3), items))(deque([1, 2])),
     "a byte": lambda log: (lambda data: (operator.setitem(data, 0, Inexact(3.0)), data.append(Spelled("x")), data))(bytearray(b"ab")),
     "a count of a text": lambda log: ("a" * Spelled("x"), "a".center(Inexact(3.0)), b"ab".count(Inexact(3.0)), hex(Spelled("x"))),
     "packed": lambda log: (struct.pack("<h", Inexact(3.0)), struct.pack("<f", Spelled("x"))),

@@ -155,13 +155,19 @@ _OF_KEYS = {
 }
 _OF_ITEMS = {
     **dict.fromkeys(_GROWING, Arguments(given.items)),
-    **dict.fromkeys(("insert", "pop", "rotate", "__getitem__", "__delitem__"), Arguments(given.fixed)),
+    **dict.fromkeys(("insert", "pop", "rotate"), Arguments(given.number)),
+    **dict.fromkeys(("__getitem__", "__delitem__"), Arguments(given.fixed)),
+    "index": Arguments(given.as_it_is, rest=given.number),
     "__init__": Arguments(given.items, given.fixed, iterable=given.items, maxlen=given.fixed),
 }
 _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
     _OF_ITEMS,
     families={
         list: {**_OF_ITEMS, **dict.fromkeys((*_GROWING, "__init__"), Arguments(given.listed))},
+        bytearray: {
+            **_OF_ITEMS,
+            **dict.fromkeys(("append", "insert", "remove"), Arguments(rest=given.number)),
+        },
         dict: _of_dicts(_PAIRS),
         collections.OrderedDict: _of_dicts(_PAIRS_BY_KEYS),
         collections.defaultdict: {**_of_dicts(_PAIRS), "__init__": Arguments(given.factory, _PAIRS)},
