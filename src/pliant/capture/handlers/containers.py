@@ -72,7 +72,8 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
 
 def _is_absent(t: Tracer, container: Any, value: Any, *bounds: Any) -> bool:
     """Whether the container lacks an object, between these places: the complaint shows the object by its own method."""
-    if type(value) in LITERALS or not LITERALS.issuperset(map(type, bounds)) or len(bounds) > 2:
+    is_plain = LITERALS.issuperset
+    if is_plain(map(type, (value,))) or not is_plain(map(type, bounds)) or len(bounds) > 2:
         return False
     start, stop = (*bounds, None, None)[:2]
     return not t.native(operator.contains, [*container][start:stop], value)

@@ -228,11 +228,16 @@ def computed_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args,
 
 
 def _passed(t: Tracer, value: Any) -> Any:
-    if type(value) in OURS:
-        return value
+    return _PASSED.of(value)(t, value)
+
+
+def _passed_plain(t: Tracer, value: Any) -> Any:
     value = t.plain(value)
     t.refuse_opaque(value)
     return value
+
+
+_PASSED: ByKind[Callable[..., Any]] = ByKind(_passed_plain, dict.fromkeys(OURS, lambda t, value: value))
 
 
 def replaced(t: Tracer, pattern: re.Pattern[Any], name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:

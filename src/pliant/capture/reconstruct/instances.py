@@ -114,7 +114,10 @@ def referent_text(b: Statements, obj: weakref.ref[Any]) -> str:
 
 def _is_of_same_trace(one: Any, other: Any) -> bool:
     """Of two callbacks; what earlier traces made lives until garbage is collected."""
-    return type(one) is type(other) is TracedCallback and one.tracer is other.tracer
+    return _is_callback(one) and _is_callback(other) and one.tracer is other.tracer
+
+
+_is_callback = exactly(TracedCallback)
 
 
 def frozen_items(b: Statements, obj: frozenset[Any]) -> str:
