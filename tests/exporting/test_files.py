@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from tests.exporting import fuzz_files
+from torch.nn import functional as F
 
 import own_process
 import pliant
@@ -132,6 +133,69 @@ def test_operators_of_more_results_than_memory_holds_are_refused(path, operator,
     parts = {"name": "parts", "operator": f"aten.{operator}", "args": [{"node": "wide"}, *more]}
     with pytest.raises(FileError, match="more tensors than a program has"):
         pliant.load(changed(path, nodes=[wide, parts, *said["nodes"]]))
+
+
+_FAR = 1 << 40
+_MADE = {
+    "image": [[1, 4, 4], 1.0], "volume": [[1, 4, 4, 4], 1.0], "small": [[1, 2, 2], 1.0], "cube": [[1, 2, 2, 2], 1.0],
+    "places": [[1, 2, 2], _FAR], "places3": [[1, 2, 2, 2], _FAR], "rows": [[400, 300], 1.0], "one": [[1], 1.0], "lengths": [[1], _FAR],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operator", "args"),
+    [
+        ("_reshape_alias.default", ["one", [_FAR], [1]]),
+        ("max_pool2d_with_indices_backward.default", ["small", "image", [2, 2], [2, 2], [0, 0], [1, 1], False, "places"]),
+        ("max_pool3d_with_indices_backward.default", ["cube", "volume", [2, 2, 2], [2, 2, 2], [0] * 3, [1] * 3, False, "places3"]),
+        ("adaptive_max_pool2d_backward.default", ["small", "image", "places"]),
+        ("adaptive_max_pool3d_backward.default", ["cube", "volume", "places3"]),
+        ("_pdist_backward.default", ["one", "rows", 2.0, "one"]),
+        ("_cdist_backward.default", ["one", "rows", "rows", 2.0, "one"]),
+        ("segment_reduce.default", ["one", "sum", {"lengths": {"node": "lengths"}, "unsafe": True}]),
+        ("native_batch_norm_backward.default", ["rows", "rows", None, None, None, "one", "one", True, 1e-5, [True] * 3]),
+    ],
+)
+def test_operators_whose_kernels_check_nothing_are_refused_other_tensors_than_they_are_for(path, operator, args):
+    with zipfile.ZipFile(path) as archive:
+        said = json.loads(archive.read(form.PROGRAM))
+    full = [{"name": name, "operator": "aten.full.default", "args": made} for name, made in _MADE.items()]
+    given = [{"node": one} if isinstance(one, str) and one in _MADE else one for one in args]
+    kwargs = given.pop() if isinstance(given[-1], dict) and "unsafe" in given[-1] else {}
+    bad = {"name": "bad", "operator": f"aten.{operator}", "args": given, "kwargs": kwargs}
+    with pytest.raises(FileError, match="kernel would not check|no operator for a saved|one element a channel"):
+        pliant.load(changed(path, nodes=[*full, bad, *said["nodes"]]))
+
+
+def pooled(x):
+    return F.max_pool2d(x, 3, 2, 1).sum() + F.adaptive_max_pool2d(x, 2).square().sum() + F.max_pool3d(x[None], 2).sum()
+
+
+def distances(x):
+    return F.pdist(x[0, 0]).sum() + torch.cdist(x[0], x[:, 0], p=1.0).sum() + torch.cdist(x, x + 1).square().sum()
+
+
+def segments(x):
+    return torch.segment_reduce(x.flatten(), "sum", lengths=torch.tensor([7, 41])).square().sum()
+
+
+@pytest.mark.parametrize("fn", [pooled, distances, segments])
+def test_derivatives_whose_kernels_check_nothing_load_as_they_were_exported(tmp_path, fn):
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.full((4, 6), 1.5))
+
+        def forward(self, x):
+            return fn(x * self.scale)
+
+    model, x = Scaled(), torch.randn(1, 2, 4, 6)
+    program = pliant.export(model, (x,), training=True)
+    program.save(tmp_path / "program")
+    loss, gradients = pliant.load(tmp_path / "program")(x)
+    wanted = model(x)
+    wanted.backward()
+    torch.testing.assert_close((loss, gradients["scale"]), (wanted.detach(), model.scale.grad))
 
 
 def test_text_that_is_nested_without_end_is_refused(path):

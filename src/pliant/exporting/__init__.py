@@ -22,6 +22,7 @@ control_form.py  branches, loops and recurrent layers as JSON
 form.py         the form of files: names, versions, upgrades
 writing.py      a program to a file
 reading.py      a program from a file
+unchecked.py    operators that a file may call only with what they were made for
 loading.py      `load`: with what can be done with it, and compiled code
 package.py      files with compiled kernels
 processors.py   the machines that kernels are for

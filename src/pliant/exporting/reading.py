@@ -28,6 +28,7 @@ from pliant.exporting.control_form import read_control
 from pliant.exporting.form import LARGEST_PROGRAM, PROGRAM, TENSORS, upgraded
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program, described
 from pliant.exporting.trees import classes_of, read_tree
+from pliant.exporting.unchecked import may_leave_memory
 from pliant.exporting.values import READ_ERRORS, Json, Reader, text, whole
 from pliant.exporting.writing import numbered, written_program
 from pliant.graph.body_graph import BodyGraph
@@ -256,6 +257,8 @@ class _Program:
             self._check(target, args)
             self._append("call_function", target, said["name"], args, kwargs).meta["val"] = None
             return
+        if may_leave_memory(target, args, kwargs):
+            raise ValueError(f"`{target}` is given what its kernel would not check")
         makes = [(self.reader.symbols[name], item, dim) for name, item, dim in said.get("makes", ())]
         self.env.replayed = [symbol for symbol, _, _ in makes]
         outputs = self._computed(target, args, kwargs)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from pliant.graph.call_plan import CallPlan, argument
 from pliant.graph.unsupported import UnsupportedOperator
@@ -30,7 +29,8 @@ def refuse_mixed_devices(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, 
     """Raise UnsupportedOperator for an operator of PyTorch that is given tensors of several devices, and may not like it."""
     if plan.func.namespace not in ("aten", "prims"):
         return
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    given = [part for one in (*args, *kwargs.values()) for part in (one if isinstance(one, (list, tuple)) else (one,))]
+    tensors = [one for one in given if isinstance(one, torch.Tensor)]
     devices = {tensor.device for tensor in tensors}
     if len(devices) < 2:
         return

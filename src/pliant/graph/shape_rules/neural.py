@@ -109,10 +109,14 @@ def batch_norm(
     """A GPU's own kernel gives the statistics that it used in either mode."""
     _require_dtypes(x, "batch_norm", weight, bias, running_mean, running_var)
     saved = x.like((x.size[1] if training or x.device.type == "cuda" else 0,), dtype=_statistics_dtype(x, weight))
-    for parameter in (weight, bias, running_mean, running_var):
+    _require_channels(x, weight, bias, running_mean, running_var)
+    return _normalized(x), saved, saved
+
+
+def _require_channels(x: TensorSpec, *parameters: _Maybe) -> None:
+    for parameter in parameters:
         if parameter is not None:
             require_same(parameter.size, x.size[1:2], "batch_norm: a parameter does not have one element a channel")
-    return _normalized(x), saved, saved
 
 
 def _normalized(x: TensorSpec) -> TensorSpec:
@@ -176,6 +180,7 @@ def batch_norm_backward(
     grad: TensorSpec, x: TensorSpec, weight: _Maybe, running_mean: _Maybe, running_var: _Maybe, save_mean: _Maybe,
     save_invstd: _Maybe, train: bool, eps: float, mask: Sequence[bool],
 ) -> _Three:  # fmt: skip
+    _require_channels(x, weight, *((save_mean, save_invstd) if train else (running_mean, running_var)))
     dtype = weight.dtype if weight is not None else _statistics_dtype(x, weight)
     per_channel = x.like((x.size[1],), dtype=dtype)
     return suggested(x) if mask[0] else None, per_channel if mask[1] else None, per_channel if mask[2] else None
