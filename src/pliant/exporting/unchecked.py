@@ -26,7 +26,7 @@ def may_leave_memory(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _by_name(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(zip([one.name for one in target._schema.arguments], args)) | kwargs
+    return {**dict(zip([one.name for one in target._schema.arguments], args)), **kwargs}
 
 
 def _checks_lengths(given: Mapping[str, Any]) -> bool:
@@ -39,7 +39,7 @@ def _has_pairs(given: Mapping[str, Any]) -> bool:
     one, other, grad, found = (given[name].meta["val"].spec.size_key for name in ("x1", "x2", "grad", "cdist"))
     batches = zip_longest(reversed(one[:-2]), reversed(other[:-2]), fillvalue=1)
     batch = [b if a == 1 else a for a, b in batches]
-    return grad == found == (*reversed(batch), one[-2], other[-2])
+    return bool(grad == found == (*reversed(batch), one[-2], other[-2]))
 
 
 def _derivative(forward: OpOverload, result: str, item: int | None = None) -> Callable[[Mapping[str, Any]], bool]:
