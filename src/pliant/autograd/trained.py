@@ -91,8 +91,7 @@ def trained(
         apply = _without_idle(apply, around.idle, detached)
     if not around.records:
         apply = with_gradients(apply)
-    differentiable, whole = facts.tangents, kept.whole
-    reshaped = made.changed
+    differentiable, whole, reshaped = facts.tangents, kept.whole, made.changed
     changed = [place for place in differentiable if place in reshaped]
     leaves = operator.itemgetter(*several) if several else operator.itemgetter(slice(0))
 
