@@ -120,6 +120,7 @@ def test_split_into_as_many_parts_as_a_tensor_says() -> None:
     assert not pliant.stats()["fallbacks"]
 
 
+@pytest.mark.spread(2, "which", "correction")
 @pytest.mark.parametrize("which", ["fweights", "aweights", "both"])
 @pytest.mark.parametrize("correction", [1, 0])
 def test_covariance_with_weights(which: str, correction: int) -> None:

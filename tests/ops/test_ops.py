@@ -50,11 +50,10 @@ def test_values_with_symbolic_sizes(name: str, k: int) -> None:
 
 # A row's samples are one program, built as users have it: the C compiler's start is most of what a sample takes. Symbolic sizes
 # are in the text of each row's first sample; `python tests/ops/sweep.py op` compiles them for PyTorch's own samples.
-BUILT = [pytest.param(name, dynamic, id=f"{name}-{dynamic}") for name in ROWS for dynamic in (False, True)]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "dynamic"), BUILT)
+@pytest.mark.spread(2, "name", "dynamic")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", ROWS)
 def test_values_of_compiled_code(name: str, dynamic: bool) -> None:
     function, samples = ROWS[name]
     tried = [_arguments(sample) for sample in samples[: 1 if dynamic else None]]
