@@ -230,6 +230,10 @@ def warns(x):
     return x * 2
 
 
+OF_ITSELF: dict[str, object] = {}  # a message is sent from this module, whose names are no part of it
+OF_ITSELF["itself"] = OF_ITSELF
+
+
 def test_messages_that_show_sizes_are_left_out_and_those_that_show_elements_refused():
     program = pliant.export(warns, (torch.ones(3),), dynamic_shapes=({0: batch},))
     assert program.notes == ("`Logger.warning` is not called",) and program(torch.ones(5)).shape == (5,)

@@ -419,8 +419,9 @@ def _state_of(fn: Callable[..., Any]) -> Iterator[tuple[str, tuple[str, torch.Te
 
 
 def _shows_values(effect: CallEffect) -> bool:
-    """Whether the message tells what tensors hold. Sizes are told by the call."""
-    return any(map(_is_value, pytree.tree_leaves((effect.args, effect.kwargs))))
+    """Whether the message tells what tensors hold. Sizes are told by the call. The place that it is called from is no part of it."""
+    shown = effect.args[3:] if effect.function is called_from else effect.args
+    return any(map(_is_value, pytree.tree_leaves((shown, effect.kwargs))))
 
 
 def _is_value(shown: Any) -> bool:
