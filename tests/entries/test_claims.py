@@ -51,6 +51,14 @@ def test_a_process_does_not_wait_for_itself():
     other.release()
 
 
+def test_an_argument_that_contains_itself():
+    items = [2.0]
+    items.append(items)
+    compiled = pliant.compile(lambda x, items: x * items[0])
+    torch.testing.assert_close(compiled(X, items), 2 * X)
+    assert not pliant.stats()["fallbacks"]
+
+
 def test_calls_of_other_sizes_do_not_wait():
     first, other = claim(X), claim(X[:2])
     assert other is not None

@@ -143,7 +143,11 @@ def _digest(root: Root, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     called: Any = root.called
     named = called if isinstance(called, (type, *_FUNCTIONS)) else type(called)
     first = next(called.parameters(), None) if isinstance(called, torch.nn.Module) else None
-    leaves = [_told(one) for one in (first, *tree_leaves((list(args), dict(kwargs))))]
+    try:
+        given = tree_leaves((list(args), dict(kwargs)))
+    except RecursionError:  # something contains itself
+        given = []
+    leaves = [_told(one) for one in (first, *given)]
     facts = (root.name, getattr(named, "__module__", ""), getattr(named, "__qualname__", ""), torch.is_grad_enabled(), leaves)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
 
