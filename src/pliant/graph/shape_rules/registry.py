@@ -8,7 +8,7 @@ Holds:  a rule is a function of the specs alone, so its result may be remembered
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pliant.tables import Table
 
@@ -21,13 +21,7 @@ class Rules(Table[Any, Rule]):
 
     def rule(self, *operators: Any) -> Callable[[_F], _F]:
         """The decorated function is the rule of these operators."""
-
-        def add(function: _F) -> _F:
-            for operator in operators:
-                self[operator] = function
-            return function
-
-        return add
+        return cast(Callable[[_F], _F], self.row(*operators))
 
 
 class DependsOnValues(Exception):
