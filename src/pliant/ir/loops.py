@@ -3,7 +3,8 @@
 In:     lowering turns each ATen node into `Computation`s over `Buffer`s.
 Out:    a `LoopProgram`: inputs, computations in a valid order, outputs.
 Holds:  extents, strides and indices are `symbolic.Expr`; each buffer is written by one computation (inputs that are
-        updated in place excepted: their `Pointwise` store comes after every other read of them in program order).
+        updated in place excepted: their `Pointwise` store comes after every other read of them in program order, or is a
+        `part`; calls that write places of them may come anywhere).
 Text:   `buf1[i0 < s0] = sum(r0 < 64) load(buf0, 64*i0 + r0)`.
 """
 

@@ -75,7 +75,7 @@ class _Checker:
         self._index(c.index, inner | {symbol for symbol, _ in c.indirect})
         if c.accumulate is not None and c.accumulate not in SCATTERS:
             self.fail(f"unknown accumulation `{c.accumulate}`")
-        self._write(c.out, again=c.accumulate is not None or c.indirect != () or c.part)
+        self._write(c.out, again=c.accumulate is not None or c.indirect != () or c.part, part=c.part)
 
     def _reduction(self, c: Reduction) -> None:
         outer = self._axes(c.axes)
@@ -192,9 +192,9 @@ class _Checker:
         if buffer in self.updated:
             self.fail(f"{buffer.name} is read after it was updated in place")
 
-    def _write(self, out: Buffer, again: bool) -> None:
+    def _write(self, out: Buffer, again: bool, part: bool = False) -> None:
         if out in self.inputs:
-            self.updated.add(out)
+            self.updated.update(() if part else (out,))
         elif out in self.written and not again:
             self.fail(f"{out.name} is written twice")
         self.written.add(out)

@@ -57,11 +57,11 @@ def _written_in_place(
 ) -> Tensor | None:
     """The result of an operator that writes places, in memory made for what it starts from: nothing is copied. None where
     that lies in memory already, or another operator reads it."""
-    if not isinstance(target, OpOverload) or target._schema.name not in _WRITE_PLACES or not isinstance(value, torch.Tensor):
+    twin = twin_that_writes(target)
+    if twin is None or not isinstance(value, torch.Tensor):
         return None
     start = args[0]
-    twin = getattr(getattr(torch.ops.aten, f"{target._schema.name[6:]}_"), target._overloadname, None)
-    if twin is None or low.binds or not isinstance(start, Tensor) or start.dtype not in COMPUTED:
+    if low.binds or not isinstance(start, Tensor) or start.dtype not in COMPUTED:
         return None
     kept = start.view is not None or start.materialize is not None or start.rebase is not None or start.uses > 1
     if kept or start.dtype is not value.dtype or start.shape != low.shape_of(value) or not has_target(value.device):
@@ -74,6 +74,13 @@ def _written_in_place(
     written = Extern(twin, (fresh.view, *given), named, (), mutates=(fresh.view.buffer,), origin=low.origin)
     low.computations.append(written)
     return fresh
+
+
+def twin_that_writes(target: Any) -> Any:
+    """The form of an operator that writes places, which writes these places of its first argument; None of other targets."""
+    if not isinstance(target, OpOverload) or target._schema.name not in _WRITE_PLACES:
+        return None
+    return getattr(getattr(torch.ops.aten, f"{target._schema.name[6:]}_"), target._overloadname, None)
 
 
 def asks_strides(target: Any) -> bool:

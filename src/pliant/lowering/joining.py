@@ -18,7 +18,7 @@ from pliant.ir.scalar import Scalar, apply, cast, where
 from pliant.lowering.context import Lowering
 from pliant.lowering.pointwise import number
 from pliant.lowering.tensors import Index, Shape, Tensor, opmath
-from pliant.lowering.views import dim_of, flip, slice_start, unsqueeze
+from pliant.lowering.views import dim_of, flip, selected, slice_start, unsqueeze
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 
 aten = torch.ops.aten
@@ -126,9 +126,7 @@ def _slice_scatter(
 
 def _select_scatter(low: Lowering, out: torch.Tensor, x: Tensor, source: Tensor, dim: int, position: Any) -> Tensor:
     d = dim_of(dim, len(x.shape))
-    if not isinstance(position, int):
-        raise Unsupported("a symbolic position")
-    chosen = x.shape[d] + position if position < 0 else lit(position)
+    chosen = selected(low, x.shape[d], position)
     dtype = opmath(out.dtype)
 
     def at(index: Index) -> Scalar:

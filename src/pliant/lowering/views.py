@@ -163,13 +163,18 @@ def slice_start(low: Lowering, size: Expr, start: Any) -> Expr:
     return e if low.known(e.le(size)) else extrema.minimum(e, size)
 
 
-def select(low: Lowering, out: Any, t: Tensor, dim: int, position: Any) -> Tensor:
-    d = dim_of(dim, len(t.shape))
+def selected(low: Lowering, size: Expr, position: Any) -> Expr:
+    """`position` wrapped into 0..size-1, as an expression right for all sizes."""
     e = lit(position)
     number = e.as_int()
     if number is None and not low.known(e.ge(0)):
         raise Unsupported("a position of unknown sign")
-    start = t.shape[d] + e if number is not None and number < 0 else e
+    return size + e if number is not None and number < 0 else e
+
+
+def select(low: Lowering, out: Any, t: Tensor, dim: int, position: Any) -> Tensor:
+    d = dim_of(dim, len(t.shape))
+    start = selected(low, t.shape[d], position)
     kept = [k for k in range(len(t.shape)) if k != d]
     return affine(t, tuple([t.shape[k] for k in kept]), [[(k, _1)] for k in kept], {d: start}, shrinks=True)
 

@@ -26,6 +26,7 @@ from pliant.runtime.compile_program import (
     compile_row_program,
     write_program,
 )
+from pliant.schedule.in_place import written_in_place
 from pliant.schedule.row_blocks import in_blocks_of_rows
 from pliant.together import beside
 
@@ -105,6 +106,7 @@ def _lowered(graph: AtenGraph) -> LoopProgram:
         )
     with events.stage("lower", graph=graph.name):
         program = in_blocks_of_rows(lower(graph))
+        program = written_in_place(program, lambda fact: graph.shape_env.statically_known(fact) is True)
     if config.get().general.verify_passes:
         verify(program)
     if events.wants("loops"):

@@ -169,4 +169,5 @@ def accumulates(loops: Loops) -> bool:
 
 def stays_alone(loops: Loops) -> bool:
     """Whether a kernel that runs it runs nothing else."""
-    return isinstance(loops, Scan) or accumulates(loops)
+    writes_places = isinstance(loops, Pointwise) and loops.part and loops.out.role == "input"  # others read it before and after
+    return isinstance(loops, Scan) or accumulates(loops) or writes_places

@@ -8,7 +8,7 @@ import torch
 import pliant
 from fake_recorder import FakeRecorder
 from pliant.debug import events
-from pliant.runtime.cuda.graphs import MOST_MEMORY, MOST_TOGETHER, Graphed
+from pliant.runtime.cuda.graphs import MOST_MEMORY, MOST_MOVES, MOST_TOGETHER, Graphed
 from pliant.runtime.cuda.roles import Roles
 from pliant.runtime.cuda.trials import LEAST, TRIALS, Trials
 
@@ -139,7 +139,7 @@ def test_inputs_that_stayed_while_calls_were_timed_are_read_where_they_lie():
     assert recorder.recorded == 1 and [e.fields["held"] for e in events.events("cuda_graph")] == [1]
 
 
-def test_the_first_of_them_that_moves_ends_that():
+def test_one_of_them_that_moves_is_held():
     f, recorder, calls = staying([LAUNCH_BOUND] * TRIALS)
     x, y = torch.randn(4), torch.randn(4)
     for k in range(30):
@@ -147,24 +147,54 @@ def test_the_first_of_them_that_moves_ends_that():
             x, before = torch.randn(4), x
             assert x is not before  # which lives meanwhile, so that the new one lies elsewhere
         torch.testing.assert_close(f([x, y])[0], x * y)
-    assert recorder.recorded == 2 and [e.fields["held"] for e in events.events("cuda_graph")] == [0, 2]
+    assert recorder.recorded == 2 and [e.fields["held"] for e in events.events("cuda_graph")] == [0, 1]
     assert f.refused is None and len(calls) == 1 + TRIALS + 2
 
 
-def test_written_inputs_are_not_expected_to_stay():
-    recorder = FakeRecorder()
-    recorder.times = itertools.chain([LAUNCH_BOUND] * TRIALS, itertools.repeat(FASTER))
-
+def writing(recorder, trials):
     def call(inputs):
         x, y = inputs
         inputs.clear()
-        x.add_(y)
+        x.add_(y * 1)
         return [x * 2]
 
-    f, x, y = Graphed(call, Roles(written=frozenset({0})), recorder, "f", Trials(recorder)), torch.zeros(4), torch.ones(4)
+    return Graphed(call, Roles(written=frozenset({0})), recorder, "f", trials)
+
+
+@pytest.mark.parametrize("tried", [True, False])
+def test_written_inputs_that_stay_are_written_where_they_lie(tried):
+    recorder = FakeRecorder()
+    recorder.times = itertools.chain([LAUNCH_BOUND] * TRIALS, itertools.repeat(FASTER))
+    f, x, y = writing(recorder, Trials(recorder) if tried else None), torch.zeros(4), torch.ones(4)
     for k in range(10):
         assert f([x, y])[0].tolist() == [2.0 * (k + 1)] * 4 and x.tolist() == [k + 1.0] * 4
-    assert [e.fields["held"] for e in events.events("cuda_graph")] == [1]
+    assert [e.fields["held"] for e in events.events("cuda_graph")] == [0 if tried else 1]
+
+
+def test_written_inputs_that_move_again_and_again_are_held():
+    recorder = FakeRecorder()
+    recorder.times = itertools.chain([LAUNCH_BOUND] * TRIALS, itertools.repeat(FASTER))
+    f, y, kept = writing(recorder, Trials(recorder)), torch.ones(4), []
+    for _ in range(8):
+        x = torch.zeros(4)
+        kept.append(x)  # the next one lies elsewhere
+        for k in range(6):
+            assert f([x, y])[0].tolist() == [2.0 * (k + 1)] * 4 and x.tolist() == [k + 1.0] * 4
+    assert [e.fields["held"] for e in events.events("cuda_graph")] == [0] * (1 + MOST_MOVES) + [2]
+
+
+def test_a_held_input_may_not_share_memory_with_a_written_one():
+    recorder = FakeRecorder()
+    recorder.times = itertools.chain([LAUNCH_BOUND] * TRIALS, itertools.repeat(FASTER))
+    f, memory = writing(recorder, Trials(recorder)), torch.zeros(12)
+    x = memory[:4]
+    for start in (4, 2):  # beside it, then in it: what is written is read
+        for _ in range(6):
+            memory.copy_(torch.arange(12.0))
+            expected = memory.clone()
+            expected[:4] += expected[start : start + 4].clone()
+            assert torch.equal(f([x, memory[start : start + 4]])[0], 2 * expected[:4])
+    assert recorder.recorded == 1 and "shares memory" in f.refused
 
 
 def test_inputs_that_move_are_not_copied():

@@ -14,8 +14,9 @@ A recording reads its inputs where they lay when it was made. Those that stay (p
 copied to where they are held. One that was to stay and moved is held from then on, and the work recorded again. Outputs
 are copied out of the recording's memory, but for private ones: these are lent, and while one lives there is no replay.
 
-While calls are timed, inputs that lie in one place in all of them are expected to stay as well: a batch of images is not
-copied then, nor room kept for a copy. The first of them that moves ends that.
+Inputs that lie in one place in all calls before the recording are expected to stay as well: a batch of images is not copied
+then, nor room kept for a copy; a cache of keys and values is written where it lies. One that moves is held from then on; one
+that is written, which would have to be copied back as well, when it has moved several times.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MOST_SIZES = 16  # recordings of a graph; calls with further sizes run as they a
 MOST_SEEN = 256  # sizes that are remembered until they come again
 MOST_MEMORY = 1 / 16  # of a GPU's memory that a recording may keep, where none was asked for
 MOST_TOGETHER = 1 / 8  # of it that all of them may
-MOST_MOVES = 3  # recordings made again since an input moved; then all inputs are held
+MOST_MOVES = 3  # recordings made again since an input moved; then it is held
 
 
 class Graphed:
@@ -56,7 +57,7 @@ class Graphed:
         self._static = roles.static
         self._moves = 0
         self._lay: dict[object, dict[int, int]] = {}  # where other inputs lay in all timed calls of a size
-        self._may_stay = True  # those that did
+        self._moved: set[int] = set()  # those that were expected to stay and did not
         self._seen: set[object] = set()
         self._plain: set[object] = set()  # sizes that a recording does not pay for
         self._recordings: dict[object, Recording] = {}
@@ -65,7 +66,7 @@ class Graphed:
         if self.refused is not None and not self._recordings:
             return self._call(inputs)
         key = self._key(inputs)
-        if key in self._plain or self.recorder.is_capturing() or self._is_first(key):
+        if key in self._plain or self.recorder.is_capturing() or self._is_first(key, inputs):
             return self._call(inputs)
         with self.recorder.turn() as stream:
             recording = self._recordings.get(key)
@@ -81,12 +82,14 @@ class Graphed:
             events.record("cuda_graph_skipped", name=self.name, why="results of the last call still live")
         return self._call(inputs)
 
-    def _is_first(self, key: object) -> bool:
+    def _is_first(self, key: object, inputs: list[Any]) -> bool:
         """Whether the call is the first of its sizes, as far as is remembered: that loads and warms up what it needs."""
         if key in self._seen:
             return False
         if len(self._seen) < MOST_SEEN:
             self._seen.add(key)
+            if self.trials is None:
+                self._note_places(key, inputs)
         return True
 
     def _tried(self, key: object, inputs: list[Any]) -> list[Any]:
@@ -128,24 +131,32 @@ class Graphed:
         if len(self._recordings) >= MOST_SIZES:
             self._refuse(f"{MOST_SIZES} sizes or numbers are recorded already")
             return None
-        return self._record(key, inputs)
+        return self._record(key, inputs, self._staying(key, inputs))
 
     def _note_places(self, key: object, inputs: list[Any]) -> None:
         """Where inputs lie that may stay there, though nothing says so."""
-        others = {k: t for k, t in enumerate(inputs) if isinstance(t, torch.Tensor) and k not in self._static | self.roles.written}
+        others = {k: t for k, t in enumerate(inputs) if isinstance(t, torch.Tensor) and self._is_asked(k)}
         lie = {k: t.data_ptr() for k, t in others.items()}
         before = self._lay.get(key, lie)
         self._lay[key] = {k: at for k, at in lie.items() if before.get(k) == at}
 
+    def _is_asked(self, k: int) -> bool:
+        """Whether it is worth knowing that an input stays, if it is a tensor. Without trials there is one call before the
+        recording, which says little."""
+        return k not in self._static and (self.trials is not None or k in self.roles.written)
+
     def _staying(self, key: object, inputs: list[Any]) -> frozenset[int]:
         """Inputs that are read where they lie."""
-        lay = self._lay.pop(key, {}) if self._may_stay else {}
-        return self._static | {k for k, at in lay.items() if inputs[k].data_ptr() == at}
+        lay = self._lay.pop(key, {})
+        return self._static | {k for k, at in lay.items() if inputs[k].data_ptr() == at and self._may_stay(k)}
 
-    def _record(self, key: object, inputs: list[Any]) -> Recording | None:
+    def _may_stay(self, k: int) -> bool:
+        return self._moves <= MOST_MOVES and (k in self.roles.written or k not in self._moved)
+
+    def _record(self, key: object, inputs: list[Any], staying: frozenset[int]) -> Recording | None:
         before = self.recorder.memory()
         try:
-            made = Recording(self._call, self.roles, self._staying(key, inputs), self.recorder, inputs)
+            made = Recording(self._call, self.roles, staying, self.recorder, inputs)
         except Exception as error:
             pass_on(error)
             self._refuse(f"{type(error).__name__}: {error}")
@@ -161,19 +172,19 @@ class Graphed:
     def _again(self, key: object, recording: Recording, inputs: list[Any]) -> Recording | None:
         """Record again: inputs that moved are held. Where nobody asked for recordings, copies of what a forward that is not
         recorded saved would cost more than they gain."""
-        if self._static.isdisjoint(recording.moved(inputs)):
-            self._may_stay = False
-            del self._recordings[key]
-            return self._record(key, inputs)
+        moved = recording.moved(inputs)
         self._moves += 1
-        if self.trials is not None:
+        if self._static.isdisjoint(moved):
+            self._moved |= moved
+        elif self.trials is not None:
             self._recordings.clear()
             self._refuse("inputs that were to stay where they lay move")
             return None
-        moved = recording.moved(inputs) if self._moves <= MOST_MOVES else self._static
-        self._static -= moved
+        else:
+            self._static -= moved if self._moves <= MOST_MOVES else self._static
         del self._recordings[key]
-        return self._record(key, inputs)
+        others = recording.static - self.roles.static
+        return self._record(key, inputs, self._static | {k for k in others if self._may_stay(k)})
 
     def _refuse(self, why: str) -> None:
         self.refused = why

@@ -36,8 +36,9 @@ class Recording:
         inputs: Sequence[Any],
     ) -> None:
         tensors = {k: t for k, t in enumerate(inputs) if isinstance(t, torch.Tensor)}
-        _check_aliases(tensors, roles.written)
-        self._places = [k for k in tensors if k in static]
+        _check_aliases(tensors, roles.written, static)
+        self.static = frozenset(k for k in tensors if k in static)
+        self._places = sorted(self.static)
         self._addresses = [tensors[k].data_ptr() for k in self._places]
         self.stays = self._stays if not reads_lists() else addresses_check(self._places, self._addresses)
         with torch.inference_mode(False), torch.no_grad():
@@ -84,12 +85,18 @@ class Recording:
                     tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
 
-def _check_aliases(tensors: dict[int, torch.Tensor], written: frozenset[int]) -> None:
-    """A held input is a copy: another one in the memory of a written one would not see the writes."""
-    storages = [storage_of(t) for t in tensors.values()]
-    for k in written:
-        if k in tensors and storages.count(storage_of(tensors[k])) > 1:
-            raise ValueError("an input that is written shares memory with another one")
+def _check_aliases(tensors: dict[int, torch.Tensor], written: frozenset[int], static: frozenset[int]) -> None:
+    """A held input is a copy: others in the memory of a written one would not see the writes, or it not theirs."""
+    for k in written & tensors.keys():
+        for other, t in tensors.items():
+            if other != k and not {k, other} <= static and _share_memory(t, tensors[k]):
+                raise ValueError("an input that is written shares memory with another one")
+
+
+def _share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether one begins before the other ends."""
+    (first, end), (other, last) = ((t.data_ptr(), t.data_ptr() + _span(t) * t.element_size()) for t in (a, b))
+    return storage_of(a) == storage_of(b) and first < last and other < end
 
 
 # ---- inputs that are held
