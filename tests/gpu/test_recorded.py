@@ -299,3 +299,42 @@ def test_results_have_not_been_written():
     for _ in range(5):
         assert [result._version for result in compiled(torch.rand(64, device="cuda"))] == [0, 0]
     assert replays()
+
+
+class Attending(nn.Module):
+    """Attention over a cache of keys and values, which each call writes a place of."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+        self.project = nn.Linear(64, 192)
+
+    def forward(self, x, at, keys, values):
+        q, k, v = self.project(x).view(1, 1, 3, 2, 32).permute(2, 0, 3, 1, 4)
+        if self.by == "index_copy":
+            keys.index_copy_(2, at, k)
+            values.index_copy_(2, at, v)
+        else:
+            keys[:, :, at] = k
+            values[:, :, at] = v
+        return nn.functional.scaled_dot_product_attention(q, keys, values).flatten()
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("by", ["index_copy", "index_put"])
+def test_caches_are_written_where_they_lie(by, mode):
+    torch.manual_seed(0)
+    eager = Attending(by).cuda()
+    compiled = pliant.compile(copy.deepcopy(eager), mode=mode)
+    kept = []
+    with torch.no_grad():
+        for run in range(6):  # each with caches of its own
+            caches = [torch.zeros(1, 2, 256, 32, device="cuda") for _ in range(2)]
+            others = [one.clone() for one in caches]
+            kept.append(caches)
+            for k in range(5):
+                x, at = torch.randn(1, 64, device="cuda"), torch.tensor([7 * k], device="cuda")
+                close(compiled(x, at, *caches), eager(x, at, *others))
+                for one, other in zip(caches, others):
+                    close(one, other)
+    assert pliant.stats()["graphs"] == 1 and pliant.stats()["fallbacks"] == 0
