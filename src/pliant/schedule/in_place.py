@@ -11,7 +11,7 @@ Holds:  what reads the input, or a tensor that was made of it, finds what it did
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Poin
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, substitute
 from pliant.lowering.fallback import twin_that_writes
 from pliant.records import dataclass
-from pliant.schedule.dependencies import access, views_in
+from pliant.schedule.dependencies import access, views_in, writes_input
 from pliant.schedule.kernel import all_axes, loads_of
 from pliant.schedule.regions import Known, Layout, Region, Span, apart, is_within
 from pliant.schedule.sizes import Sizes
@@ -30,15 +30,19 @@ from pliant.symbolic.traverse import substitute as substitute_index
 
 LEAST = 1 << 16  # bytes of an input; the kernel that reads a smaller one copies it, too
 _aten = torch.ops.aten
-_BY_INDEX = frozenset((_aten.index_copy.default, _aten.index_put.default, _aten.scatter.src, _aten.scatter.value))
+_PUTS = frozenset((_aten.index_put.default, _aten.index_put_.default))
+_BY_INDEX = _PUTS | {
+    _aten.index_copy.default, _aten.index_copy_.default,
+    _aten.scatter.src, _aten.scatter_.src, _aten.scatter.value, _aten.scatter_.value,
+}  # fmt: skip
 
 
 def written_in_place(program: LoopProgram, known: Known) -> LoopProgram:
     """The program, large inputs written in place. `known`: whether a condition on sizes certainly holds."""
-    sizes = Sizes(program)
+    sizes, looked_up = Sizes(program), set[object]()
     for last in program.computations:
         if isinstance(last, Pointwise) and last.out.role == "input" and sizes.bytes(last.out) >= LEAST:
-            program = _Update(program, last, known).written() or program
+            program = _Update(program, last, known).written(looked_up) or program
     return program
 
 
@@ -85,17 +89,23 @@ class _Update:
         self.versions: dict[Buffer, _Version] = {self.home: _Version()}
         self.by: dict[int, _Version] = {}  # by the computation that makes them
 
-    def written(self) -> LoopProgram | None:
-        """The program that writes the input in place; None if that cannot be, or nothing is gained."""
+    def written(self, looked_up: set[object]) -> LoopProgram | None:
+        """The program that writes the input in place; None if that cannot be, or nothing is gained. `looked_up`: indices that
+        are made sure of before anything is written; more are added."""
         if not self.layout.is_plain or not self._find_versions():
             return None
         writes = [write for version in self.by.values() for write in version.writes]
         shown = {o.buffer for o in self.program.outputs if isinstance(o, View)} - {self.home}
         if not writes or not shown.isdisjoint(self.versions):
             return None
-        if not self._finds_what_it_did(writes) or not fails_before(self.program, self.by, min(w.at[0] for w in writes)):
+        if not self._finds_what_it_did(writes):
             return None
-        return self._rewritten()
+        others = [k for k, one in enumerate(self.program.computations) if writes_input(one)]
+        checked = checked_before(self.program, self.by, min([w.at[0] for w in writes] + others), looked_up)
+        if checked is None:
+            return None
+        looked_up |= checked.looked_up
+        return self._rewritten(checked)
 
     # ---- what is made of the input
 
@@ -231,13 +241,16 @@ class _Update:
 
     # ---- the program
 
-    def _rewritten(self) -> LoopProgram:
+    def _rewritten(self, checked: _Checked) -> LoopProgram:
         moved = {b: (self.home, version.offset) for b, version in self.versions.items() if b is not self.home}
         computations: list[Computation] = []
         for at, one in enumerate(self.program.computations):
+            if at == checked.at:
+                computations += [self.program.computations[k] for k in sorted(checked.moved)]
+                computations += [_reading(check, moved) for check in checked.checks]
             version = self.by.get(at)
             if version is None:
-                computations.append(_reading(one, moved))
+                computations += [] if at in checked.moved else [_reading(one, moved)]
             elif isinstance(one, Extern):
                 start, *others = _moved_views(one.args, moved)
                 twin = twin_that_writes(one.target)
@@ -313,36 +326,61 @@ def places(axes: tuple[Axis, ...], box: Mapping[Symbol, Span]) -> dict[Symbol, E
 # ---- what may fail
 
 
-def fails_before(program: LoopProgram, versions: Mapping[int, object], first: int) -> bool:
-    """Whether all that may fail does so before `first`, where the input is written first, or there: eager, which does the
-    call again, writes the same places.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Checked:
+    """A place of the program: what is made sure of there, after what was to be made at the places `moved`."""
 
-    Places that one operator found in range another one will.
+    at: int
+    moved: frozenset[int]
+    checks: tuple[Computation, ...]
+    looked_up: frozenset[object]
+
+
+def checked_before(
+    program: LoopProgram, versions: Mapping[int, object], first: int, looked_up: Set[object]
+) -> _Checked | None:
+    """What to do before `first`, where something of the caller's is written first, so that nothing fails behind it: what an
+    operator would find out later is looked up before. None if that cannot be.
+
+    `first` itself may fail: eager, which does the call again, writes the same places again. Indices that one operator
+    found in range another one will.
     """
-    passed: set[object] = set()
+    passed, looked = {*looked_up}, set[object]()
+    moved: set[int] = set()
+    checks: list[Computation] = []
     for at, one in enumerate(program.computations):
         check = _check(one)
         sure = check in passed or check is not None and _device(one).type == "cuda"  # there it is no exception
         if at >= first and not sure and may_fail(one) and not (isinstance(one, Pointwise) and at in versions):
-            if at > first or check is None or not _is_unread(program, one):
-                return False
+            if check is None or at == first and not _is_unread(program, one):
+                return None
+            if at > first:
+                made, looking = _made_of_inputs(program, one, first, at), _looking_up(one)
+                if made is None or looking is None:
+                    return None
+                moved.update(made)
+                checks.append(looking)
+                looked.add(check)
         if check is not None:
             passed.add(check)
-    return True
+    return _Checked(first, frozenset(moved), tuple(checks), frozenset(looked))
 
 
 def _check(one: Computation) -> object:
     """What an operator makes sure of before it writes at indices: equal for two that do the same. None of others."""
     if not isinstance(one, Extern) or one.target not in _BY_INDEX or one.kwargs:
         return None
-    start, *rest = one.args
-    if one.target is _aten.index_put.default:
-        dim, index, accumulates = 0, rest[0], len(rest) > 2 and rest[2]
-    else:
-        dim, index, accumulates = rest[0], [rest[1]], False
-    given = [view for view in index if view is not None]
-    written = any(view.dtype not in (torch.int64, torch.int32) for view in given)
-    return None if accumulates or written else (dim, tuple(index), start.shape, start.buffer.device)
+    dim, indices = _indices(one)
+    accumulates = one.target in _PUTS and len(one.args) > 3 and one.args[3]
+    integers = all(view.dtype in (torch.int64, torch.int32) for view in indices if view is not None)
+    return None if accumulates or not integers else (dim, tuple(indices), one.args[0].shape, _device(one))
+
+
+def _indices(call: Extern) -> tuple[int, list[View | None]]:
+    """The indices along a dimension and those that follow it."""
+    if call.target in _PUTS:
+        return 0, call.args[1]
+    return call.args[1], [call.args[2]]
 
 
 def _device(one: Computation) -> torch.device:
@@ -357,6 +395,34 @@ def _is_unread(program: LoopProgram, call: Computation) -> bool:
     start: Buffer = call.args[0].buffer
     before = program.computations[: program.computations.index(call)]
     return all(start not in access(one).reads for one in before)
+
+
+def _made_of_inputs(program: LoopProgram, call: Computation, first: int, at: int) -> list[int] | None:
+    """Where the indices of a call are made, if not before `first`, and of inputs alone that are not written until then."""
+    assert isinstance(call, Extern)
+    needed = {view.buffer for view in _indices(call)[1] if view is not None}
+    steps = program.computations
+    made = [k for k in range(first, at) if not needed.isdisjoint(access(steps[k]).writes)]
+    read = frozenset(b for b in needed if b.role == "input").union(*(access(steps[k]).reads for k in made))
+    written = {b for k in range(at) for b in access(steps[k]).writes}
+    is_plain = all(isinstance(steps[k], Pointwise) and not may_fail(steps[k]) for k in made)
+    return made if is_plain and all(b.role in ("input", "constant") and b not in written for b in read) else None
+
+
+def _looking_up(call: Computation) -> Computation | None:
+    """A call that fails where the indices of another one are out of range, and writes nothing; None if there is none."""
+    assert isinstance(call, Extern)
+    start, (dim, indices) = call.args[0], _indices(call)
+    if call.target in _PUTS:  # which takes negative ones
+        count = len(indices)
+        table = dataclasses.replace(start, shape=start.shape[:count], strides=start.strides[:count])
+        return Extern(_aten.index.Tensor, (table, indices), {}, (None,), origin=call.origin)
+    d = dim % len(start.shape)
+    table = dataclasses.replace(start, shape=(start.shape[d],), strides=(start.strides[d],))
+    (index,) = indices
+    if index is None or len(index.shape) != 1:
+        return None
+    return Extern(_aten.index_select.default, (table, 0, index), {}, (None,), origin=call.origin)
 
 
 # ---- what reads a tensor that lies elsewhere

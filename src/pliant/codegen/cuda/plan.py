@@ -42,6 +42,8 @@ ROW_THREADS = 128  # of a block that takes several rows
 MOST_LAUNCHED = 512  # threads of a block where a row's length decides: more would leave too few registers for 64-bit places
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
+PRODUCT_THREADS = 1024  # a multiprocessor, that have enough of a matrix on its way from memory
+PRODUCT_TURNS = 4  # of such a thread at least
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
 # Groups of a short row that begins anywhere that a thread takes: lanes beside each other read parts of the same line again.
 # Measured on an H100: softmax of rows of 49 bf16 elements takes 1.3 times a copy's time with 8 lanes a row, 2.3 with 32.
@@ -317,6 +319,11 @@ def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
     groups, rows = plan.count(plan.inner).as_int(), plan.count(plan.outer).as_int()
     if groups is None:
         return _plan_lengths(plan, target, rows)
+    if rows is not None and _multiplies_rows(plan.kernel):
+        group = min(target.threads, max(target.lanes, power_of_two(target.units * PRODUCT_THREADS // rows + 1) // 2))
+        if groups >= group * PRODUCT_TURNS:  # more lanes would have less on its way from memory than they wait for each other
+            plan.group, plan.items = group, max(1, ROW_THREADS // group) if group == target.lanes else 1
+            return [plan]
     turns = max(1, TURN_ELEMENTS // plan.width)
     while turns > 1 and rows is not None and rows * groups < turns * target.units * FEW_THREADS:
         turns //= 2
@@ -335,6 +342,13 @@ def _plan_rows(plan: DevicePlan, target: Target) -> list[DevicePlan]:
         plan.group, plan.items = -(-shared // turns // target.lanes) * target.lanes * plan.cluster, 1
     _keep_rows(plan, -(-groups // plan.group))
     return [plan]
+
+
+def _multiplies_rows(kernel: Kernel) -> bool:
+    """Whether rows are only summed, each times one that they share: a matrix by a vector."""
+    inner = [m for m in kernel.members if m.inner]
+    shared = [load for m in inner for load in loads_of(m.loops) if not belongs_to_rows(kernel, m.at(load.index))]
+    return bool(shared) and all(isinstance(m.loops, Reduction) and m.loops.op == "sum" for m in inner) and not _reads_again(kernel)
 
 
 def _plan_scan(plan: DevicePlan, target: Target) -> None:

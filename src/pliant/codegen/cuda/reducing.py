@@ -20,7 +20,7 @@ from pliant.codegen.loops import flat_reduced
 from pliant.codegen.reductions import Accumulator
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.scalar import Load
-from pliant.schedule.kernel import Member
+from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient, substitute
 
@@ -170,7 +170,7 @@ class DeviceReducingWriter(DeviceWriter):
                 self._remember(m, s)
         self._live()
         self._load_rows()
-        self._begin_inner(_turns_at_once(s))
+        self._begin_inner(self._turns_at_once(s))
         self._emit(s)
         self._end_inner()
         self._end_live()
@@ -190,6 +190,16 @@ class DeviceReducingWriter(DeviceWriter):
         else:
             self.begin(f"for ({self.integer} q = lane; q < {count}; q += {self.group})")
         self._decompose("q", plan.inner)
+
+    def _turns_at_once(self, s: DeviceStatements) -> int:
+        """Turns of a loop over a row that are written out, so that enough of it is on its way from memory at a time. What all
+        rows share is in a cache."""
+        width = s.tile.width if s.tile else 1
+        inner = [m for m in self.kernel.members if m.inner]
+        far = {x.buffer for m in inner for x in loads_of(m.loops) if belongs_to_rows(self.kernel, m.at(x.index))}
+        sizes = [b.dtype.itemsize for b, _ in s.arrays if b in far] or [b.dtype.itemsize for b, _ in s.arrays]
+        loaded = sum(sizes) * width
+        return max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // loaded) if loaded else MOST_AT_ONCE // width)
 
     def _surely(self, vector: Axis) -> tuple[str, str]:
         """Of a row whose turns are written out only the first and the last ones have groups that are not whole: the code
@@ -367,10 +377,3 @@ class DeviceReducingWriter(DeviceWriter):
         self.end()
         self.end()
         self.end()
-
-
-def _turns_at_once(s: DeviceStatements) -> int:
-    """Turns of a loop over a row that are written out, so that enough of it is on its way from memory at a time."""
-    width = s.tile.width if s.tile else 1
-    loaded = sum(buffer.dtype.itemsize for buffer, _ in s.arrays) * width
-    return max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE // loaded) if loaded else MOST_AT_ONCE // width)
