@@ -8,7 +8,10 @@ import torch.nn.functional as F
 
 import pliant
 from pliant.debug import events
-from pliant.ir.loops import Axis, Buffer
+from pliant.ir.interpret import run as interpret
+from pliant.ir.loops import Axis, Buffer, Extern, LoopProgram, View
+from pliant.ir.verify import verify
+from pliant.schedule.indexed_writes import places_written
 from pliant.schedule.regions import Layout, Span, apart, is_within
 from pliant.symbolic.expr import ZERO, lit, symbol
 
@@ -149,7 +152,7 @@ def shifted_in_it(c, x, at):
     return attend(x, c, c)
 
 
-def whole(c, x, at):
+def changed_whole(c, x, at):
     c.mul_(2)
     return attend(x, c, c)
 
@@ -159,7 +162,7 @@ def may_fail_later(c, x, at):
     return attend(x, c, c).flatten()[at + 1]
 
 
-COPIED = [by_mask, by_added_index, new_returned, shifted, shifted_in_it, whole, may_fail_later]
+COPIED = [by_mask, by_added_index, new_returned, shifted, shifted_in_it, changed_whole, may_fail_later]
 
 
 def is_copied(text):
@@ -378,3 +381,51 @@ def test_regions_of_a_buffer():
     assert layout.of_index(i * j, [Axis(i, lit(2)), Axis(j, lit(2))]) is None
     overlapping = Buffer("o", torch.float32, (lit(4), lit(4)), (lit(1), lit(1)), torch.device("cpu"), "input")
     assert layout.is_plain and not Layout(overlapping, known).is_plain
+
+
+# ---- calls as loops, where kernels cost less than calls
+
+
+def whole(name, tensor):
+    device = torch.device("cuda")
+    buffer = Buffer(name, tensor.dtype, tuple(map(lit, tensor.shape)), tuple(map(lit, tensor.stride())), device, "input")
+    return View(buffer, buffer.shape, buffer.strides, ZERO, tensor.dtype)
+
+
+@pytest.mark.parametrize("at", [[5], [0, 4, 3], [-1], [6]])
+@pytest.mark.parametrize("operator", ["index_copy_", "index_put_"])
+@pytest.mark.parametrize("itype", [torch.int64, torch.int32])
+def test_places_are_written_by_a_loop(operator, at, itype):
+    start, index = torch.zeros(2, 6, 3), torch.tensor(at, dtype=itype)
+    source = torch.arange(6.0 * len(at)).view(2, len(at), 3) if operator == "index_copy_" else torch.arange(3.0 * len(at)).view(-1, 3)
+    home, places, new = whole("home", start), whole("places", index), whole("new", source)
+    args = (home, 1, places, new) if operator == "index_copy_" else (home, [None, places], new, False)
+    call = Extern(getattr(torch.ops.aten, operator).default, args, {}, (), mutates=(home.buffer,))
+    loop = places_written(call, {})
+    program = LoopProgram([home.buffer, places.buffer, new.buffer], [loop], [])
+    verify(program)
+    expected, fails = start.clone(), False
+    try:
+        if operator == "index_copy_":
+            expected.index_copy_(1, index.long(), source)
+        else:
+            expected[:, index] = source
+    except (IndexError, RuntimeError):
+        fails = True
+    if fails:
+        with pytest.raises(IndexError):
+            interpret(program, [start, index, source])
+    else:
+        interpret(program, [start, index, source])
+        assert torch.equal(start, expected)
+
+
+def test_what_a_loop_does_not_write():
+    start, mask, source = torch.zeros(2, 6, 3), torch.tensor([True, False]), torch.ones(())
+    home, chosen, new = whole("home", start), whole("mask", mask), whole("new", source)
+    for operator, args in (
+        (torch.ops.aten.index_put_.default, (home, [chosen], new, False)),
+        (torch.ops.aten.index_put_.default, (home, [whole("at", torch.tensor([1]))], new, True)),
+        (torch.ops.aten.index_add_.default, (home, 0, whole("at", torch.tensor([1])), new)),
+    ):
+        assert places_written(Extern(operator, args, {}, (), mutates=(home.buffer,)), {}) is None

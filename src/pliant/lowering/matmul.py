@@ -6,8 +6,8 @@ the result and has the product added to it, which takes a tenth to a fifth of it
 loops read the sum, they add the bias.
 
 The product of a single row reads each element of the other factor once. On GPUs loops do that as fast as memory gives them,
-and convert what they read, add biases and residuals; the library takes 1.1 times (8192 x 8192 in bf16) to 2.5 times as long
-(768 x 2048), and a copy in another dtype is to be made for it first.
+and convert what they read, add biases and residuals; the library takes as long (8192 x 8192 in bf16) to 2.5 times as long
+(2048 x 768), and a copy in another dtype is to be made for it first.
 """
 
 from __future__ import annotations

@@ -14,14 +14,20 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-import torch
-
 from pliant.ir.failing import may_fail, value_may_fail
 from pliant.ir.loops import Axis, Buffer, Computation, Extern, LoopProgram, Pointwise, View
-from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, substitute
+from pliant.ir.scalar import (
+    Apply,
+    Const,
+    IndexValue,
+    Load,
+    Scalar,
+    substitute,
+)
 from pliant.lowering.fallback import twin_that_writes
 from pliant.records import dataclass
 from pliant.schedule.dependencies import access, views_in, writes_input
+from pliant.schedule.indexed_writes import indices_of, looking_up, may_raise, places_written, what_it_checks
 from pliant.schedule.kernel import all_axes, loads_of
 from pliant.schedule.regions import Known, Layout, Region, Span, apart, is_within
 from pliant.schedule.sizes import Sizes
@@ -29,12 +35,6 @@ from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit
 from pliant.symbolic.traverse import substitute as substitute_index
 
 LEAST = 1 << 16  # bytes of an input; the kernel that reads a smaller one copies it, too
-_aten = torch.ops.aten
-_PUTS = frozenset((_aten.index_put.default, _aten.index_put_.default))
-_BY_INDEX = _PUTS | {
-    _aten.index_copy.default, _aten.index_copy_.default,
-    _aten.scatter.src, _aten.scatter_.src, _aten.scatter.value, _aten.scatter_.value,
-}  # fmt: skip
 
 
 def written_in_place(program: LoopProgram, known: Known) -> LoopProgram:
@@ -43,7 +43,18 @@ def written_in_place(program: LoopProgram, known: Known) -> LoopProgram:
     for last in program.computations:
         if isinstance(last, Pointwise) and last.out.role == "input" and sizes.bytes(last.out) >= LEAST:
             program = _Update(program, last, known).written(looked_up) or program
-    return program
+    return _without_unread(program)
+
+
+def _without_unread(program: LoopProgram) -> LoopProgram:
+    """The program but loops that make what nothing reads."""
+    read = {o.buffer for o in program.outputs if isinstance(o, View)}
+    kept: list[Computation] = []
+    for one in reversed(program.computations):
+        if isinstance(one, Extern) or one.out in read or one.out.role != "temporary" or may_fail(one):
+            kept.append(one)
+            read |= access(one).reads
+    return dataclasses.replace(program, computations=kept[::-1]) if len(kept) < len(program.computations) else program
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +263,20 @@ class _Update:
             if version is None:
                 computations += [] if at in checked.moved else [_reading(one, moved)]
             elif isinstance(one, Extern):
-                start, *others = _moved_views(one.args, moved)
-                twin = twin_that_writes(one.target)
-                kwargs = _moved_views(one.kwargs, moved)
-                computations.append(Extern(twin, (start, *others), kwargs, (), mutates=(self.home,), origin=one.origin))
+                args, kwargs = _moved_views(one.args, moved), _moved_views(one.kwargs, moved)
+                twin = Extern(twin_that_writes(one.target), args, kwargs, (), mutates=(self.home,), origin=one.origin)
+                computations.append(places_written(twin, self._copies_of_inputs(at)) or twin)
             else:
                 computations += [_reading(write.loop, moved) for write in version.writes if write.loop is not None]
         return dataclasses.replace(self.program, computations=computations)
+
+
+    def _copies_of_inputs(self, at: int) -> dict[Buffer, Scalar]:
+        """Tensors of one element that are copies of inputs which nothing writes before a computation: what they hold."""
+        before = self.program.computations[:at]
+        written = {b for one in before for b in access(one).writes}
+        copies = [one for one in before if isinstance(one, Pointwise) and not one.axes and isinstance(one.value, Load)]
+        return {c.out: c.value for c in copies if isinstance(c.value, Load) and not c.indirect and c.value.buffer not in written}
 
 
 class _Unknown(Exception):
@@ -349,13 +367,12 @@ def checked_before(
     moved: set[int] = set()
     checks: list[Computation] = []
     for at, one in enumerate(program.computations):
-        check = _check(one)
-        sure = check in passed or check is not None and _device(one).type == "cuda"  # there it is no exception
-        if at >= first and not sure and may_fail(one) and not (isinstance(one, Pointwise) and at in versions):
+        check = what_it_checks(one)
+        if at >= first and check not in passed and may_raise(one) and not (isinstance(one, Pointwise) and at in versions):
             if check is None or at == first and not _is_unread(program, one):
                 return None
             if at > first:
-                made, looking = _made_of_inputs(program, one, first, at), _looking_up(one)
+                made, looking = _made_of_inputs(program, one, first, at), looking_up(one)
                 if made is None or looking is None:
                     return None
                 moved.update(made)
@@ -364,29 +381,6 @@ def checked_before(
         if check is not None:
             passed.add(check)
     return _Checked(first, frozenset(moved), tuple(checks), frozenset(looked))
-
-
-def _check(one: Computation) -> object:
-    """What an operator makes sure of before it writes at indices: equal for two that do the same. None of others."""
-    if not isinstance(one, Extern) or one.target not in _BY_INDEX or one.kwargs:
-        return None
-    dim, indices = _indices(one)
-    accumulates = one.target in _PUTS and len(one.args) > 3 and one.args[3]
-    integers = all(view.dtype in (torch.int64, torch.int32) for view in indices if view is not None)
-    return None if accumulates or not integers else (dim, tuple(indices), one.args[0].shape, _device(one))
-
-
-def _indices(call: Extern) -> tuple[int, list[View | None]]:
-    """The indices along a dimension and those that follow it."""
-    if call.target in _PUTS:
-        return 0, call.args[1]
-    return call.args[1], [call.args[2]]
-
-
-def _device(one: Computation) -> torch.device:
-    assert isinstance(one, Extern)
-    device: torch.device = one.args[0].buffer.device
-    return device
 
 
 def _is_unread(program: LoopProgram, call: Computation) -> bool:
@@ -400,29 +394,13 @@ def _is_unread(program: LoopProgram, call: Computation) -> bool:
 def _made_of_inputs(program: LoopProgram, call: Computation, first: int, at: int) -> list[int] | None:
     """Where the indices of a call are made, if not before `first`, and of inputs alone that are not written until then."""
     assert isinstance(call, Extern)
-    needed = {view.buffer for view in _indices(call)[1] if view is not None}
+    needed = {view.buffer for view in indices_of(call)[1] if view is not None}
     steps = program.computations
     made = [k for k in range(first, at) if not needed.isdisjoint(access(steps[k]).writes)]
     read = frozenset(b for b in needed if b.role == "input").union(*(access(steps[k]).reads for k in made))
     written = {b for k in range(at) for b in access(steps[k]).writes}
     is_plain = all(isinstance(steps[k], Pointwise) and not may_fail(steps[k]) for k in made)
     return made if is_plain and all(b.role in ("input", "constant") and b not in written for b in read) else None
-
-
-def _looking_up(call: Computation) -> Computation | None:
-    """A call that fails where the indices of another one are out of range, and writes nothing; None if there is none."""
-    assert isinstance(call, Extern)
-    start, (dim, indices) = call.args[0], _indices(call)
-    if call.target in _PUTS:  # which takes negative ones
-        count = len(indices)
-        table = dataclasses.replace(start, shape=start.shape[:count], strides=start.strides[:count])
-        return Extern(_aten.index.Tensor, (table, indices), {}, (None,), origin=call.origin)
-    d = dim % len(start.shape)
-    table = dataclasses.replace(start, shape=(start.shape[d],), strides=(start.strides[d],))
-    (index,) = indices
-    if index is None or len(index.shape) != 1:
-        return None
-    return Extern(_aten.index_select.default, (table, 0, index), {}, (None,), origin=call.origin)
 
 
 # ---- what reads a tensor that lies elsewhere

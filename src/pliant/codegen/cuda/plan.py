@@ -42,7 +42,7 @@ ROW_THREADS = 128  # of a block that takes several rows
 MOST_LAUNCHED = 512  # threads of a block where a row's length decides: more would leave too few registers for 64-bit places
 FEW_THREADS = 512  # a multiprocessor with fewer wants more threads a row
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
-PRODUCT_THREADS = 1024  # a multiprocessor, that have enough of a matrix on its way from memory
+PRODUCT_THREADS = 2048  # a multiprocessor, that have enough of a matrix on its way from memory
 PRODUCT_TURNS = 4  # of such a thread at least
 TURN_ELEMENTS = 16  # of a row that a thread takes: enough to have in flight, few to write out
 # Groups of a short row that begins anywhere that a thread takes: lanes beside each other read parts of the same line again.
