@@ -447,3 +447,36 @@ def test_shifts(dtype):
     amounts = torch.randint(0, 7, (500,), device="cuda").to(dtype)
     for found, expected in zip(pliant.compile(program)(x, amounts), program(x, amounts)):
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_reads_keys_that_heads_share_where_they_lie(masked):
+    def f(q, k, v, at):
+        k, v = (t[:, :, None].expand(2, 2, 4, 256, 64).reshape(2, 8, 256, 64) for t in (k, v))
+        mask = (torch.arange(256, device="cuda") <= at)[None, None, None] if masked else None
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+
+    torch.manual_seed(0)
+    q = torch.randn(2, 1, 8, 64, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+    k, v = torch.randn(2, 2, 2, 256, 64, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad():
+        call = pliant.compile(f, fullgraph=True)
+        for at in (3, 100, 255):
+            place = torch.tensor(at, device="cuda")
+            exact = f(q.double(), k.double(), v.double(), place)
+            error = (call(q, k, v, place).double() - exact).abs().max()
+            assert error <= 2 * (f(q, k, v, place).double() - exact).abs().max() + 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("depth, columns", [(64, 96), (768, 2048), (2048, 768), (4096, 4096), (1030, 77)])
+def test_a_single_row_times_a_matrix(dtype, depth, columns):
+    def f(x, weight, bias, residual):
+        return torch.nn.functional.silu(torch.nn.functional.linear(x, weight, bias)) + residual
+
+    torch.manual_seed(0)
+    x, weight = torch.randn(1, depth, device="cuda", dtype=dtype), torch.randn(columns, depth, device="cuda", dtype=dtype) / depth**0.5
+    bias, residual = torch.randn(2, columns, device="cuda", dtype=dtype)
+    exact = f(*[t.double() for t in (x, weight, bias, residual)])
+    error = (pliant.compile(f)(x, weight, bias, residual).double() - exact).abs().max()
+    assert error <= 2 * (f(x, weight, bias, residual).double() - exact).abs().max() + 1e-6

@@ -27,6 +27,7 @@ from pliant.runtime.compile_program import (
     write_program,
 )
 from pliant.schedule.in_place import written_in_place
+from pliant.schedule.repeated_heads import without_repeated_heads
 from pliant.schedule.row_blocks import in_blocks_of_rows
 from pliant.together import beside
 
@@ -107,6 +108,7 @@ def _lowered(graph: AtenGraph) -> LoopProgram:
     with events.stage("lower", graph=graph.name):
         program = in_blocks_of_rows(lower(graph))
         program = written_in_place(program, lambda fact: graph.shape_env.statically_known(fact) is True)
+        program = without_repeated_heads(program)
     if config.get().general.verify_passes:
         verify(program)
     if events.wants("loops"):
