@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import gc
 import operator
 import types
@@ -29,12 +28,16 @@ _PLAIN = constants.ITSELF | {float, complex, bytes, range, slice, torch.dtype, t
 _PARTS = frozenset((NumberOf, TensorFacts, ConstantItems))
 
 
+_readers: dict[Any, Callable[[Any], Iterable[Any]]] = {}  # of classes of ours alone: those of programs may go
+
+
 def _fields_of(cls: Any) -> Callable[[Any], Iterable[Any]] | None:
     """What reads the fields of a part of a guard; None for other objects."""
-    return _reader(cls) if cls is _Held or cls in _PARTS or issubclass(cls, Source) else None
+    if cls not in _readers and (cls is _Held or cls in _PARTS or issubclass(cls, Source)):
+        _readers[cls] = _reader(cls)
+    return _readers.get(cls)
 
 
-@functools.cache  # of classes of ours alone: those of programs may go
 def _reader(cls: Any) -> Callable[[Any], Iterable[Any]]:
     names = ["value"] if cls is _Held else [f.name for f in dataclasses.fields(cls) if f.init]
     read = operator.attrgetter(*names) if names else lambda part: ()
@@ -84,7 +87,7 @@ class Taken:
             cls: Any = type(value)
             if cls in _PLAIN:
                 continue
-            if (fields := _fields_of(cls)) is not None:
+            if (fields := _readers.get(cls) or _fields_of(cls)) is not None:
                 if id(value) not in self._parts:
                     self._parts.add(id(value))
                     self._take_parts(fields(value))

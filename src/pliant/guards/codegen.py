@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -105,7 +104,7 @@ class GuardWriter:
             return name
         whole = source
         if isinstance(source, ChainedSource):
-            source = replace(source, parent=Local(self.read(source.parent)))
+            source = source.below(Local(self.read(source.parent)))
         code = source.code(self.names)
         if code.isidentifier():
             return code  # held objects are globals of the generated function already

@@ -126,7 +126,11 @@ def _stretch(t: torch.Tensor) -> tuple[int, int]:
 
 def all_empty(table: dict[str, Any], names: Iterable[str]) -> bool:
     """Whether all of these items are dicts, of no class of the program's, without entries."""
-    return all(type(item := table.get(name)) in (dict, OrderedDict) and not item for name in names)
+    for name in names:  # asked of every module that a program calls
+        item = table.get(name)
+        if type(item) not in (dict, OrderedDict) or item:
+            return False
+    return True
 
 
 def unset(descriptor: Any, value: Any) -> bool:

@@ -18,6 +18,8 @@ from pliant.source import SourceLocation
 class Kind(Enum):
     """What is checked of the value `v` of the guard's source; `e` is `expected`."""
 
+    __hash__ = object.__hash__  # a kind is itself alone; that of enumerations is a call of Python
+
     TYPE = auto()  # type(v) is e
     IDENTITY = auto()  # v is e (e kept alive by the entry)
     EQUALS = auto()  # type(v) is type(e) and v == e (bit-exact for floats: NaN equal, -0.0 not 0.0)

@@ -78,7 +78,7 @@ class DictFacts:
             return [id(self.mapping), (1 << 64) - 1]
         words = [id(self.mapping), len(self.items)]
         for key, wanted in self.items.items():
-            words += [id(key), id(wanted[0]) if isinstance(wanted, list) else wanted]
+            words += [id(key), id(wanted[0]) if type(wanted) is list else wanted]
         return words
 
 

@@ -136,6 +136,9 @@ def shared(source: Source) -> Source:
 
 def root_of(source: Source) -> Source:
     """The source that the chain starts from."""
-    while source.base is not None:
-        source = source.base
-    return source
+    try:  # of each guard, whose chain may be long, and `base` is a call
+        while True:
+            source = source.parent  # type: ignore[attr-defined]
+    except AttributeError:
+        base = source.base
+    return source if base is None else root_of(base)

@@ -10,6 +10,7 @@ Holds:  sources are interned by value (equal sources are equal), so they are dic
 from __future__ import annotations
 
 import enum
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -36,9 +37,22 @@ def source_class(cls: type[T]) -> type[T]:
     return made
 
 
+class _Readers(dict[type, Callable[[Any], Any]]):
+    """What reads the fields of an object of a class."""
+
+    def __missing__(self, cls: Any) -> Callable[[Any], Any]:
+        names = cls.__match_args__
+        self[cls] = read = operator.attrgetter(*names) if names else lambda source: ()
+        return read
+
+
+_readers = _Readers()
+
+
 def _cached_hash(self: Any) -> int:
     if not self._hash:
-        object.__setattr__(self, "_hash", hash(_reduce(self)) or 1)
+        cls = type(self)
+        object.__setattr__(self, "_hash", hash((cls, _readers[cls](self))) or 1)
     return self._hash  # type: ignore[no-any-return]
 
 
@@ -160,6 +174,11 @@ class ChainedSource(Source):
     @property
     def base(self) -> Source:
         return self.parent
+
+    def below(self, parent: Source) -> Source:
+        """The same of another parent."""
+        names: Any = self.__match_args__
+        return type(self)(parent, *[getattr(self, name) for name in names[1:]])
 
     def code(self, hold: Namer) -> str:
         function = "" if self.function is None else hold(type(self).function)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 from collections.abc import Callable
 
 import torch
@@ -78,7 +79,7 @@ class Description:
     mask: Words
 
     def of(self, tensor: torch.Tensor) -> Words:
-        return tuple(one & bits for one, bits in zip(words(tensor._cdata, len(self.mask)), self.mask, strict=True))
+        return tuple(map(operator.and_, words(tensor._cdata, len(self.mask)), self.mask))
 
     def record_of(self, tensor: torch.Tensor) -> tuple[int, int]:
         """Where its autograd record is, and the word of that which follows requires_grad; zeros without one."""

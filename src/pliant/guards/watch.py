@@ -35,7 +35,16 @@ from pliant.guards.native_watch import (
     take_out_values,
 )
 from pliant.guards.parts import StoragesSource, shared
-from pliant.guards.sources import AttributeSource, CellSource, HeldSource, ItemSource, Source, TypeSource
+from pliant.guards.sources import (
+    AttributeSource,
+    CellSource,
+    DictAttributeSource,
+    HeldSource,
+    ItemSource,
+    ModuleMemberSource,
+    Source,
+    TypeSource,
+)
 from pliant.guards.steps import lookup
 from pliant.guards.tensor_words import description, memory_word
 from pliant.torch_adapter import BYTES_OF_TENSOR
@@ -90,22 +99,25 @@ class Watch:
         self.watched = Watched()
         # by identity: hashing a source takes as long as its chain is deep
         self._by_id: dict[int, tuple[Source, Any]] = {}
+        self._spaces: dict[int, tuple[Any, dict[str, Any]]] = {}  # namespaces, by the identity of their objects
 
     # ---- sources
     def pin(self, source: Source) -> Any:
         """The value of the source, with facts that it stays this object."""
-        known = self._by_id.get(id(source))
-        if known is not None:
-            return known[1]
-        step = shared(source)
-        value = self._pin(step) if step is source else self.pin(step)
-        self._by_id[id(source)] = (source, value)
-        return value
+        number = id(source)
+        known = self._by_id.get(number)
+        if known is None:
+            known = self._by_id[number] = source, self._pin(source)
+        return known[1]
 
     def _pin(self, source: Source) -> Any:
         match source:
             case HeldSource(held):
                 return held.value
+            case DictAttributeSource(parent, name):
+                return self._item(self._instance_dict(self.pin(parent)), name)
+            case ModuleMemberSource(parent, table, name):
+                return self._item(self._item(self._instance_dict(self.pin(parent)), table), name)
             case TypeSource(parent):
                 return self._class_of(self.pin(parent))
             case ItemSource(parent, key, _):
@@ -119,6 +131,8 @@ class Watch:
                 for tensor in tensors:
                     self._memory(tensor)
                 return facts.storages(tensors)
+            case _ if (step := shared(source)) is not source:
+                return self.pin(step)
             case _:
                 raise CannotWatch
 
@@ -187,6 +201,12 @@ class Watch:
         return value
 
     def _instance_dict(self, obj: Any) -> dict[str, Any]:
+        known = self._spaces.get(id(obj))
+        if known is None:
+            known = self._spaces[id(obj)] = obj, self._found_dict(obj)
+        return known[1]
+
+    def _found_dict(self, obj: Any) -> dict[str, Any]:
         space: dict[str, Any] = object.__getattribute__(obj, "__dict__")
         if issubclass(type(obj), type):
             raise CannotWatch

@@ -7,7 +7,6 @@ Holds:  runs nothing of the program.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -35,17 +34,17 @@ from pliant.dispatch import markers
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards import facts
 from pliant.guards.evaluate import holds
-from pliant.guards.kinds import Guard
+from pliant.guards.kinds import MISSING, Guard
 from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
 from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 
 class Block(Protocol):
-    """The call that was followed. `asked`: below the module, which is at `place`, and elsewhere."""
+    """The call that was followed. `asked`: below the module, which is at `place`, and elsewhere; of each, whether it is below."""
 
     module: Any
     place: Source | None
-    asked: list[Asked]
+    asked: list[tuple[Asked, bool]]
 
     def is_below(self, source: Source) -> bool: ...
 
@@ -70,17 +69,18 @@ class OtherBlock:
         """The source below the other module that is in the place of one below the first."""
         found = self._sources.get(source)
         if found is None:
-            found = self._sources[source] = dataclasses.replace(source, parent=self.source(source.base))
+            found = self._sources[source] = source.below(self.source(source.base))
         return found
 
     def read(self, source: Source) -> Any:
         """The value of a source below the other module."""
-        if source not in self._read:
+        found = self._read.get(source, MISSING)
+        if found is MISSING:
             reader = _READERS.get(type(source))
             if reader is None:
                 raise Differs
-            self._read[source] = reader(self, self.read(source.base), source)  # type: ignore[arg-type]
-        return self._read[source]
+            found = self._read[source] = reader(self, self.read(source.base), source)  # type: ignore[arg-type]
+        return found
 
     def item(self, table: Any, key: Any) -> Any:
         """An item of a container from outside that the trace did not change, and that finds it as plain ones do."""
@@ -96,14 +96,15 @@ class OtherBlock:
 
     def _has_plain_keys(self, value: Any) -> bool:
         """Whether looking for a key in it, if it is a dict, runs nothing of the program."""
-        if id(value) not in self._plain:
-            self._plain[id(value)] = not is_any_dict(value) or all(map(is_str, dict.keys(value)))
-        return self._plain[id(value)]
+        found = self._plain.get(id(value))
+        if found is None:
+            found = self._plain[id(value)] = not is_any_dict(value) or all(map(is_str, dict.keys(value)))
+        return found
 
     def check(self) -> None:
         """That the other module answers all that was asked as the first did."""
-        for one in self.block.asked:
-            if one.source is None or not self.block.is_below(one.source):
+        for one, is_below in self.block.asked:
+            if not is_below:
                 continue
             source = self.source(one.source)
             match one.what:
@@ -164,8 +165,8 @@ class OtherBlock:
         fakes: dict[int, FakeTensor] = {}
         location = world.location
         try:
-            for one in self.block.asked:
-                if one.source is None or not self.block.is_below(one.source):
+            for one, is_below in self.block.asked:
+                if not is_below:
                     world.log_again(one)
                     continue
                 world.location = functools.partial(getattr, one, "where")

@@ -167,7 +167,7 @@ def _is_quiet(t: Tracer) -> bool:
         return False
     if t.overrides.modes or t.overrides.has_subclasses or recorder.assumes or t.warning_blocks:
         return False
-    if any(one is not None for one in (t.current_exception, t.carrying, t.message, t.skipped, t.lock)):
+    if t.current_exception is not None or t.carrying is not None or t.message is not None or t.skipped is not None or t.lock is not None:
         return False
     return not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"))
 
@@ -245,7 +245,7 @@ class _Call:
         self.call, self.module, self.result, self.stored, self.log, self.ends = call, call[0], result, stored, log, ends
         self.steps, self.written = steps, written
         self.settings, self.place = _settings(), place
-        self.asked: list[Asked] = []
+        self.asked: list[tuple[Asked, bool]] = []  # with whether it is below the module
         self.nodes: list[fx.Node] = []
         self._below: dict[Source, bool] = {} if place is None else {place: True}
         self._is_sorted = self._is_usable = False
@@ -286,7 +286,7 @@ class _Call:
     def _stand_ins(self, t: Tracer, callee: Any) -> tuple[dict[fx.Node, fx.Node], dict[int, FakeTensor]]:
         """What stands for the nodes and tensors from outside."""
         if self.place is None:
-            t.world.log_again(*self.asked)
+            t.world.log_again(*[one for one, _ in self.asked])
             return {}, {}
         copies = OtherBlock(t, self, callee)
         copies.check()
@@ -316,9 +316,9 @@ class _Call:
             if one.what == "value" and self.is_below(one.source) and (one.source == self.place or is_symbolic(one.result)):
                 raise Differs
             asked.setdefault((one.what, one.source, one.result if one.what == "guard" else None, id(one.value)), one)
-        self.asked = list(asked.values())
-        values = [one.value for one in self.asked if one.what == "guard" or one.source is None or not self.is_below(one.source)]
-        own = {id(one.value) for one in self.asked if one.what == "value" and self._is_of_block(t, one)}
+        self.asked = [(one, one.source is not None and self.is_below(one.source)) for one in asked.values()]
+        values = [one.value for one, is_below in self.asked if one.what == "guard" or not is_below]
+        own = {id(one.value) for one in asked.values() if one.what == "value" and self._is_of_block(t, one)}
         if self.place is not None:
             own.add(id(self.module))
         if not own.isdisjoint(map(id, leaves(values))):  # met by another way, or as itself
