@@ -9,17 +9,18 @@ Holds:  that compiler is neither loaded nor called: its state is read where the 
 
 from __future__ import annotations
 
+import operator
 import sys
 import types
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.torch_adapter import PEER
 
 EVAL_FRAME = f"{PEER}.eval_frame"
 _RULES = f"{PEER}.trace_rules"
-_TABLES = {table: f"_{table}_callable_ids" for table in ("allowed", "disallowed")}
+_IDS = operator.attrgetter(*(f"_{table}_callable_ids.function_ids" for table in ("allowed", "disallowed")))
 _COMPILED_AUTOGRAD = f"{PEER}.compiled_autograd"
 
 
@@ -33,11 +34,17 @@ def backends() -> Mapping[str, Any]:
     return {name: backend for name, backend in found.items() if not str(backend.__module__).startswith("torch.")}
 
 
-def is_in(table: str, function: Any) -> bool:
-    """Whether the function is in one of the two tables of `allow_in_graph` and `disallow_in_graph`."""
+def tables_with(function: Any) -> Sequence[str]:
+    """Which of the two tables of `allow_in_graph` and `disallow_in_graph` have the function."""
     rules = sys.modules.get(_RULES)  # asked of each function that a capture calls
-    ids = None if rules is None else getattr(getattr(rules, _TABLES[table], None), "function_ids", None)
-    return ids is not None and id(function) in ids
+    if rules is None:
+        return ()
+    try:
+        allowed, disallowed = _IDS(rules)
+    except AttributeError:  # it is being loaded
+        return ()
+    number = id(function)
+    return [name for name, ids in (("allowed", allowed), ("disallowed", disallowed)) if ids and number in ids]
 
 
 def stance() -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from types import CodeType
 from typing import Any
 
-from pliant.bytecode.versions import cache_entries, jump_name
+from pliant.bytecode.versions import CACHE_ENTRIES, jump_name
 from pliant.records import dataclass
 
 Label = Hashable
@@ -75,7 +75,7 @@ def instructions(code: CodeType) -> list[Instruction]:
             offset = after
             continue
         name = _NAMES[number]
-        after += 2 * cache_entries(name)
+        after += 2 * CACHE_ENTRIES.get(name, 0)
         # Jumps count from behind themselves and their caches.
         target = after + (-2 if "BACKWARD" in name else 2) * arg if number in _JUMPS else None
         handler = handlers[offset // 2]
@@ -144,11 +144,11 @@ def _numbered(items: Sequence[Item]) -> tuple[list[_Slot], dict[Label, int]]:
         if isinstance(item, Mark):
             marks[item.label] = len(slots)
         else:
-            slots.append(_Slot(item, item.name, item.arg, cache_entries(item.name)))
+            slots.append(_Slot(item, item.name, item.arg, CACHE_ENTRIES.get(item.name, 0)))
     for number, slot in enumerate(slots):
         if slot.instruction.target is not None:
             slot.name = jump_name(slot.name, backward=marks[slot.instruction.target] <= number)
-            slot.caches = cache_entries(slot.name)
+            slot.caches = CACHE_ENTRIES.get(slot.name, 0)
     return slots, marks
 
 

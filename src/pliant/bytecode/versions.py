@@ -62,12 +62,15 @@ _OPCODES = opcode.opmap
 _CACHES = opcode._inline_cache_entries  # type: ignore[attr-defined]  # no public form exists
 
 
-def cache_entries(name: str) -> int:
-    """How many CACHE units follow the opcode."""
+def _cache_entries(name: str) -> int:
     if isinstance(_CACHES, dict):
         return int(_CACHES.get(name, 0))
     number = _OPCODES[name]
     return int(_CACHES[number]) if number < len(_CACHES) else 0
+
+
+# How many CACHE units follow each opcode.
+CACHE_ENTRIES = {name: _cache_entries(name) for name in _OPCODES}
 
 
 def jump_name(name: str, *, backward: bool) -> str:

@@ -64,6 +64,9 @@ def _on_operands(row: Callable[..., Any], info: OpInfo) -> Handler:
         stack = frame.stack
         if pops == 1:  # most of them
             made = row(frame.tracer, op, stack.pop())
+        elif pops == 2:
+            right = stack.pop()
+            made = row(frame.tracer, op, stack.pop(), right)
         else:
             made = row(frame.tracer, op, *frame.popn(pops(op.arg) if callable(pops) else pops))
         if leaves == 1:
@@ -83,7 +86,7 @@ class Frame:
 
     __slots__ = (
         "tracer", "program", "code", "globals", "locals", "cells", "stack", "ip", "op", "saved", "steps_at_op",
-        "linked", "generator", "name", "class_locals", "nodes_at_op", "noticed",
+        "linked", "generator", "name", "class_locals", "nodes_at_op", "noticed", "is_polyfill", "is_the_users", "_located",
     )
 
     def __init__(
@@ -111,6 +114,9 @@ class Frame:
         self.linked = linked
         self.generator: Any = None  # what it is the frame of, while an operation that can be cut drives it
         self.name = name
+        self.is_polyfill = code.co_filename == polyfills.__file__  # the program has no such frame
+        self.is_the_users = not self.is_polyfill and "/torch/" not in code.co_filename
+        self._located: tuple[Op, SourceLocation] | None = None  # the last answer: several guards are of one operation
         self.class_locals: dict[str, Any] | None = None
         # By id what the frame must not lose within the trace, and what says that it has ended.
         self.noticed: dict[int, tuple[Any, Callable[[Any], bool]]] = {}
@@ -245,14 +251,8 @@ class Frame:
         del self.stack[-count:]
         return values
 
-    @property
-    def is_polyfill(self) -> bool:
-        """Whether the program has no such frame."""
-        return self.code.co_filename == polyfills.__file__
-
-    @property
-    def is_the_users(self) -> bool:
-        return "/torch/" not in self.code.co_filename and not self.is_polyfill
-
     def location(self) -> SourceLocation:
-        return SourceLocation(self.code.co_filename, self.op.line or self.code.co_firstlineno, self.name)
+        op = self.op
+        if self._located is None or self._located[0] is not op:
+            self._located = op, SourceLocation(self.code.co_filename, op.line or self.code.co_firstlineno, self.name)
+        return self._located[1]

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak
-from pliant.capture.value_kinds import ByKind, exactly, is_same_constant, is_symbolic, is_tuple, tuple_of
+from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, exactly, is_same_constant, is_symbolic, is_tuple, tuple_of
 
 _PARTS: ByKind[Callable[[Any], Iterable[Any]] | None] = ByKind(
     None,
@@ -119,8 +119,8 @@ def mapped(value: Any, leaf: Callable[[Any], Any], within: frozenset[int] = froz
         return leaf(value)
     if id(value) in within:
         raise GraphBreak("unknown-object", f"C code would look into a {type(value).__name__} that holds itself")
-    before = list(_PARTS.of(value)(value))  # type: ignore[misc]
-    after = [mapped(part, leaf, within | {id(value)}) for part in before]
+    before, inside = list(_PARTS.of(value)(value)), within | {id(value)}  # type: ignore[misc]
+    after = [leaf(part) if type(part) in COMPARED_IN_C else mapped(part, leaf, inside) for part in before]
     if made in _SEQUENCES and all(a is b for a, b in zip(before, after, strict=True)):
         return value
     return made(value, after)

@@ -92,13 +92,13 @@ class ByKind(Generic[Rule]):
         self._default, self._exact, self._families = default, exact or {}, families or {}
 
     def of(self, value: Any) -> Rule:
-        cls = type(value)
-        found = self._exact.get(cls)
-        if found is not None:
+        cls, exact = type(value), self._exact
+        if cls in exact and (found := exact[cls]) is not None:  # asked often for each operation: no call of a method
             return found
-        for base in cls.__mro__ if self._families else ():
-            if base in self._families:
-                return self._families[base]
+        families = self._families
+        for base in cls.__mro__ if families else ():
+            if base in families:
+                return families[base]
         return self._default
 
 
@@ -203,7 +203,10 @@ def own_field(obj: Any, name: str) -> Any:
 
 def own_dict(obj: Any) -> Any:
     """The `__dict__` of an object, None if it has none."""
-    return own_field(obj, "__dict__")
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except (AttributeError, TypeError):
+        return None
 
 
 def name_of_class(value: Any) -> str:

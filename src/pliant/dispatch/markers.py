@@ -68,11 +68,12 @@ def mark_of(fn: Any) -> Mark | None:
     found = _marks.get(id(fn))
     if found is not None:
         return found[1]
-    if peer.is_in("disallowed", fn):
+    tables = peer.tables_with(fn)
+    if "disallowed" in tables:
         return Mark.BREAK
     if type(fn) is not types.FunctionType:
         return None
-    if peer.is_in("allowed", fn):
+    if "allowed" in tables:
         return Mark.IN_GRAPH
     if fn.__name__ == "graph_break" and fn.__module__ == f"{PEER}.decorators":
         return Mark.BREAK

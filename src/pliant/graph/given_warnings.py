@@ -100,20 +100,23 @@ _here = _Here()
 _kept = _Kept()
 
 
-@contextlib.contextmanager
-def collected() -> Iterator[list[GivenWarning]]:
-    """Inside, warnings of this thread are collected."""
-    outer, base = _here.found, _here.base
-    found: list[GivenWarning] = []
-    if outer is None:
-        _kept.take()
-        _here.base, PRINTED.nodes = sys._getframe(2), []
-    _here.found = found
-    try:
-        yield found
-    finally:
-        _here.found, _here.base = outer, base
-        if outer is None:
+class collected:
+    """Inside, warnings of this thread are collected. A class: each operator that is traced is called in such a block."""
+
+    __slots__ = ("_base", "_outer")
+
+    def __enter__(self) -> list[GivenWarning]:
+        self._outer, self._base = _here.found, _here.base
+        found: list[GivenWarning] = []
+        if self._outer is None:
+            _kept.take()
+            _here.base, PRINTED.nodes = sys._getframe(1), []
+        _here.found = found
+        return found
+
+    def __exit__(self, *_: object) -> None:
+        _here.found, _here.base = self._outer, self._base
+        if self._outer is None:
             PRINTED.nodes = None
             _kept.give_back()
 

@@ -124,7 +124,8 @@ ALL = Rows()
 
 def find(function: Any) -> Handler | None:
     """The handler of this very callable."""
-    if is_of_program(type(function).__hash__):
+    hashes: Any = type(function).__hash__
+    if hashes is not object.__hash__ and is_of_program(hashes):
         return None  # an object of the program
     try:
         found = ALL.callables.get(function)

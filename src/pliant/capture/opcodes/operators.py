@@ -55,12 +55,15 @@ ROWS.on_operands(
 @ROWS.row("CALL")
 def call(frame: Frame, op: Op) -> None:
     shape: Any = op.arg
-    args = frame.popn(shape.count)
-    high, low = frame.pop(), frame.pop()
-    function, leading = (high, ()) if low is NULL else (low, () if high is NULL else (high,))
-    split = len(args) - len(shape.names)
-    kwargs = dict(zip(shape.names, args[split:], strict=True))
-    frame.push(frame.tracer.call(function, (*leading, *args[:split]), kwargs, linked=True))
+    stack, kwargs = frame.stack, {}
+    args = tuple(frame.popn(shape.count))
+    if shape.names:
+        split = shape.count - len(shape.names)
+        args, kwargs = args[:split], dict(zip(shape.names, args[split:], strict=True))
+    high, low = stack.pop(), stack.pop()
+    if low is not NULL:
+        high, args = low, args if high is NULL else (high, *args)
+    stack.append(frame.tracer.call(high, args, kwargs, linked=True))
 
 
 @ROWS.takes("CALL_FUNCTION_EX")

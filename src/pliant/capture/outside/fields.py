@@ -112,12 +112,13 @@ class Fields(Origins):
     # ---- classes
     def type_lookup(self, cls: type, name: str) -> Any:
         """First hit of `name` along the MRO (raw, unbound), or MISSING, under a guard if the class can change."""
-        if cls in self.class_sources and not self._slot_changes:
-            return made_at_run_time.lookup(self, cls, name)
-        self.fix_class(cls)
-        found = self._lookups.get((cls, name))
-        if found is not None:
-            return found[0]
+        if cls in self.class_sources:
+            if not self._slot_changes:
+                return made_at_run_time.lookup(self, cls, name)
+            self.fix_class(cls)
+        key = cls, name
+        if key in self._lookups:  # asked several times for each attribute that a program reads
+            return self._lookups[key][0]
         owner: Any = next((base for base in cls.__mro__ if name in base.__dict__), None)
         value: Any = MISSING if owner is None else owner.__dict__[name]
         stored = self._stored_in_class(cls, name)

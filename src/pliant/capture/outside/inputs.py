@@ -236,7 +236,10 @@ class Inputs(InputMemory):
 
     def as_given(self) -> list[GraphInput]:
         """The inputs as the graph finds them."""
-        return [dataclasses.replace(one, fake=self._as_given.get(id(one.fake), one.fake)) for one in self.inputs]
+        given = self._as_given
+        return [
+            GraphInput(one.name, one.kind, given.get(id(one.fake), one.fake), one.source, one.example, one.static) for one in self.inputs
+        ]
 
     def _make(self, value: torch.Tensor, source: Source) -> FakeTensor:
         static = is_parameter(value) or source.is_buffer

@@ -202,8 +202,8 @@ class Origins(abc.ABC):
         return id(value) in self.origins
 
     def set_origin(self, value: Any, source: Source) -> None:
-        if not self.is_made(value):
-            self.origins.setdefault(id(value), (value, source))
+        if id(value) not in self.origins and not self.is_made(value):
+            self.origins[id(value)] = value, source
 
     def hold(self, value: Any, name: str = "") -> Any:
         """The value, which the entry holds and reaches as itself; `name`: what texts call it."""
@@ -213,7 +213,8 @@ class Origins(abc.ABC):
     # ---- objects
     def is_made(self, value: Any) -> bool:
         """Whether the trace itself defined the function or class."""
-        return id(value) in self.made or id(value) in self.functions
+        number = id(value)
+        return number in self.made or number in self.functions
 
     def note_made_class(self, made: Any) -> Any:
         """The class, which the trace made, and with it the methods that C code wrote for it and the members of an
@@ -229,8 +230,9 @@ class Origins(abc.ABC):
 
     def is_of_module(self, source: Source) -> bool:
         """Whether a module, or what it holds, leads there."""
-        while source.base is not None:
-            source = source.base
+        base = source.base
+        while base is not None:
+            source, base = base, base.base
             if is_module(self._memo.get(source)):
                 return True
         return False

@@ -19,7 +19,7 @@ from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.fields import Fields
 from pliant.capture.outside.origins import Asked
 from pliant.capture.value_kinds import ByKind, is_int, is_nan, is_numpy_scalar
-from pliant.guards.kinds import Kind
+from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
 
@@ -44,9 +44,8 @@ class ToldByValue(Fields):
             self.look(value, source)
         if self.log is not None:
             return self._bring_logged(self.log, value, source)
-        if source in self._memo:
-            return self._memo[source]
-        return self._bring_anew(value, source)
+        known = self._memo.get(source, MISSING)
+        return self._bring_anew(value, source) if known is MISSING else known
 
     def _bring_logged(self, log: list[Asked], value: Any, source: Source) -> Any:
         """The same; what it asks meanwhile follows from the value."""

@@ -306,3 +306,11 @@ frozen = by_kind(
 unowned_copy = by_kind(
     lambda value: type(value)(value), families={set: lambda value: value, collections.deque: collections.deque, dict: dict}
 )
+
+
+def store_or_drop(mapping: dict[Any, Any], key: Any, value: Any) -> None:
+    """Into the trace's own dict, which is of a class in C."""
+    if value is DELETED:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value

@@ -30,6 +30,7 @@ from pliant.capture.outside.whole_containers import (
     no_nan,
     plain_key,
     refuse_own_reads,
+    store_or_drop,
     unowned_copy,
 )
 from pliant.capture.trace import DELETED, Effect, Extend, ReplaceContents, SetItem
@@ -172,6 +173,9 @@ class World(ToldByValue):
 
     def _in_trace(self, mapping: Any, key: Any) -> Any:
         """What the trace has of mapping[key] without asking the foreign dict, or MISSING; `_UNREAD` where that is to be asked."""
+        if type(key) is str and not self.has_changes(mapping):
+            self.check_keys(mapping)
+            return _UNREAD
         if (held_here := self._held_here(mapping)) is not None:
             return dict.get(held_here, key, MISSING)
         stores = self.stores_into(mapping)
@@ -183,7 +187,7 @@ class World(ToldByValue):
         """mapping[key] of a foreign dict, or MISSING, under a guard."""
         if (found := self._in_trace(mapping, key)) is not _UNREAD:
             return found
-        key = self.real_key(key)
+        key = key if type(key) is str else self.real_key(key)
         raw = dict.get(mapping, key, MISSING)
         if raw is MISSING:
             if self.is_asked:  # most names are in none of several dicts that are asked
@@ -238,7 +242,7 @@ class World(ToldByValue):
         """Where guards read the keys of a dict, or the items of a set, from outside."""
         self.check_keys(mapping)
         place, cls = self.place_of(mapping), type(mapping)
-        asks = base_in_c(mapping) in DICT_TYPES and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
+        asks = cls is not dict and base_in_c(mapping) in DICT_TYPES and any(is_function(getattr(cls, name)) for name in _OF_KEYS)
         return KeysSource(place) if asks else place
 
     def keys_of(self, mapping: dict[Any, Any]) -> list[Any]:
@@ -254,7 +258,7 @@ class World(ToldByValue):
         """Store (or DELETED) into a foreign dict, replayed at the end."""
         self._check_viewed(mapping)
         if (held_here := self._held_here(mapping)) is not None:
-            _store(held_here, key, value)
+            store_or_drop(held_here, key, value)
             return
         self.check_keys(mapping)
         changed = self._change(mapping)
@@ -264,7 +268,7 @@ class World(ToldByValue):
         if stores.get(key) is DELETED and value is not DELETED:  # stored again, a deleted key goes to the end
             if id(mapping) not in self._owner_of_dict:  # no single store does that
                 whole = self.contents(mapping)
-                _store(self.adopt(mapping) if whole is None else whole, key, value)
+                store_or_drop(self.adopt(mapping) if whole is None else whole, key, value)
                 return
             del stores[key]
             if dict.__contains__(mapping, key):
@@ -285,7 +289,8 @@ class World(ToldByValue):
         return id(value) in self.origins and id(value) not in self._stands and _HOLDS_MORE.of(value)
 
     def has_changes(self, container: Any) -> bool:
-        return id(container) in self._changed or id(container) in self._stands
+        number = id(container)
+        return number in self._changed or number in self._stands
 
     def add_unread(self, container: Any, values: list[Any]) -> bool:
         """Add to a foreign list or set, replayed at the end, without reading it; False if it is not such a one."""
@@ -320,10 +325,11 @@ class World(ToldByValue):
         """The trace's own copy of a foreign container (itself, if it is not foreign or not a container). `looped`: a
         loop of the program takes its items, of which each would be a call of its own behind a break.
         """
-        if id(value) in self._stands:
+        number = id(value)
+        if number in self._stands:
             self.log_unlike(value)
-            return self._stands[id(value)][1]
-        if id(value) not in self.origins or not is_mutable_container(value):
+            return self._stands[number][1]
+        if number not in self.origins or not is_mutable_container(value):
             return concrete(value) if type(value) in UNSETTLED else value
         if self.length_varies(value) or not looped and self.length_varies(value, is_long=True):
             source = self.place_of(value)
@@ -490,11 +496,3 @@ _LEFT: ByKind[Callable[[World, Any, Any], list[tuple[Source, Any]]]] = ByKind(
     lambda world, real, copy: [],
     {list: lambda world, real, copy: [(world.place_of(real), copy)], dict: World._items_left},
 )
-
-
-def _store(mapping: dict[Any, Any], key: Any, value: Any) -> None:
-    """Into the trace's own dict, which is of a class in C."""
-    if value is DELETED:
-        mapping.pop(key, None)
-    else:
-        mapping[key] = value

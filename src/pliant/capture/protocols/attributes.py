@@ -206,7 +206,9 @@ def _local_attribute(t: Tracer, obj: threading.local, name: str) -> Any:
 def _looked_up(t: Tracer, obj: Any, name: str, by_rule: Callable[[Tracer, Any, str], Any]) -> Any:
     """What the class' own `__getattribute__` finds, or the rule for its kind; on AttributeError, or where nothing is found, what
     its `__getattr__` says."""
-    own = t.world.python_function(type(obj), "__getattribute__")
+    cls, hook, own = type(obj), "__getattribute__", None
+    if t.world.type_lookup(cls, hook) is not object.__getattribute__:
+        own = t.world.python_function(cls, hook)
     try:
         found: Any = by_rule(t, obj, name) if own is None else TailCall(own, (obj, name))
     except NoAttribute:

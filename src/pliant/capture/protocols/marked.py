@@ -67,9 +67,10 @@ def _with(what: str, reason: Any) -> str:
 
 
 def _warn_of_what_is_not_honoured(function: Any) -> None:
+    if not (is_function(function) or is_class(function)):  # others are not asked: they may answer anything
+        return
     name, module = "error_on_graph_break", f"{PEER}.decorators"
-    known = function if is_function(function) or is_class(function) else None  # others are not asked: they may answer anything
-    if getattr(known, "__name__", "") == name and getattr(known, "__module__", "") == module:
+    if function.__name__ == name and function.__module__ == module:
         events.warn_once(name, f"{PEER}.{name} inside a compiled function does nothing; put it around the call")
 
 

@@ -190,13 +190,13 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if function not in _TAKE_TRUTHS:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
-    args, kwargs = mapped(t.internalize((args, dict(kwargs))), lambda one: _as_c_reads_it(t, function, one))
-    if function not in _MAKE_TENSORS:  # others take them for numbers
-        args, kwargs = mapped((args, kwargs), plain_number)
-    elif args and is_numpy_scalar(args[0]) and "dtype" not in kwargs and hasattr(torch, args[0].dtype.name):
+    reads = functools.partial(_as_c_reads_it, t, function)
+    makes = function in _MAKE_TENSORS  # others take scalars of NumPy for numbers
+    args, kwargs = mapped(t.internalize((args, dict(kwargs))), reads if makes else lambda one: mapped(reads(one), plain_number))
+    if makes and args and is_numpy_scalar(args[0]) and "dtype" not in kwargs and hasattr(torch, args[0].dtype.name):
         kwargs["dtype"] = getattr(torch, args[0].dtype.name)
         args = (args[0].item(), *args[1:])
-    elif args and is_several(args[0]) and any(is_numpy_scalar(v) or array_memory.is_array(v) for v in leaves(args[0])):
+    elif makes and args and is_several(args[0]) and any(is_numpy_scalar(v) or array_memory.is_array(v) for v in leaves(args[0])):
         raise GraphBreak("unknown-call", f"{function.__name__} of scalars of NumPy in a {type(args[0]).__name__}")
     refuse_elements(t, args, kwargs)
     if any(map(array_memory.is_array, args)):
