@@ -160,6 +160,8 @@ class FunctionalMode(FakeMode):  # type: ignore[no-untyped-call]  # torch's base
         kind = type(value)
         if kind is FakeTensor:
             return self.read(alias_of(value))
+        if kind is bool or value is None:
+            return value
         if isinstance(value, (list, tuple)):
             return [self.lower(v) for v in value]
         if isinstance(value, torch.Tensor):

@@ -191,7 +191,7 @@ def functions_behind(roots: Sequence[Node], gone: Collection[Node] = ()) -> list
         elif node not in seen and node not in gone:
             seen.add(node)
             stack.append((node, True))
-            stack.extend((following, False) for following, _ in node.next_functions if following is not None)
+            stack += [(following, False) for following, _ in node.next_functions if following is not None]
     order.reverse()
     return order
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _aten = torch.ops.aten
 _TO_COPY, _FULL = _aten._to_copy.default, _aten.full.default
 _CONJ = _aten._conj.default
-_OF_NUMBERS = frozenset((_TO_COPY, _CONJ))
+_OF_NUMBERS = (_TO_COPY, _CONJ)  # found by which one it is: their hash is a call of Python
 _DATA: Any = torch.Tensor.data
 CONSTANT_NUMEL = 64  # real tensors up to this many elements may meet fakes in one call (they act as constants)
 

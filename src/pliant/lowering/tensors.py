@@ -8,6 +8,7 @@ Holds:  asking for an element of a tensor that must be in memory (a reduction, a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,7 @@ class Tensor:
         return self.view is not None or (self.materialize is None and self.weight <= self.low.share_limit)
 
 
+@functools.lru_cache(maxsize=4096)
 def contiguous_strides(shape: Shape) -> Shape:
     """Row-major strides, in elements."""
     strides: list[Expr] = []
@@ -162,6 +164,7 @@ def is_unaligned(shape: Shape, itemsize: int, row_bytes: int) -> bool:
     return last is not None and whole > 1 and last % whole != 0 and last >= 16 * whole
 
 
+@functools.lru_cache(maxsize=4096)
 def numel(shape: Shape) -> Expr:
     count: Expr = ONE
     for size in shape:

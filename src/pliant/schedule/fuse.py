@@ -429,10 +429,7 @@ def is_split(kernel: Kernel) -> bool:
 
 def total(axes: Sequence[Axis]) -> Expr:
     """Points of a loop nest."""
-    result: Expr = ONE
-    for axis in axes:
-        result = result * axis.extent
-    return result
+    return numel(tuple([axis.extent for axis in axes]))
 
 
 def stride(index: Expr, s: Symbol) -> int | None:

@@ -30,7 +30,8 @@ class Sizes:
         return sum(map(self.bytes, buffers))
 
     def bytes(self, buffer: Buffer) -> int:
-        return buffer.dtype.itemsize * math.prod(map(self._extent, buffer.shape))
+        known = self.known
+        return buffer.dtype.itemsize * math.prod([known[e] if e in known else self._extent(e) for e in buffer.shape])
 
     def points(self, axes: Iterable[Axis]) -> int:
         """Of a loop nest."""

@@ -43,7 +43,7 @@ class Expr:
 
     # -- integer and float arithmetic ---------------------------------------------------------------------------------
     def __add__(self, other: ExprLike) -> Expr:
-        return _rules.add(self, lit(other))
+        return _rules.add(self, other if isinstance(other, Expr) else lit(other))
 
     def __radd__(self, other: ExprLike) -> Expr:
         return _rules.add(lit(other), self)
@@ -55,7 +55,7 @@ class Expr:
         return _rules.sub(lit(other), self)
 
     def __mul__(self, other: ExprLike) -> Expr:
-        return _rules.mul(self, lit(other))
+        return _rules.mul(self, other if isinstance(other, Expr) else lit(other))
 
     def __rmul__(self, other: ExprLike) -> Expr:
         return _rules.mul(lit(other), self)

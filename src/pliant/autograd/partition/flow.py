@@ -28,8 +28,9 @@ class Network:
 
     def at(self, vertex: Vertex) -> int:
         """The number of a vertex."""
-        found = self.number.setdefault(vertex, len(self.edges))
-        if found == len(self.edges):
+        found = self.number.get(vertex)
+        if found is None:
+            found = self.number[vertex] = len(self.edges)
             self.edges.append([])
         return found
 
@@ -54,36 +55,31 @@ class Network:
         return level if level[sink] >= 0 else []
 
     def push(self, source: int, sink: int, level: list[int], position: list[int]) -> int:
-        """Send flow along one path of rising levels; how much, or 0 if none is left."""
+        """Send flow along one path of rising levels; how much, or 0 if none is left. Edges found useless are not looked at
+        again in this phase."""
+        edges, target, capacity = self.edges, self.target, self.capacity
         path: list[int] = []
         vertex = source
         while vertex != sink:
-            edge = self._next_edge(vertex, level, position)
-            if edge >= 0:
-                path.append(edge)
-                vertex = self.target[edge]
-            elif path:
-                level[vertex] = -1
-                vertex = self.target[path.pop() ^ 1]
+            above, own = level[vertex] + 1, edges[vertex]
+            for index in range(position[vertex], len(own)):
+                edge = own[index]
+                if level[target[edge]] == above and capacity[edge] > 0:
+                    position[vertex] = index
+                    path.append(edge)
+                    vertex = target[edge]
+                    break
             else:
-                return 0
-        amount = min(self.capacity[edge] for edge in path)
+                position[vertex] = len(own)
+                if not path:
+                    return 0
+                level[vertex] = -1
+                vertex = target[path.pop() ^ 1]
+        amount = min([capacity[edge] for edge in path])
         for edge in path:
-            self.capacity[edge] -= amount
-            self.capacity[edge ^ 1] += amount
+            capacity[edge] -= amount
+            capacity[edge ^ 1] += amount
         return amount
-
-    def _next_edge(self, vertex: int, level: list[int], position: list[int]) -> int:
-        """An edge to the next level, or -1; edges found useless are not looked at again in this phase."""
-        edges, target, capacity = self.edges[vertex], self.target, self.capacity
-        above = level[vertex] + 1
-        for index in range(position[vertex], len(edges)):
-            edge = edges[index]
-            if level[target[edge]] == above and capacity[edge] > 0:
-                position[vertex] = index
-                return edge
-        position[vertex] = len(edges)
-        return -1
 
     def reaching(self, sink: int) -> set[int]:
         """Vertices from which the sink can still be reached."""

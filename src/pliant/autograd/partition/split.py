@@ -358,9 +358,14 @@ def _clone(graph: fx.Graph, node: fx.Node) -> fx.Node:
     return copy
 
 
+_WITHOUT_SYMBOLS = frozenset((fx.Node, int, float, bool, str, type(None), torch.dtype, torch.device))
+
+
 def _collect(value: Any, free: dict[Symbol, None]) -> None:
     """Add the symbols that occur in a description or in arguments. Tensors are passed as they lie: where in its storage one
     begins, nobody asks but as an argument."""
+    if type(value) in _WITHOUT_SYMBOLS:
+        return
     if isinstance(value, _SYMBOLIC):
         free.update(dict.fromkeys(value.node.expr.free))
     elif type(value) is FakeTensor:
@@ -369,6 +374,7 @@ def _collect(value: Any, free: dict[Symbol, None]) -> None:
                 _collect(number, free)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _collect(item, free)
+            if type(item) not in _WITHOUT_SYMBOLS:
+                _collect(item, free)
     elif isinstance(value, dict):
         _collect(list(value.values()), free)

@@ -44,16 +44,16 @@ def _key(value: Any) -> Hashable:
     kind = type(value)
     if kind is fx.Node:
         return cast(Hashable, value)
+    if kind in _PLAIN:
+        return (kind, value)
     if isinstance(value, (list, tuple)):
-        return tuple([_key(v) for v in value])
+        return tuple([v if type(v) is fx.Node else _key(v) for v in value])
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return ("symbol", value.node.expr)
     if isinstance(value, dict):
         return tuple([(k, _key(v)) for k, v in value.items()])
     if kind is float:
         return (float, value, math.copysign(1.0, value)) if value == value else (float, "nan")
-    if kind in _PLAIN:
-        return (kind, value)
     hash(value)
     return cast(Hashable, value)
 
