@@ -1,5 +1,7 @@
 """Hooks on tensors and modules, registered inside and outside: same times, same order, same gradients."""
 
+import threading
+
 import pytest
 import torch
 from tests.capture.against_eager import check
@@ -244,6 +246,27 @@ def test_other_hooks_are_other_programs(registered):
         for handle in handles:
             handle.remove()
     assert pliant.stats()["graphs"] == len({tuple(one) for one in registered})
+
+
+def test_a_call_without_the_hook_of_another_call_is_no_error():
+    layers = torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.ReLU())
+    compiled, x = pliant.compile(layers, backend="aot_eager"), X.detach()
+
+    def observed(layer):
+        found, lock = {}, threading.Lock()
+
+        def observe(module, args, out):
+            with lock:
+                found["out"] = out * 2
+
+        handle = layer.register_forward_hook(observe)
+        compiled(x)
+        handle.remove()
+        return found["out"]
+
+    for layer, expected in ((layers[0], layers[0](x)), (layers[1], layers(x)), (layers[0], layers[0](x))):
+        torch.testing.assert_close(observed(layer), expected * 2)
+    torch.testing.assert_close(compiled(x[:3]), layers(x[:3]))
 
 
 KEYS_USED = {

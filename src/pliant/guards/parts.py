@@ -92,7 +92,9 @@ class KeysSource(ChainedSource):
 
 
 def value_at(mapping: dict[Any, Any], position: int) -> Any:
-    return next(itertools.islice(mapping.values(), position, None))
+    for value in itertools.islice(mapping.values(), position, None):
+        return value
+    raise IndexError(position)  # which is a guard that fails
 
 
 @source_class
