@@ -112,6 +112,14 @@ def test_nobody_waits_for_long(monkeypatch):
     os.waitpid(process, 0)
 
 
+def test_a_claim_that_is_dropped_as_the_interpreter_ends(monkeypatch):
+    found = claim(X)
+    with monkeypatch.context() as ended:
+        ended.setattr(claims, "_lock", None)
+        found.__del__()
+    found.release()
+
+
 def test_nothing_is_left_behind(folder):
     pliant.compile(programs.scaled)(X)
     background.finish()

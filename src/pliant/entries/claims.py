@@ -67,7 +67,8 @@ class Claim:
         _own.discard(self._path)
 
     def __del__(self) -> None:
-        self.release(kept=False)
+        if _lock is not None:  # as it is once the interpreter has ended this module; with the process the claim ends, too
+            self.release(kept=False)
 
 
 def claimed(store: Store, root: Root, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Claim | None:
