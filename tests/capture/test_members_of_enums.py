@@ -40,6 +40,19 @@ def test_members_asked_for_with_objects():
         assert found == wanted == [1]
 
 
+def test_the_class_of_a_member_gives_the_member_itself():
+    class Task(enum.Enum):
+        A = "a"
+
+        def __hash__(self):
+            Hashed.hashed += 1
+            return hash(self.value)
+
+    compiled, before = pliant.compile(lambda x: x * 2 if Task(Task.A) is Task.A else x, fullgraph=True), Hashed.hashed
+    torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert Hashed.hashed == before
+
+
 def keeping():
     """Flags that write down which members they were asked for, and a function that asks."""
     asked = []

@@ -320,6 +320,8 @@ def call_enum(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return t.world.note_made_class(_construct_plain(t, cls, args, kwargs))
     missing = t.world.type_lookup(cls, "_missing_")
     known = not isinstance(missing, classmethod) or missing.__func__.__module__ == "enum"
+    if len(args) == 1 and not kwargs and type(args[0]) is cls:  # before it is looked for
+        return args[0]
     values: list[Any] | None
     try:
         values = [t.hashable(a) for a in args]
