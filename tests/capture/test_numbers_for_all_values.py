@@ -58,6 +58,7 @@ CASES = {
     "elements": (INTS, lambda s: torch.ones(s, 2, 3).shape.numel(), 2),
     "decay-by-a-count": ([5, 7, 9, 20, 400, 90_000], lambda s: 1 - 0.9**s, 2),
     "decay-by-a-float": ([5.5, 7.5, 90.5, 4e9, 0.5], lambda s: math.pow(0.999, s), 2),
+    "zero-by-a-count": ([5, 7, 9, 20, 400, 0, -0.5], lambda s: 2 if s < 0 else 2.0 - math.pow(0, s) - 0.0**s + -0.0**s, 4),
     "growth-by-a-count": ([5, 7, 9, 20, 400], lambda s: 1.5**s, 2),
     "powers-of-a-float": (FLOATS, lambda s: s**2.5 + s**-40 + s**0.0, 2),
     "in-mixed": (INTS, lambda s: 2 if s in (None, "a", 3.0) else 1, 2),

@@ -21,7 +21,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.data_dependent import element, in_message, to_float, to_int
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.numbers.array_memory import is_array
-from pliant.capture.numbers.number_domains import floor_quotient, is_finite, within_domain
+from pliant.capture.numbers.number_domains import floor_quotient, is_finite, power_of_zero, within_domain
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar, plain_number, rounded_number, shown_number
 from pliant.capture.numbers.varying_text import text_of, text_of_tensor
 from pliant.capture.protocols import iteration, operators, polyfills, subscripts
@@ -418,13 +418,15 @@ def _pow(t: Tracer, base: Any, exp: Any, mod: Any = None) -> Any:
 
 @handles(math.pow)
 def _math_pow(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
-    """Of a positive base it is `**` of floats, which assumes that of numbers that only running the graph tells."""
+    """Of a positive base, and of zero, it is `**` of floats, which assumes that of numbers that only running the graph tells."""
     if len(args) == 2 and has_symbols(args):
         base, exponent = (t.call(float, (a,), {}) for a in args)
         if is_unbacked(base) or is_unbacked(exponent):
             return operators.binary(t, "**", base, exponent)
         if concrete(operators.truth(t, operators.compare(t, ">", base, 0.0))):
             return operators.binary(t, "**", base, exponent)
+        if (power := power_of_zero(base, exponent)) is not None:
+            return power
     return _of_numbers(t, math.pow, args)
 
 

@@ -121,6 +121,15 @@ def within_domain(t: Tracer, operation: str, *operands: Any) -> tuple[Any, ...]:
     return numbers if inside else tuple(map(concrete, operands))
 
 
+def power_of_zero(base: Any, exponent: Any) -> float | None:
+    """0.0 ** exponent where the exponent varies and is more than zero, as a count of steps is; None otherwise."""
+    if type(base) is not float or base != 0 or math.copysign(1.0, base) < 0:
+        return None
+    if not is_symbolic(exponent) or not is_number(exponent) or is_unbacked(exponent):
+        return None
+    return 0.0 if bool(_number(exponent) > 0) else None
+
+
 def floor_quotient(a: Any, b: Any) -> Any:
     """a // b of floats that are known now, as Python and NumPy compute it: from the remainder; None where that may be another
     number, or the sign of a zero is not told."""

@@ -23,7 +23,7 @@ from pliant.capture.iterators.generators import OURS
 from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, computed_by_numpy
-from pliant.capture.numbers.number_domains import floor_quotient, settled_operands, within_domain
+from pliant.capture.numbers.number_domains import floor_quotient, power_of_zero, settled_operands, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
@@ -178,6 +178,8 @@ def binary(t: Tracer, symbol: str, left: Any, right: Any) -> Any:
             return t.native(_OF_TRUTHS[plain], left, right)
         if plain == "//" and (quotient := floor_quotient(left, right)) is not None:
             return quotient
+        if plain == "**" and (power := power_of_zero(left, right)) is not None:
+            return power
         return t.native(function, *within_domain(t, plain, left, right))
     methods = ordered_methods(t, left, right, f"__{name}__", f"__r{name}__")
     if inplace:
