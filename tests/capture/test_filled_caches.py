@@ -66,6 +66,29 @@ def test_a_cache_is_filled_for_tuples_and_sizes_before_the_trace():
     assert sized(planned(("a",), axes=()), (2, 3)) is sized(planned(("a",), axes=()), torch.Size([2, 3]))
 
 
+@pytest.mark.parametrize("kept_before", [True, False])
+@pytest.mark.parametrize("before", [lambda x, total: x + torch.rand(1), lambda x, total: x + total.add_(1)], ids=["drawn", "written"])
+def test_draws_and_writes_of_tensors_change_no_plan_of_sizes(before, kept_before):
+    class Plan:
+        def __init__(self):
+            self.axes, self.k = (1, 0), 1
+
+    plan, totals = Plan(), [torch.zeros(1), torch.zeros(1)]
+    sized = functools.lru_cache(lambda plan, shape: ([shape[axis] for axis in plan.axes], plan.k))
+
+    def program(x, total):
+        shape, k = sized(plan, before(x, total).shape)
+        return x.view(shape) + k + total
+
+    if kept_before:
+        program(torch.zeros(4, 3), torch.zeros(1))
+    compiled = pliant.compile(program, backend="eager", fullgraph=True)
+    for size in (4, 5, 6):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(compiled(x, totals[0]), program(x, totals[1]))
+    assert sized.cache_info().currsize == 3
+
+
 def test_kept_tensors_are_themselves():
     made = functools.cache(lambda n: torch.rand(n))
     kept = made(3)
@@ -200,11 +223,33 @@ def _draws_behind_a_write():
     return program
 
 
+def _reads_what_was_written():
+    weight = torch.zeros(2)
+    seen = functools.cache(lambda n: [n, weight._version, weight.sum().item()])
+
+    def program(x, number):
+        weight.add_(1)
+        return x * seen(number % 3)[1] + seen(number % 3)[2]
+
+    return program
+
+
+def _reads_the_state_of_the_generator():
+    seen = functools.cache(lambda n: [n, torch.get_rng_state()])
+
+    def program(x, number):
+        y = torch.rand(2)
+        return x * seen(number % 3)[1][:40].sum() + y
+
+    return program
+
+
 @pytest.mark.parametrize(
     "make",
     [
-        _draws, _makes_a_module, _makes_an_object, _writes_the_tensor, _writes_the_list, _gives_a_view_away,
-        _reads_what_changes, _reads_a_tensor_that_changes, _reads_for_sizes_that_vary, _draws_behind_a_write,
+        _draws, _makes_a_module, _makes_an_object, _writes_the_tensor, _writes_the_list,
+        _gives_a_view_away, _reads_what_was_written, _reads_the_state_of_the_generator, _reads_what_changes,
+        _reads_a_tensor_that_changes, _reads_for_sizes_that_vary, _draws_behind_a_write,
     ],
 )  # fmt: skip
 def test_what_is_computed_is_kept(make):

@@ -183,7 +183,7 @@ def _side(frame: Frame, before: Before, start: int | None, meet: int | None) -> 
     before.restore()
     frame.ip = start
     handlers = checked(t.handlers(frame.program), frame.program, _CHECKS)
-    last, done = next(iter(reversed(t.graph.nodes))), (t.mode.writes, t.mode.draws, len(t.draws))
+    last, done = t.last_node(), (t.mode.writes, t.mode.draws, len(t.draws))
     with without_effects(t, "a side of a branch"):
         returned = frame.go_on(handlers, meet)
     if isinstance(returned, Yielded) or (returned is None) != (meet is not None):

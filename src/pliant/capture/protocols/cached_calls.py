@@ -38,7 +38,9 @@ from pliant.capture.value_kinds import (
     exactly,
     is_hashed_by_identity,
     is_mutable_container,
+    is_numpy_array,
     is_symbolic,
+    is_tensor,
     is_told_by_value,
     varying,
 )
@@ -60,7 +62,8 @@ _HAS_EFFECTS: weakref.WeakSet[Any] = weakref.WeakSet()  # functions that were se
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed:
     """A result that a cache from outside does not hold. `reads`: whether more than its arguments tells it; `follows`:
-    whether the trace had effects before; `state`: of the result when it was made; `step`: of the operation that called."""
+    whether the trace had effects before that the function could notice; `state`: of the result when it was made; `step`:
+    of the operation that called."""
 
     function: Any
     args: Args
@@ -99,8 +102,8 @@ def _changes_something(function: Any) -> GraphBreak:
 
 def _compute_again(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """What the cache holds, computed under guards, which hold in other processes too."""
-    result, _, draws = _looked_at(t, functools.partial(_compute_cached, t, function, args, kwargs))
-    if draws:  # which eager does not do any more
+    result, seen = _looked_at(t, functools.partial(_compute_cached, t, function, args, kwargs))
+    if seen.draws:  # which eager does not do any more
         _HAS_EFFECTS.add(function)
         raise StartAgain
     return result
@@ -110,19 +113,20 @@ def _compute_unkept(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
     """Its result where its cache, from outside, does not hold it."""
     if function.cache_parameters()["maxsize"] == 0:
         return _compute_cached(t, function, args, kwargs)
-    follows, frame = t.has_effects(), t.frames[-1]
+    changed, effects, frame = t.has_changed_the_world(), t.has_effects(), t.frames[-1]
     step, where = frame.steps_at_op, frame.location()
-    result, reads, draws = _looked_at(t, functools.partial(_compute_cached, t, function, args, kwargs))
+    result, seen = _looked_at(t, functools.partial(_compute_cached, t, function, args, kwargs))
+    reads, follows = seen.reads, changed or effects and seen.tensors
     if not reads and any(result is known.result for known in t.computed):
         return result  # found in the cache within the trace
     one = Computed(function, args, kwargs, result, _state_of(result), reads, follows, step, where)
-    compared = reads and has_symbols(args, kwargs) and not (draws or follows)
+    compared = reads and has_symbols(args, kwargs) and not (seen.draws or follows)
     facts = _facts_of(t, one) if compared else None
     if facts is not None:
         t.world.guard(t.world.place_of(function), Kind.KEPT, facts)
         _fill(function, *_given_now(t, one))
         one = replace(one, reads=False)
-    elif draws or not _may_be_computed_again(t, one):
+    elif seen.draws or not _may_be_computed_again(t, one):
         _fill_first(t, one)
     t.computed.append(one)
     return result
@@ -166,20 +170,34 @@ def _now(t: Tracer, value: Any) -> Any:
     return mapped(value, lambda leaf: env.hint(env.expr_of(leaf)) if is_symbolic(leaf) else leaf)
 
 
-def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, bool, bool]:
-    """What it computes; whether it read what may be another later, and whether it drew random numbers."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of a function that ran: whether it read what may be another later, drew random numbers, or had to do with tensors, of
+    which it may read what the trace has written or drawn before."""
+
+    reads: bool
+    draws: bool
+    tensors: bool
+
+
+def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, Seen]:
+    """What it computes, and what it was seen to do."""
     reads: list[Any] = []
+    tensors: list[Any] = []
 
     def look(value: Any, source: Any) -> None:
         if may_be_another(value, source):
             reads.append(source)
+        if is_tensor(value) or is_numpy_array(value):
+            tensors.append(source)
 
     drew, t.mode.draws = t.mode.draws, False
-    count, asked = len(t.draws), t.world.changed_reads
+    count, asked, last = len(t.draws), t.world.changed_reads, t.last_node()
     try:
         with t.world.reads_seen_by(look):
             result = compute()
-        return result, bool(reads) or t.world.changed_reads != asked, t.mode.draws or len(t.draws) != count
+        changed, drawn = t.world.changed_reads != asked, t.mode.draws or len(t.draws) != count
+        return result, Seen(bool(reads) or changed, drawn, bool(tensors) or t.last_node() is not last)
     finally:
         t.mode.draws |= drew
 

@@ -96,7 +96,7 @@ class RepeatedCalls:
         """Follow a call, and keep what it asks and records."""
         outer, stored = t.world.log, t.world.only_stored_into()
         log = t.world.log = [] if outer is None else outer
-        asked, steps, last, before, writes = len(log), t.steps, _last_node(t), _state(t), t.mode.writes
+        asked, steps, last, before, writes = len(log), t.steps, t.last_node(), _state(t), t.mode.writes
         copies = t.world.counts_of_copies()
         drew, t.mode.draws = t.mode.draws, False
         try:
@@ -104,7 +104,7 @@ class RepeatedCalls:
         finally:
             drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
             t.world.log = outer
-        end, writes = _last_node(t), t.mode.writes - writes
+        end, writes = t.last_node(), t.mode.writes - writes
         written = _writes_of(last, end) if writes else []
         wholes = sum(one.what == "whole" for one in log[asked:])
         if writes and torch.is_inference_mode_enabled() or writes != sum(count for _, count in written):
@@ -360,11 +360,6 @@ def _nodes_between(last: fx.Node, end: fx.Node) -> Iterator[fx.Node]:
         last = last.next
         if last.op != "placeholder":
             yield last
-
-
-def _last_node(t: Tracer) -> fx.Node:
-    last: fx.Node = next(iter(reversed(t.graph.nodes)))
-    return last
 
 
 def _writes_of(last: fx.Node, end: fx.Node) -> list[tuple[FakeTensor, int]]:
