@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import pliant
+from pliant.capture.iterators import generators
 
 
 def careful(log, n):
@@ -510,3 +511,21 @@ def test_closed_where_the_trace_that_goes_on_in_it_is_done():
         assert compiled(torch.ones(1)) == program(torch.ones(1))
     finally:
         gc.enable()
+
+
+def test_symbolic_numbers_are_not_searched_for_generators(monkeypatch):
+    """They lead to all that the trace knows."""
+    met, reached = [], generators.reached
+    monkeypatch.setattr(generators, "reached", lambda *args: (met.append(one) or one for one in reached(*args)))
+
+    def scaled(x, size):
+        return x * size
+
+    def program(x):
+        for factor in (n + 1 for n in range(8)):
+            x = scaled(x, x.shape[0] + factor)
+        return x
+
+    x = torch.ones(3)
+    assert torch.equal(pliant.compile(program, backend="eager", dynamic=True)(x), program(x))
+    assert 8 <= len(met) < 100

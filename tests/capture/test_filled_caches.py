@@ -2,11 +2,13 @@
 
 import functools
 import random
+from unittest import mock
 
 import pytest
 import torch
 
 import pliant
+from pliant.capture import attempt
 
 STATE = {"k": 1}
 
@@ -66,13 +68,24 @@ def test_a_cache_is_filled_for_tuples_and_sizes_before_the_trace():
     assert sized(planned(("a",), axes=()), (2, 3)) is sized(planned(("a",), axes=()), torch.Size([2, 3]))
 
 
-@pytest.mark.parametrize("kept_before", [True, False])
-@pytest.mark.parametrize("before", [lambda x, total: x + torch.rand(1), lambda x, total: x + total.add_(1)], ids=["drawn", "written"])
-def test_draws_and_writes_of_tensors_change_no_plan_of_sizes(before, kept_before):
-    class Plan:
-        def __init__(self):
-            self.axes, self.k = (1, 0), 1
+class Plan:
+    def __init__(self, axes=(1, 0)):
+        self.axes, self.k = list(axes), 1
 
+
+def _stores_beside(x, total):
+    STATE["unread"] = STATE.get("unread", 0) + 1
+    SEEN.append(len(SEEN))
+    return x + 0
+
+
+SEEN = []
+BEFORE = {"drawn": lambda x, total: x + torch.rand(1), "written": lambda x, total: x + total.add_(1), "stored": _stores_beside}
+
+
+@pytest.mark.parametrize("kept_before", [True, False])
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE.keys())
+def test_what_a_plan_of_sizes_does_not_read_may_have_changed(before, kept_before):
     plan, totals = Plan(), [torch.zeros(1), torch.zeros(1)]
     sized = functools.lru_cache(lambda plan, shape: ([shape[axis] for axis in plan.axes], plan.k))
 
@@ -87,6 +100,46 @@ def test_draws_and_writes_of_tensors_change_no_plan_of_sizes(before, kept_before
         x = torch.randn(size, 3)
         torch.testing.assert_close(compiled(x, totals[0]), program(x, totals[1]))
     assert sized.cache_info().currsize == 3
+
+
+def test_caches_are_filled_within_a_trace():
+    """No other trace is begun for each key."""
+    planned, sized = functools.cache(Plan), functools.cache(lambda plan, shape: [plan.k, *(shape[axis] for axis in plan.axes)])
+
+    def program(x):
+        for axes in ((0, 1), (1, 0), (0,), (1,)):
+            x = x * sized(planned(axes), x.shape)[0]
+        return x
+
+    x, begun = torch.ones(2, 3), []
+    start = attempt._Attempt._start
+    with mock.patch.object(attempt._Attempt, "_start", lambda *args: begun.append(args) or start(*args)):
+        assert torch.equal(pliant.compile(program, backend="eager", fullgraph=True)(x), x)
+    assert (planned.cache_info().currsize, sized.cache_info().currsize, len(begun)) == (4, 4, 1)
+
+
+@pytest.mark.parametrize(
+    "ask", [len, bool, lambda one: 2 in one, lambda one: len([*one]), lambda one: sum(one)], ids=["len", "bool", "in", "all", "sum"]
+)
+@pytest.mark.parametrize("container", [list, set, dict.fromkeys], ids=["list", "set", "dict"])
+def test_what_a_container_held_when_the_cache_was_filled(ask, container):
+    results = []
+    for compiled in (False, True):
+        held = container([1])
+        seen = functools.cache(lambda n, held=held: [n, int(ask(held))])
+
+        def program(x, number, seen=seen):
+            return x * sum(seen(number % 3))
+
+        run = pliant.compile(program, backend="eager") if compiled else program
+        found = []
+        for number in range(6):
+            found.append(run(torch.ones(1), number).item())
+            held.update({number + 2: 0}) if isinstance(held, (dict, set)) else held.append(number + 2)
+            if number == 2:
+                held.clear()
+        results.append(found)
+    assert results[0] == results[1]
 
 
 def test_kept_tensors_are_themselves():
@@ -234,6 +287,31 @@ def _reads_what_was_written():
     return program
 
 
+def _reads_what_was_stored():
+    plans, cell = [Plan()], 0
+    seen = functools.cache(lambda n: [n, plans[-1].k, len(plans), STATE["k"], cell])
+
+    def program(x, number):
+        nonlocal cell
+        STATE["k"], cell = number, cell + 1
+        plans[-1].k += 1
+        plans.append(Plan())
+        return x * sum(seen(number % 3))
+
+    return program
+
+
+def _adds_to_a_list_first():
+    plans = [1]
+    seen = functools.cache(lambda n: [n, len(plans)])
+
+    def program(x, number):
+        plans.append(number)
+        return x * sum(seen(number % 3))
+
+    return program
+
+
 def _reads_the_state_of_the_generator():
     seen = functools.cache(lambda n: [n, torch.get_rng_state()])
 
@@ -248,7 +326,8 @@ def _reads_the_state_of_the_generator():
     "make",
     [
         _draws, _makes_a_module, _makes_an_object, _writes_the_tensor, _writes_the_list,
-        _gives_a_view_away, _reads_what_was_written, _reads_the_state_of_the_generator, _reads_what_changes,
+        _gives_a_view_away, _reads_what_was_written, _reads_what_was_stored, _adds_to_a_list_first,
+        _reads_the_state_of_the_generator, _reads_what_changes,
         _reads_a_tensor_that_changes, _reads_for_sizes_that_vary, _draws_behind_a_write,
     ],
 )  # fmt: skip

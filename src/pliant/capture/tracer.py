@@ -251,11 +251,7 @@ class Tracer:
 
     def has_effects(self) -> bool:
         """Whether the trace has done anything that what runs now could notice the absence of."""
-        return bool(self.mode.draws or self.draws or self.mode.writes or self.has_changed_the_world())
-
-    def has_changed_the_world(self) -> bool:
-        """Whether it did what Python code could notice that has nothing to do with tensors."""
-        return self.world.changes() != [(0,)]
+        return bool(self.mode.draws or self.draws or self.mode.writes or self.world.changes() != [(0,)])
 
     def last_node(self) -> fx.Node:
         """The one that was recorded last."""

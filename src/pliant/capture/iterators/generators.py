@@ -392,7 +392,6 @@ def started(frame: Frame) -> TracedGenerator:
     """The generator whose frame stands in its body."""
     made = TracedGenerator(frame)
     made.started = True
-    frame.tracer.open_generators += 1
     return made
 
 
@@ -412,6 +411,7 @@ _NEAREST = 64  # how many objects are looked at for what ends with them
 _HOLD_NONE: tuple[type, ...] = (
     type, types.FunctionType, types.ModuleType, types.TracebackType, torch.Tensor, Source, *OURS,
     Place,  # its globals are everything
+    torch.SymInt, torch.SymFloat, torch.SymBool,  # they lead to all that the trace knows
 )  # fmt: skip
 _holds_none, _is_reference = deriving(*_HOLD_NONE), deriving(weakref.ref)
 

@@ -32,6 +32,7 @@ class Fields(Origins):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._slot_changes: dict[tuple[int, str], SetAttribute] = {}
+        self.changed_reads = 0  # how often something was asked into which the trace had stored
         self._stored_for_a_while: dict[int, Any] = {}  # by id: objects with an attribute that was stored, and is as before
         self._lookups: dict[tuple[type, str], tuple[Any]] = {}
         self._compared: dict[int, Any] = {}  # by id: containers whose keys were checked
@@ -84,7 +85,10 @@ class Fields(Origins):
 
     def slot_get(self, obj: Any, name: str) -> Any:
         found = self._slot_changes.get((id(obj), name))
-        return MISSING if found is None else found.value
+        if found is None:
+            return MISSING
+        self.changed_reads += 1
+        return found.value
 
     def slot_set(self, obj: Any, name: str, value: Any, via: str) -> None:
         """Store, or DELETED; MISSING forgets what was stored."""

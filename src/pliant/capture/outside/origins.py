@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import abc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 from pliant.capture.graph_breaks import GraphBreak
@@ -90,6 +91,19 @@ class Origins(abc.ABC):
         """Something was asked that no guard of its own tells: what the trace itself knows or did, or has of a container."""
         if self.log is not None:
             self.log.append(Asked("unlike", None, value, None, None))
+
+    @contextmanager
+    def asked_within(self) -> Iterator[list[Asked]]:
+        """A list that has what was asked of the outside, once it is left."""
+        found: list[Asked] = []
+        outer = self.log
+        log = self.log = [] if outer is None else outer
+        start = len(log)
+        try:
+            yield found
+        finally:
+            self.log = outer
+            found += log[start:]
 
     def log_again(self, *asked: Asked) -> None:
         """What a call asked is asked by another one, which is not followed."""

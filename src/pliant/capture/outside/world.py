@@ -88,7 +88,6 @@ class World(ToldByValue):
         self._changed: dict[int, Changed] = {}
         self._owner_of_dict: dict[int, Any] = {}
         self.viewed: set[int] = set()  # dicts behind proxies that the trace has copies of
-        self.changed_reads = 0  # how often a dict was asked into which the trace had stored
 
     def forget(self) -> None:
         """Let go of all objects: what the program drops next is gone at once."""
@@ -149,12 +148,11 @@ class World(ToldByValue):
 
     def _held_here(self, mapping: Any) -> Any:
         """What the trace has in place of a dict that it read as a whole."""
-        found = self._stands.get(id(mapping))
-        if found is not None:
+        found, changed = self._stands.get(id(mapping)), self._changed.get(id(mapping))
+        held_here = found[1] if found is not None else None if changed is None else changed.copy
+        if held_here is not None:
             self.log_unlike(mapping)
-            return found[1]
-        changed = self._changed.get(id(mapping))
-        return None if changed is None else changed.copy
+        return held_here
 
     def stores_into(self, mapping: Any) -> dict[Any, Any]:
         """What the trace stored into a dict from outside that it did not read as a whole, `DELETED` where it deleted."""
@@ -309,6 +307,7 @@ class World(ToldByValue):
         changed = self._changed.get(id(container))
         if changed is None or changed.added is None or base_in_c(container) is not list:
             return None
+        self.changed_reads += 1
         return len(changed.added)
 
     # ---- whole containers
@@ -371,7 +370,7 @@ class World(ToldByValue):
         if (held_here := self._held_here(value)) is not None:
             return held_here
         source = self.place_of(value)
-        self.log_unlike()
+        self.log_unlike(value)
         refuse_own_reads(self, value)
         if base is list and self.inputs.policy.length_varies(source, len(value)):
             raise GraphBreak("varying-length", f"all of `{source.describe()}`, whose length varies, is used at once")
@@ -398,14 +397,14 @@ class World(ToldByValue):
         """The dicts that the trace stored into without reading them as a whole."""
         return [changed for changed in self._changed.values() if changed.stores]
 
-    def _changed_copies(self) -> list[Changed]:
+    def changed_copies(self) -> list[Changed]:
         """The containers that the trace read as a whole, and changed."""
         return [c for c in self._changed.values() if c.copy is not None and not (c.before and c.before.is_of(c.copy))]
 
     def check_states(self) -> None:
         """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
         left = [one for c in self._stored_into() for one in self._items_left(c.real, c.stores)]
-        for c in self._changed_copies():
+        for c in self.changed_copies():
             left += _LEFT.of(c.real)(self, c.real, c.copy)
         if True in [self.inputs.learns_from(source, value) for source, value in left]:
             raise StartAgain
@@ -431,7 +430,7 @@ class World(ToldByValue):
         found += [(id(slot.obj), slot.name, id(slot.value)) for slot in self._slot_changes.values()]
         found += [(id(one.real), id(key), id(value)) for one in self._stored_into() for key, value in one.stores.items()]
         found += [(id(one.real), *map(id, one.added)) for one in self._changed.values() if one.added is not None]
-        return found + [(id(changed.real), frozen(changed.copy)) for changed in self._changed_copies()]
+        return found + [(id(changed.real), frozen(changed.copy)) for changed in self.changed_copies()]
 
     def drop_restored(self) -> None:
         """Stores that leave in a dict what guards find there are none."""
@@ -452,7 +451,7 @@ class World(ToldByValue):
 
     def only_stored_into(self) -> frozenset[int] | None:
         """By id, the dicts that the trace stored into and did not read as a whole; None if it changed anything else."""
-        if self.effects_in_order or self.inputs.told or self._slot_changes or self._changed_copies():
+        if self.effects_in_order or self.inputs.told or self._slot_changes or self.changed_copies():
             return None
         if [changed for changed in self._changed.values() if changed.added is not None]:
             return None
@@ -465,7 +464,7 @@ class World(ToldByValue):
             out.extend(SetItem(changed.real, key, DELETED) for key in changed.moved)
             out.extend(SetItem(changed.real, key, value) for key, value in changed.stores.items())
         out.extend(Extend(one.real, tuple(one.added)) for one in self._changed.values() if one.added is not None)
-        return out + [ReplaceContents(one.real, unowned_copy(one.copy)) for one in self._changed_copies()]
+        return out + [ReplaceContents(one.real, unowned_copy(one.copy)) for one in self.changed_copies()]
 
 
 _NO_STORES: dict[Any, Any] = {}

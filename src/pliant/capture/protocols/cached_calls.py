@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import BreakBefore, GraphBreak, StartAgain
+from pliant.capture.outside.origins import Asked
 from pliant.capture.recording.regions import may_be_another
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import (
@@ -50,12 +51,12 @@ from pliant.graph.unbacked import is_unbacked
 from pliant.guards.facts import same
 from pliant.guards.kept_calls import CONTAINERS
 from pliant.guards.kinds import KeptFacts, Kind
-from pliant.guards.sources import KeptSource, held
+from pliant.guards.sources import KeptSource, LengthSource, held
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 
-_MOST_FILLS = 64  # as keys that are new in each trace are never found
-_FILLS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # how often a function was called here
+_MOST_STARTS = 64  # as keys that are new in each trace are never found
+_STARTED_AGAIN: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # how often a function had traces start
 _HAS_EFFECTS: weakref.WeakSet[Any] = weakref.WeakSet()  # functions that were seen to change something, or to draw
 
 
@@ -113,10 +114,10 @@ def _compute_unkept(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
     """Its result where its cache, from outside, does not hold it."""
     if function.cache_parameters()["maxsize"] == 0:
         return _compute_cached(t, function, args, kwargs)
-    changed, effects, frame = t.has_changed_the_world(), t.has_effects(), t.frames[-1]
+    before, frame = t.has_effects(), t.frames[-1]
     step, where = frame.steps_at_op, frame.location()
     result, seen = _looked_at(t, functools.partial(_compute_cached, t, function, args, kwargs))
-    reads, follows = seen.reads, changed or effects and seen.tensors
+    reads, follows = seen.reads, before and (_has_called(t) or seen.tensors or seen.changes)
     if not reads and any(result is known.result for known in t.computed):
         return result  # found in the cache within the trace
     one = Computed(function, args, kwargs, result, _state_of(result), reads, follows, step, where)
@@ -124,10 +125,13 @@ def _compute_unkept(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any
     facts = _facts_of(t, one) if compared else None
     if facts is not None:
         t.world.guard(t.world.place_of(function), Kind.KEPT, facts)
-        _fill(function, *_given_now(t, one))
+        given, named = _given_now(t, one)
+        function(*given, **named)
         one = replace(one, reads=False)
     elif seen.draws or not _may_be_computed_again(t, one):
-        _fill_first(t, one)
+        if seen.draws or seen.tensors or not _is_found_once_filled(t, one):
+            _fill_first(t, one)
+        return call_cached(t, function, args, kwargs)
     t.computed.append(one)
     return result
 
@@ -172,12 +176,13 @@ def _now(t: Tracer, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Of a function that ran: whether it read what may be another later, drew random numbers, or had to do with tensors, of
-    which it may read what the trace has written or drawn before."""
+    """Of a function that ran: whether it read what may be another later, drew random numbers, had to do with tensors, of
+    which it may read what the trace has written or drawn before, or read an object as the trace has changed it."""
 
     reads: bool
     draws: bool
     tensors: bool
+    changes: bool
 
 
 def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, Seen]:
@@ -186,7 +191,7 @@ def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, Seen]:
     tensors: list[Any] = []
 
     def look(value: Any, source: Any) -> None:
-        if may_be_another(value, source):
+        if may_be_another(value, source) or type(source) is LengthSource:
             reads.append(source)
         if is_tensor(value) or is_numpy_array(value):
             tensors.append(source)
@@ -194,12 +199,36 @@ def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, Seen]:
     drew, t.mode.draws = t.mode.draws, False
     count, asked, last = len(t.draws), t.world.changed_reads, t.last_node()
     try:
-        with t.world.reads_seen_by(look):
+        with t.world.reads_seen_by(look), t.world.asked_within() as log:
             result = compute()
         changed, drawn = t.world.changed_reads != asked, t.mode.draws or len(t.draws) != count
-        return result, Seen(bool(reads) or changed, drawn, bool(tensors) or t.last_node() is not last)
+        noticed = changed or _has_changed(t, log)
+        is_told = bool(reads) or changed or any(map(_is_of_contents, log))
+        return result, Seen(is_told, drawn, bool(tensors) or t.last_node() is not last, noticed)
     finally:
         t.mode.draws |= drew
+
+
+_OF_CONTENTS = frozenset((Kind.LENGTH, Kind.KEYS, Kind.HAS_KEY, Kind.NO_KEY))
+
+
+def _is_of_contents(asked: Asked) -> bool:
+    """Whether it is how many things a container holds, or which; what classes, modules and objects have are theirs."""
+    source = asked.source
+    if asked.what != "guard" or asked.result not in _OF_CONTENTS or source is None:
+        return False
+    return not (source.is_held or source.is_members or getattr(source, "name", None) == "__dict__")
+
+
+def _has_called(t: Tracer) -> bool:
+    """Whether the trace put off calls, of which nobody knows who notices them."""
+    return bool(t.world.effects_in_order or t.inputs.told)
+
+
+def _has_changed(t: Tracer, log: list[Asked]) -> bool:
+    """Whether the trace has changed a container of which this was asked."""
+    changed = {id(one) for record in t.world.changed_copies() for one in (record.real, record.copy)}
+    return any(id(one.value) in changed for one in log if one.what in ("whole", "unlike"))
 
 
 def _may_be_computed_again(t: Tracer, one: Computed) -> bool:
@@ -236,7 +265,7 @@ def _fill_with(t: Tracer, one: Computed) -> None:
     """Have the cache hold what the trace found."""
     if not _may_be_filled(t, one):
         return
-    _fill(one.function, one.args, one.kwargs)
+    one.function(*one.args, **one.kwargs)
     kept = kept_result(one.function, one.args, one.kwargs)
     if kept is not NOT_KEPT and not are_same_constants(kept, one.result):
         raise StartAgain
@@ -244,11 +273,21 @@ def _fill_with(t: Tracer, one: Computed) -> None:
 
 def _fill_first(t: Tracer, one: Computed) -> NoReturn:
     """Start again with the cache filled, as eager would have filled it by now; or leave the call to eager."""
-    if one.follows or not _may_be_filled(t, one):
+    again = _STARTED_AGAIN.get(one.function, 0) < _MOST_STARTS
+    if one.follows or not again or not _may_be_filled(t, one):
         detail = f"{one.function.__qualname__} is cached: eager computes it once, and keeps what it gives"
         advice = "give the function what it reads as arguments, or leave its cache out" if one.reads else ""
         raise BreakBefore(BreakReason("side-effect-call", detail, one.where, advice), one.step)
-    raise StartAgain(functools.partial(_fill, one.function, one.args, one.kwargs))
+    _STARTED_AGAIN[one.function] = _STARTED_AGAIN.get(one.function, 0) + 1
+    raise StartAgain(functools.partial(one.function, *one.args, **one.kwargs))
+
+
+def _is_found_once_filled(t: Tracer, one: Computed) -> bool:
+    """Whether the cache now holds what the trace computed, which recorded nothing: no other trace is needed to find it."""
+    if one.follows or not _may_be_filled(t, one):
+        return False
+    one.function(*one.args, **one.kwargs)
+    return kept_result(one.function, one.args, one.kwargs) is not NOT_KEPT
 
 
 def _may_be_filled(t: Tracer, one: Computed) -> bool:
@@ -257,12 +296,7 @@ def _may_be_filled(t: Tracer, one: Computed) -> bool:
     real = all(_is_plain(a) and is_told_by_value(a) or t.world.is_foreign(a) and not is_fake(a) for a in given)
     size = one.function.cache_parameters()["maxsize"]
     has_room = size is None or one.function.cache_info().currsize < size
-    return real and has_room and _FILLS.get(one.function, 0) < _MOST_FILLS
-
-
-def _fill(function: Any, args: Args, kwargs: Kwargs) -> None:
-    _FILLS[function] = _FILLS.get(function, 0) + 1
-    function(*args, **kwargs)
+    return real and has_room
 
 
 def _state_of(result: Any) -> Any:
