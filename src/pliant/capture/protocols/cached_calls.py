@@ -191,7 +191,7 @@ def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, Seen]:
     tensors: list[Any] = []
 
     def look(value: Any, source: Any) -> None:
-        if may_be_another(value, source) or type(source) is LengthSource:
+        if may_be_another(value, source) or _is_length(source):
             reads.append(source)
         if is_tensor(value) or is_numpy_array(value):
             tensors.append(source)
@@ -209,6 +209,7 @@ def _looked_at(t: Tracer, compute: Callable[[], Any]) -> tuple[Any, Seen]:
         t.mode.draws |= drew
 
 
+_is_length = exactly(LengthSource)
 _OF_CONTENTS = frozenset((Kind.LENGTH, Kind.KEYS, Kind.HAS_KEY, Kind.NO_KEY))
 
 
