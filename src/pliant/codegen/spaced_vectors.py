@@ -18,6 +18,19 @@ P_INLINE p_vf p_load_apart_part(const float* p, int64_t step, p_vi m) {
 }
 P_INLINE void p_store_apart(float* p, int64_t step, p_vf x) { P_EACH p[step * k] = x[k]; }
 P_INLINE void p_store_apart_part(float* p, int64_t step, p_vf x, p_vi m) { P_EACH if (m[k]) p[step * k] = x[k]; }
+// int64 as floats
+#if !P_PLAIN && P_L == 16
+typedef long long p_x64 __attribute__((vector_size(64)));
+P_INLINE p_vf p_load64_f(const int64_t* p) {
+  typedef float p_half __attribute__((vector_size(32)));
+  const p_half low = __builtin_ia32_cvtqq2ps512_mask((p_x64)p_load(p), (p_half){}, 255, 4);
+  const p_half high = __builtin_ia32_cvtqq2ps512_mask((p_x64)p_load(p + 8), (p_half){}, 255, 4);
+  return __builtin_ia32_insertf32x8_mask(__builtin_ia32_ps512_256ps(low), high, 1, (p_vf){}, P_ALL);
+}
+#else
+P_INLINE p_vf p_load64_f(const int64_t* p) { p_vf r; P_EACH r[k] = (float)p[k]; return r; }
+#endif
+P_INLINE p_vf p_load64_f_part(const int64_t* p, p_vi m) { p_vf r = {}; P_EACH if (m[k]) r[k] = (float)p[k]; return r; }
 #if P_PLAIN
 P_INLINE p_vi p_load64_part(const int64_t* p, p_vi m) { p_vi r = {}; P_EACH if (m[k]) r[k] = p_clamp(p[k]); return r; }
 P_INLINE void p_store64_part(int64_t* p, p_vi x, p_vi m) { P_EACH if (m[k]) p[k] = x[k]; }

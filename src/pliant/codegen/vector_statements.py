@@ -118,6 +118,8 @@ class VectorStatements(Statements):
         match x:
             case Apply(op="where"):
                 return self._where(x, member)
+            case Apply(op="cast", args=(Load(dtype=torch.int64) as read,)) if x.dtype is torch.float32 and self._is_read(read, member):
+                return self._whole_floats(read, member)
             case Apply(op="cast") if _computes_halves(x.args[0], x.dtype):
                 return self._of_halves(x.args[0], x.dtype, member)
             case Apply():
@@ -249,7 +251,9 @@ class VectorStatements(Statements):
     def _index_value(self, x: IndexValue, member: Member) -> str:
         e = member.at(x.expr)
         if not self._depends(e):
-            return super()._index_value(x, member)
+            found = super()._index_value(x, member)
+            self.ranges[found] = self._bounds_of(e) if e.kind is int else ALL
+            return found
         if e.kind is not int or not self._fits_int32(e):
             raise NoVectorForm("an index of unknown range")
         step = self._step(e)
@@ -310,6 +314,16 @@ class VectorStatements(Statements):
         if x.buffer in self.loads_ahead and not x.indirect:
             self._ask_ahead("load", f"{array}[{index}]", how)
         return self._shared(f"&{array}[{index}]", x.dtype, how)
+
+    def _is_read(self, x: Load, member: Member) -> bool:
+        """Whether it is read from memory, as neighbours."""
+        e = member.at(x.index)
+        return not x.indirect and self._depends(e) and self.resolve(x, member) is None and self._step(e) == 1
+
+    def _whole_floats(self, x: Load, member: Member) -> str:
+        """int64 of any size as floats: they are converted where they are read, since no lane holds them."""
+        at, (part, masked) = self.index(x.index, (), member), ("", "") if self.mask is None else ("_part", f", {self.mask}")
+        return self._local("p_vf", f"p_load64_f{part}(&{self.names.buffer(x.buffer)}[{at}]{masked})")
 
     def _ask_ahead(self, access: str, element: str, how: str = "") -> None:
         text = f"p_{access}_ahead(&{element});"

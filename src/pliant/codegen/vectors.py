@@ -39,6 +39,7 @@ _VECTORS = """\
 typedef float p_vf __attribute__((vector_size(4 * P_L)));
 typedef int32_t p_vi __attribute__((vector_size(4 * P_L)));
 typedef uint32_t p_vu __attribute__((vector_size(4 * P_L)));
+typedef uint64_t p_vq __attribute__((vector_size(4 * P_L)));
 typedef uint16_t p_vh __attribute__((vector_size(2 * P_L)));
 typedef uint8_t p_vb __attribute__((vector_size(P_L)));
 #define P_B(x) ((x) - (p_vf){})
@@ -249,7 +250,8 @@ P_INLINE p_vh p_to_bf16v(p_vf x) {
 #define P_MIXES 1
 #define P_BOTH(a, b, m) ({ \
   const __typeof__(a) p_a = a, p_b = b; const __typeof__(m) p_m = m; __typeof__(a) p_r; \
-  P_EACH p_r[k] = p_m[k] < P_L ? p_a[p_m[k] % P_L] : p_b[p_m[k] % P_L]; \
+  enum { n = sizeof(p_r) / sizeof(p_r[0]) }; \
+  for (int k = 0; k < n; k++) p_r[k] = p_m[k] < n ? p_a[p_m[k] % n] : p_b[p_m[k] % n]; \
   p_r; \
 })
 #elif P_PLAIN
@@ -322,44 +324,51 @@ P_INLINE float p_least_lane(p_vf x) { P_FOLD(x, p_lessv) }
 P_INLINE float p_largest_lane(p_vf x) { P_FOLD(x, p_morev) }
 """
 
-# Tiles: to[c * to_step + r] = from[r * from_step + c]. Squares of P_L rows in log2(P_L) rounds, each of which interleaves
-# row k with row k + P_L / 2.
+# Tiles: to[c * to_step + r] = from[r * from_step + c]. Squares of as many rows as vectors have lanes, in as many rounds as it
+# has bits, each of which interleaves row k with the row half a square on.
 _TRANSPOSE = """\
 P_INLINE void p_transpose@B(@E* to, int64_t to_step, const @E* from, int64_t from_step, int64_t rows, int64_t columns) {
   int64_t r = 0;
-  for (; P_MIXES && r + P_L <= rows; r += P_L) {
+  for (; P_MIXES && r + @L <= rows; r += @L) {
     int64_t c = 0;
-    for (; c + P_L <= columns; c += P_L) {
-      @V x[P_L], y[P_L];
+    for (; c + @L <= columns; c += @L) {
+      @V x[@L], y[@L];
       @M low, high;
-      P_EACH { low[k] = k / 2 + k % 2 * P_L; high[k] = low[k] + P_L / 2; }
+      for (int k = 0; k < @L; k++) { low[k] = k / 2 + k % 2 * @L; high[k] = low[k] + @L / 2; }
       #pragma GCC unroll 16
-      P_EACH __builtin_memcpy(&x[k], &from[(r + k) * from_step + c], sizeof x[k]);
+      for (int k = 0; k < @L; k++) __builtin_memcpy(&x[k], &from[(r + k) * from_step + c], sizeof x[k]);
       #pragma GCC unroll 4
-      for (int s = 1; s < P_L; s *= 2) {
+      for (int s = 1; s < @L; s *= 2) {
         #pragma GCC unroll 8
-        for (int k = 0; k < P_L / 2; k++) {
-          y[2 * k] = P_BOTH(x[k], x[k + P_L / 2], low);
-          y[2 * k + 1] = P_BOTH(x[k], x[k + P_L / 2], high);
+        for (int k = 0; k < @L / 2; k++) {
+          y[2 * k] = P_BOTH(x[k], x[k + @L / 2], low);
+          y[2 * k + 1] = P_BOTH(x[k], x[k + @L / 2], high);
         }
         #pragma GCC unroll 16
-        P_EACH x[k] = y[k];
+        for (int k = 0; k < @L; k++) x[k] = y[k];
       }
       #pragma GCC unroll 16
-      P_EACH __builtin_memcpy(&to[(c + k) * to_step + r], &x[k], sizeof x[k]);
+      for (int k = 0; k < @L; k++) __builtin_memcpy(&to[(c + k) * to_step + r], &x[k], sizeof x[k]);
     }
-    for (; c < columns; c++) P_EACH to[c * to_step + r + k] = from[(r + k) * from_step + c];
+    for (; c < columns; c++) for (int k = 0; k < @L; k++) to[c * to_step + r + k] = from[(r + k) * from_step + c];
   }
   for (; r < rows; r++) for (int64_t c = 0; c < columns; c++) to[c * to_step + r] = from[r * from_step + c];
 }
 """
 
 
+# Bits of an element -> its type, that of a vector of them, that of a vector of lanes' numbers, lanes.
+_SQUARES = {
+    64: ("uint64_t", "p_vq", "p_vq", "(P_L / 2)"), 32: ("uint32_t", "p_vu", "p_vi", "P_L"),
+    16: ("uint16_t", "p_vh", "p_vh", "P_L"), 8: ("uint8_t", "p_vb", "p_vb", "P_L"),
+}  # fmt: skip
+TRANSPOSED_BITS = frozenset(_SQUARES)
+
+
 def _transposes() -> str:
-    kinds = {"32": ("uint32_t", "p_vu", "p_vi"), "16": ("uint16_t", "p_vh", "p_vh"), "8": ("uint8_t", "p_vb", "p_vb")}
     return "".join(
-        _TRANSPOSE.replace("@B", bits).replace("@E", e).replace("@V", v).replace("@M", m)
-        for bits, (e, v, m) in kinds.items()
+        _TRANSPOSE.replace("@B", str(bits)).replace("@E", e).replace("@V", v).replace("@M", m).replace("@L", lanes)
+        for bits, (e, v, m, lanes) in _SQUARES.items()
     )
 
 

@@ -107,7 +107,8 @@ _MIN, _MAX = "({0} < {1} ? {0} : {1})", "({0} > {1} ? {0} : {1})"
 # written so that compilers turn it into compare-and-blend: NaN in either argument wins
 _NAN_MIN, _NAN_MAX = "({0} != {0} || {0} < {1} ? {0} : {1})", "({0} != {0} || {0} > {1} ? {0} : {1})"
 _INT_FLOORDIV = "({0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
-_INT_REMAINDER = "({0} % {1} + ((({0} % {1} != 0) & (({0} % {1} < 0) != ({1} < 0))) ? {1} : 0))"
+# no choice, of which the C compiler would make a branch
+_INT_REMAINDER = "({0} % {1} + ({1} & -(({0} % {1} != 0) & (({0} % {1} < 0) != ({1} < 0)))))"
 _ROWS: tuple[ScalarOp, ...] = (
     # arithmetic
     _same("add", "{0} + {1}", torch.add),

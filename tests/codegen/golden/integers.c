@@ -5,7 +5,7 @@ static void @_part(void** p, const int64_t* n, int64_t begin, int64_t end, int64
   for (int64_t i0 = begin; i0 < end; i0++) {
     const int64_t t0 = a0[i0];
     const int64_t t1 = (t0 / 3 - ((t0 % 3 != 0) & ((t0 < 0) != (3 < 0))));
-    const int64_t t2 = (t1 % 5 + (((t1 % 5 != 0) & ((t1 % 5 < 0) != (5 < 0))) ? 5 : 0));
+    const int64_t t2 = (t1 % 5 + (5 & -((t1 % 5 != 0) & ((t1 % 5 < 0) != (5 < 0)))));
     const int64_t t3 = t0 << 1;
     const int64_t t4 = t2 + t3;
     a1[i0] = t4;

@@ -11,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(256) @(const int64_t* a0, int64_t* 
     const int i0 = i0b + u;
     const int64_t t1 = v0[u];
     const int64_t t2 = (t1 / 3 - ((t1 % 3 != 0) & ((t1 < 0) != (3 < 0))));
-    const int64_t t3 = (t2 % 5 + (((t2 % 5 != 0) & ((t2 % 5 < 0) != (5 < 0))) ? 5 : 0));
+    const int64_t t3 = (t2 % 5 + (5 & -((t2 % 5 != 0) & ((t2 % 5 < 0) != (5 < 0)))));
     const int64_t t4 = t1 << 1;
     const int64_t t5 = t3 + t4;
     s6[u] = t5;
