@@ -63,10 +63,11 @@ def test_operators(kind, options):
         for op in names:
             reads = (a, b, a)[: OPS[op].arity]
             outs.append(p.pointwise((n,), lambda i, op=op, reads=reads: apply(op, *_defined(op, [get(r, i) for r in reads]))))
+        outs.append(p.pointwise((n,), lambda i: cast(get(a, i), torch.float32)))  # loops over bytes alone have no vectors
         program = p.done(*outs)
         args = [values(dtype, n), values(dtype, n).flip(0)]
         compiled = compile_program(program, options)
-        for op, want, got in zip(names, run(program, args), compiled(list(args)), strict=True):
+        for op, want, got in zip([*names, "cast"], run(program, args), compiled(list(args)), strict=True):
             torch.testing.assert_close(got, want, rtol=2e-6, atol=1e-6, equal_nan=True, msg=lambda m, op=op: f"{op}: {m}")
         assert "p_load(" in compiled.source or "p_load8(" in compiled.source
 

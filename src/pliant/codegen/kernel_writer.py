@@ -9,9 +9,9 @@ Reads on: `scan_writer.py`, `reducing_writer.py`, `c.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import torch
 
@@ -20,11 +20,12 @@ from pliant.codegen.expressions import Body, Statements
 from pliant.codegen.loops import LoopPlan, asked_ahead, bytes_read, reads_far_apart, step_along
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
+from pliant.codegen.vectors import TRANSPOSED_BITS
 from pliant.codegen.whole_vectors import Around, Points, around_rest, around_whole
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.ops import OPS
-from pliant.ir.scalar import Apply, Load, Scalar, walk
-from pliant.lowering.seams import chosen, is_only_moved, ranges_of
+from pliant.ir.scalar import Apply, Load, Scalar, replace, walk
+from pliant.lowering.seams import chosen, is_only_moved, ranges_of, row_choice
 from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
 from pliant.symbolic.traverse import linear_coefficient
@@ -32,6 +33,7 @@ from pliant.symbolic.traverse import linear_coefficient
 SHORTEST = 4  # points of a loop that is worth writing with vectors: most lanes may be masked, the others take no longer
 ADDITIONS = 4  # elements that are added at places of their own, of which few are the same
 LOOKUPS = 8  # elements that are moved one behind the other: a loop's turn takes as long as moving one of them
+ROWS_APART = 8  # kinds of rows with loops of their own
 DEAR = 12  # additions that an operator costs for which lanes are read and written one by one
 
 Fill = Callable[[Statements], None]  # write the body of a loop
@@ -144,23 +146,45 @@ class KernelWriter(Body):
     def _parts_of_row(self, vector: Axis, bounds: tuple[str, str] | None) -> None:
         """The innermost loop, or one for each part of a row that is only put together."""
         first, *others = self.kernel.members
-        extent, value = vector.extent.as_int(), first.loops.value
-        own = next((s for s, e in first.place.items() if e is vector.symbol), None)
-        if own is None or extent is None or others or self.staged or not is_only_moved(value):
+        if others or self.staged or not is_only_moved(first.loops.value):
             self._section(self.kernel.members, vector, bounds)
+        else:
+            self._moved(first, vector, bounds, ROWS_APART)
+
+    def _moved(self, m: Member, vector: Axis, bounds: tuple[str, str] | None, parts: int) -> None:
+        """Rows that are one or the other, `parts` at most, each with loops of its own."""
+        varies = {s for s, e in m.place.items() if vector.symbol in e.free}
+        choice = row_choice(m.loops.value, varies) if parts > 1 else None
+        if choice is None:
+            self._ranges_of_row(m, vector, bounds)
             return
-        ranges = ranges_of(value, own, extent)
-        if len(ranges) == 1:
-            self._section(self.kernel.members, vector, bounds)
+        statements = self._statements(None)
+        condition = statements.value(choice.args[0], m)
+        self._lines(statements.body)
+        for head, side in ((f"if ({condition})", choice.args[1]), ("else", choice.args[2])):
+            self.begin(head)
+            self._moved(self._part(m, replace(m.loops.value, {choice: side})), vector, bounds, parts - 1)
+            self.end()
+
+    def _ranges_of_row(self, m: Member, vector: Axis, bounds: tuple[str, str] | None) -> None:
+        extent, value = vector.extent.as_int(), m.loops.value
+        own = next((s for s, e in m.place.items() if e is vector.symbol), None)
+        ranges = [] if own is None or extent is None else ranges_of(value, own, extent)
+        if own is None or len(ranges) < 2:
+            self._section([m], vector, bounds)
             return
         for begin, end in ranges:
-            part = Member(replace(first.loops, value=chosen(value, own, begin)), first.place, True, 0)
-            self.order[id(part)] = 0
-            self.divided.append(part)
             limits = (str(begin), str(end))
             if bounds is not None:
                 limits = (f"p_max({bounds[0]}, {begin})", f"p_min({bounds[1]}, {end})")
-            self._section([part], vector, limits)
+            self._section([self._part(m, chosen(value, own, begin))], vector, limits)
+
+    def _part(self, m: Member, value: Scalar) -> Member:
+        """The member where its value is known to be this one."""
+        part = Member(dataclasses.replace(m.loops, value=value), m.place, True, 0)
+        self.order[id(part)] = 0
+        self.divided.append(part)
+        return part
 
     def _stage_transposed(self, tiled: Axis, vector: Axis) -> None:
         """Copy tiles of what runs along `tiled` into small arrays that run along `vector`."""
@@ -186,7 +210,7 @@ class KernelWriter(Body):
         v, t, width = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol], dict(self.plan.parallel)[vector]
         source, step = f"{self.names.buffer(load.buffer)}[{self.names.text(e)}]", linear_coefficient(e, vector.symbol)
         bits = load.dtype.itemsize * 8
-        if step is None or linear_coefficient(e, tiled.symbol) is not ONE or bits not in (8, 16, 32):
+        if step is None or linear_coefficient(e, tiled.symbol) is not ONE or bits not in TRANSPOSED_BITS:
             self.line(f"for (int64_t {v} = {v}b; {v} < {v}e; {v}++) for (int64_t {t} = {t}b; {t} < {t}e; {t}++)")
             self.line(f"  {name}[({t} - {t}b) * {width} + {v} - {v}b] = {source};")
             return
@@ -222,7 +246,7 @@ class KernelWriter(Body):
             for m in members:
                 self._run(m, statements)
 
-        if vector is not None and self._vector_loop(fill, fill, vector, bounds):
+        if vector is not None and not _is_of_bytes(members) and self._vector_loop(fill, fill, vector, bounds):
             return
         statements = self._statements(vector)
         fill(statements)
@@ -455,3 +479,8 @@ class KernelWriter(Body):
         sign = ">" if loops.accumulate == "max" else "<"
         nan = f"{value} != {value} || " if dtype.is_floating_point else ""
         s.body.append(f"if ({nan}{value} {sign} {element}) {element} = {value};")
+
+
+def _is_of_bytes(members: list[Member]) -> bool:
+    """Whether all that is computed are bytes: the compiler's loops have as many lanes as registers have bytes, vectors a quarter."""
+    return all(one.dtype.itemsize == 1 for m in members for one in walk(m.loops.value))

@@ -21,6 +21,7 @@ from itertools import combinations
 
 import torch
 
+from pliant.codegen.joined_rows import joined
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.ir.scalar import Apply, Const, IndexValue, Load
 from pliant.lowering.tensors import HALF
@@ -124,7 +125,7 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
         return _scan(kernel)
     if any(accumulates(m.loops) for m in kernel.members):
         return _ordered(kernel)
-    kernel = merged(kernel)
+    kernel = merged(joined(kernel))
     weighted = weighted_accesses(kernel)
     axes, vector = order_axes(kernel, weighted)
     if vector is None:
@@ -218,11 +219,20 @@ def _scan(kernel: Kernel) -> LoopPlan:
     long = [a for a in rest if not _at_most([a], target.row_block - 1)]
     beside = long[-1] if long and not across else rest[-1]
     others: list[tuple[Axis, int | None]] = [(a, None) for a in rest if a is not beside]
-    block = target.column_block if across else target.row_block
     scan = kernel.members[0].loops
-    if not across and isinstance(scan, Scan) and folds_on_lanes(scan) and _at_least(beside, 2 * SCANNED_ROWS):
+    assert isinstance(scan, Scan)
+    block = target.column_block if across else rows_in_turn(scan, target)
+    if not across and folds_on_lanes(scan) and _at_least(beside, 2 * SCANNED_ROWS):
         block = SCANNED_ROWS
     return LoopPlan("scan", kernel, beside, [*others, (beside, block)], kernel.inner)
+
+
+def rows_in_turn(scan: Scan, target: Target) -> int:
+    """Rows that lie along memory and are folded side by side: as many as make up for what each waits for its last result.
+    Integers are added at once, and more rows only spread over more memory."""
+    if scan.op != "sum":
+        return target.row_block
+    return max(1, target.row_block // 2) if scan.accumulate_dtype.is_floating_point else 1
 
 
 def folds_on_lanes(scan: Scan) -> bool:

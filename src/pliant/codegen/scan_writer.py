@@ -14,7 +14,7 @@ import torch
 from pliant.codegen.c_text import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.expressions import Statements
 from pliant.codegen.kernel_writer import KernelWriter
-from pliant.codegen.loops import SCANNED_ROWS, folds_on_lanes, step_along
+from pliant.codegen.loops import SCANNED_ROWS, folds_on_lanes, rows_in_turn, step_along
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.ir.loops import Axis, Scan
 from pliant.ir.scalar import Apply, Scalar
@@ -37,7 +37,7 @@ class ScanWriter(KernelWriter):
         block = self.plan.parallel[-1][1] if lane is not None else 1
         on_lanes = lane is not None and block == SCANNED_ROWS and self._rows_on_lanes(lane, along, scan)
         if lane is not None and block == SCANNED_ROWS:  # as many at a time as have registers
-            name, block = self.names.symbols[lane.symbol], self.target.row_block
+            name, block = self.names.symbols[lane.symbol], rows_in_turn(scan, self.target)
             self.begin(f"for (int64_t h = {name}b; h < {name}e; h += {block})")
             self._rows_in_turn(lane, along, scan, block, "h", f"p_min({name}e - h, {block})")
             self.end()
@@ -56,13 +56,20 @@ class ScanWriter(KernelWriter):
 
     def _rows_in_turn(self, lane: Axis, along: Axis, scan: Scan, block: int, first: str, width: str) -> None:
         """Rows from `first` on, `width` of them, `block` at most: at each point one after the other."""
-        self._start_rows(scan, block)
         start = f"const int64_t {self.names.symbols[lane.symbol]} = {first} + u;"
-        if block == self.target.row_block:  # in registers, where the number of rows is known
-            self.line(f"if ({width} == {block})")
-            self._scan_loop(along, start, str(block), f"#pragma GCC unroll {block}")
-            self.line("else")
-        self._scan_loop(along, start, width, "#pragma omp simd")
+        if block != rows_in_turn(scan, self.target):
+            self._start_rows(scan, block)
+            self._scan_loop(along, start, width, "#pragma omp simd")
+            return
+        # in registers, where the number of rows is known
+        self.begin(f"if ({width} == {block})")
+        self._start_rows(scan, block)
+        self._scan_loop(along, start, str(block), f"#pragma GCC unroll {block}")
+        self.end()
+        self.begin(f"else for (int64_t r = 0; r < {width}; r++)")
+        self._start_rows(scan, 1)
+        self._scan_loop(along, start.replace(" + u", " + r"), "1", "")
+        self.end()
 
     def _rows_on_lanes(self, lane: Axis, along: Axis, scan: Scan) -> bool:
         """The rows of a whole block as lanes, and the beginning of what is done with other blocks; False, and nothing written,

@@ -126,3 +126,13 @@ def chosen(value: Scalar, symbol: Symbol, begin: int) -> Scalar:
         return apply(x.op, *map(rebuilt, x.args), dtype=x.dtype if x.op == "cast" else None)
 
     return rebuilt(value)
+
+
+def row_choice(value: Scalar, varies: set[Symbol]) -> Apply | None:
+    """The first choice whose condition is the same along a row, on which these symbols alone vary."""
+    return next((n for n in walk(value) if type(n) is Apply and n.op == "where" and _of_row(n.args[0], varies)), None)
+
+
+def _of_row(condition: Scalar, varies: set[Symbol]) -> bool:
+    places = [n.expr for n in walk(condition) if type(n) is IndexValue]
+    return not any(True for _ in loads(condition)) and all(varies.isdisjoint(e.free) for e in places)
