@@ -30,11 +30,11 @@ def over_pieces(loops: Pointwise, alignment: Alignment) -> Pointwise | None:
         placed = [substitute(e, alignment.left) for e in indices]
         if all(ranges.simplify(e) is e for e in placed):
             return None
-        value = _simplified(substitute_scalar(loops.value, alignment.left), ranges)
+        value = simplified(substitute_scalar(loops.value, alignment.left), ranges)
     return dataclasses.replace(loops, axes=alignment.axes, index=substitute(loops.index, alignment.left), value=value)
 
 
-def _simplified(value: Scalar, ranges: IndexRanges) -> Scalar:
+def simplified(value: Scalar, ranges: IndexRanges) -> Scalar:
     """The value with simpler places of what it loads, and positions."""
     simpler: dict[Scalar, Scalar] = {}
     for x in walk(value):

@@ -19,11 +19,13 @@ from pliant.schedule.known_values import read_known_values
 from pliant.schedule.memory import plan
 from pliant.schedule.moments import moments_in_one_pass
 from pliant.schedule.order import early_kernels, products_in_turn
+from pliant.schedule.rows_apart import rows_apart
 from pliant.schedule.split import split_reductions
 
 
 def schedule(program: LoopProgram, options: config.Schedule) -> Schedule:
     """Fuse, order and plan the memory of a program."""
+    program = _checked(rows_apart(program), program, "rows apart")
     summed = _checked(moments_in_one_pass(program), program, "moments")
     program = _checked(split_reductions(summed, set(summed.computations).difference(program.computations)), summed, "split")
     if config.get().build.numerics == "fast":
