@@ -22,6 +22,7 @@ _aten = torch.ops.aten
 _PUTS = frozenset((_aten.index_put.default, _aten.index_put_.default))
 _BY_INDEX = _PUTS | {
     _aten.index_copy.default, _aten.index_copy_.default,
+    _aten.index_fill.int_Scalar, _aten.index_fill_.int_Scalar, _aten.index_fill.int_Tensor, _aten.index_fill_.int_Tensor,
     _aten.scatter.src, _aten.scatter_.src, _aten.scatter.value, _aten.scatter_.value,
 }  # fmt: skip
 
@@ -75,7 +76,7 @@ def looking_up(call: Computation) -> Computation | None:
 def places_written(call: Extern, known: Mapping[Buffer, Scalar]) -> Pointwise | None:
     """The loop that does what a call does that writes rows at indices, on devices where kernels cost less than calls do. There
     an index out of range is an error of the device. `known`: what some tensors of one element hold."""
-    if what_it_checks(call) is None or _device(call).type == "cpu" or call.target in (_aten.scatter_.src, _aten.scatter_.value):
+    if what_it_checks(call) is None or _device(call).type == "cpu" or call.target not in _PUTS | {_aten.index_copy_.default}:
         return None
     start, source = call.args[0], call.args[2 if call.target in _PUTS else 3]
     dim, indices = indices_of(call)
