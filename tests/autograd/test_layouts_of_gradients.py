@@ -93,3 +93,17 @@ def test_gradients_of_leaves_that_a_function_makes(leaf, backend):
     torch.testing.assert_close(found[0], expected[0])
     assert (found[0].stride(), found[1]) == (expected[0].stride(), expected[1])
     assert pliant.stats()["fallbacks"] == 0
+
+
+def test_a_row_at_a_place_that_varies_gets_a_gradient_of_its_own():
+    def program(rows, row, at):
+        rows = rows.clone()
+        rows[at] = row
+        return rows
+
+    compiled = pliant.compile(program, backend="aot_eager", fullgraph=True)
+    for at in (1, 2, 3):
+        rows, row, tangent = torch.randn(5, 3), torch.randn(3, requires_grad=True), torch.randn(5, 3)
+        (found,) = torch.autograd.grad(compiled(rows, row, at), row, tangent)
+        assert torch.equal(found, tangent[at])
+        assert found.data_ptr() != tangent[at].data_ptr()

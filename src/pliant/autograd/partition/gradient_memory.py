@@ -19,6 +19,7 @@ from torch import fx
 from pliant.graph.passes.purity import memory_root
 from pliant.graph.passes.separate import copy_of
 from pliant.records import dataclass
+from pliant.torch_adapter import append_call
 
 if TYPE_CHECKING:
     from pliant.autograd.joint import JointGraph
@@ -113,6 +114,6 @@ class _Laying:
 
     def _call(self, target: Any, args: tuple[Any, ...], kwargs: Any, like: fx.Node) -> fx.Node:
         with self.graph.inserting_before(self.end):
-            node = self.graph.call_function(target, args, kwargs)
+            node = append_call(self.graph, "call_function", target, args, kwargs)
         node.meta.update(like.meta)
         return node
