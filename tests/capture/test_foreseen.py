@@ -346,3 +346,83 @@ def test_a_branch_on_a_mask_of_sizes_that_vary_fixes_none():
         assert torch.equal(compiled(ids, x), put(ids, x))
         if ids[0, 0] == 0:
             assert pliant.stats()["graphs"] == 2 and not pliant.stats()["graph_breaks"]
+
+
+def same_inputs(x, y, scale):
+    return torch.cat([x, x]) if torch.equal(x, y) else y.sin()
+
+
+def scaled_alike(x, y, scale):
+    one, other = torch.cat([x / scale.exp(), x]), torch.cat([y / scale.exp(), y])
+    return torch.cat([one, one]) if one.equal(other) else (one.sum() + other.sum())
+
+
+def of_parts(x, y, scale):
+    halves = x[: x.shape[0] // 2].tanh(), y[: y.shape[0] // 2].tanh()
+    return torch.cat([x, x]) * scale if all(torch.equal(*pair) for pair in (halves, halves)) else y.cos()
+
+
+COMPARED = [same_inputs, scaled_alike, of_parts]
+
+
+@pytest.mark.parametrize("backend", ["eager", "pliant"])
+@pytest.mark.parametrize("program", COMPARED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("other", [lambda x: x, torch.clone, lambda x: torch.cat([x, x])], ids=["same", "equal", "longer"])
+def test_whole_tensors_that_are_equal_or_not(program, other, backend):
+    pliant.reset()
+    compiled = pliant.compile(program, backend=backend)
+    for size in range(4, 8):
+        x, scale = torch.randn(size, 2), torch.rand(1)
+        torch.testing.assert_close(compiled(x, other(x), scale), program(x, other(x), scale))
+    found = pliant.stats()
+    assert (found["graphs"], found["graph_breaks"], found["assumptions"], found["fallbacks"]) == (2, 0, 0, 0)
+
+
+@pytest.mark.parametrize("program", COMPARED, ids=lambda f: f.__name__)
+def test_whole_tensors_that_are_equal_at_times(program):
+    pliant.reset()
+    compiled = pliant.compile(program)
+    x, scale = torch.randn(4, 2), torch.rand(1)
+    for y in (x, x.clone(), x + 1, x * float("nan"), x, torch.cat([x, x]), x[:2]):
+        torch.testing.assert_close(compiled(x, y, scale), program(x, y, scale), equal_nan=True)
+    x[0, 0] = float("nan")
+    torch.testing.assert_close(compiled(x, x, scale), program(x, x, scale), equal_nan=True)
+    assert pliant.stats()["assumptions"] >= 1
+
+
+def test_what_draws_is_not_taken_for_equal_for_long():
+    def program(x):
+        return torch.cat([x, x]) if torch.equal(torch.rand(3), torch.rand(3)) else x.sin()
+
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for size in (2, 2, 2):
+        x = torch.rand(size)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert pliant.stats()["assumptions"] <= 2
+
+
+def by_cholesky(x):
+    factor, info = torch.linalg.cholesky_ex(x)
+    if not torch.any(info):
+        return torch.cat([factor, factor])
+    return x.sin()
+
+
+def by_inverse(x):
+    found = torch.linalg.inv_ex(x)
+    return torch.cat([x, x]) if found.info.any() else found.inverse
+
+
+@pytest.mark.parametrize("program", [by_cholesky, by_inverse], ids=lambda f: f.__name__)
+def test_factorizations_succeed_as_a_rule(program):
+    pliant.reset()
+    compiled = pliant.compile(program)
+    for size in range(2, 5):
+        x = torch.eye(size) * 2
+        torch.testing.assert_close(compiled(x), program(x))
+    found = pliant.stats()
+    assert (found["graphs"], found["graph_breaks"], found["fallbacks"]) == (2, 0, 0)
+    for x in (torch.zeros(3, 3), torch.eye(3), torch.zeros(3, 3)):
+        torch.testing.assert_close(compiled(x), program(x))
+    assert pliant.stats()["assumptions"] == 1

@@ -1,7 +1,8 @@
 """Branches on what masks and ids say: the side that is taken now is recorded, and the running graph checks that it is.
 
 In:     a conditional jump on a number or 0-d tensor that only the graph knows.
-Out:    `foreseen`: its outcome for the inputs at hand, if it is worked out from integers of inputs and a module's few floats alone.
+Out:    `foreseen`: its outcome for the inputs at hand, if it is worked out from integers of inputs and a module's few floats alone,
+        or by `torch.equal`, of any tensors, or by whether a factorization succeeds.
 Holds:  nothing is run but the calls that lead from inputs to the condition, of `_CALLS`: they draw nothing and write
         nothing; stores into what they read are done on copies. What it says is checked, so it may be a guess.
         A call of which it does not hold runs eagerly, and no later code assumes it: the other outcome may be (a module
@@ -23,7 +24,8 @@ from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.element_rules import MOST_ELEMENTS, RULES, Unknown
 from pliant.capture.numbers.node_values import NodeValues
 from pliant.capture.signatures import Frame, Tracer
-from pliant.capture.value_kinds import is_plain_tensor, is_tensor, varying
+from pliant.capture.structures import is_node, several
+from pliant.capture.value_kinds import is_plain_tensor, is_symbolic, is_tensor, varying
 from pliant.graph.contracts import known_name
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import written
@@ -99,6 +101,8 @@ class _Run(NodeValues):
         if place.dim is not None:  # of the results of `nonzero`
             made = self.value(node)
             return (made if place.item is None else made[place.item]).shape[place.dim]
+        if known_name(node) == "equal":
+            return _Compared(self.t).are_equal(node)
         if node.target != "item" or place.item is not None:
             raise Unknown
         read: Any = node.args[0]
@@ -127,23 +131,34 @@ class _Run(NodeValues):
         return copy
 
     def _worked_out(self, node: fx.Node) -> Any:
-        known = node.meta.get("val")
+        known: Any = node.meta.get("val")
         if varying(known) in (int, bool):
             return self.number(written(known))
         if node.op == "placeholder":
             return self._input(known)
+        if _tells_of_failure(node):
+            return torch.zeros(self._sizes(node), dtype=known.dtype_, device=known.device_)
         if known_name(node) not in _CALLS:
             raise Unknown
         return self.called(node)
+
+    def _sizes(self, node: Any) -> list[Any]:
+        made = node.meta.get("val") if is_node(node) else None
+        if not is_fake(made):
+            raise Unknown
+        return [self.number(self.t.shape_env.expr_of(size)) for size in made.size_]
 
     def _input(self, fake: Any) -> torch.Tensor:
         inputs = self.t.inputs
         example = inputs.example_of(fake) if is_fake(fake) else None
         if example is None or not is_plain_tensor(example):
             raise Unknown
-        if example.dtype not in _WHOLE and not self._is_setting(fake, example):
+        if not self._may_decide(fake, example):
             raise Unknown
         return example
+
+    def _may_decide(self, fake: FakeTensor, example: torch.Tensor) -> bool:
+        return example.dtype in _WHOLE or self._is_setting(fake, example)
 
     def _is_setting(self, fake: FakeTensor, example: torch.Tensor) -> bool:
         """Whether it is a few floats that a module keeps, as a buffer: probabilities by which it is set up, not its data."""
@@ -151,6 +166,61 @@ class _Run(NodeValues):
         source = world.source_of(fake)
         is_kept = source is not None and (root_of(source).is_held or world.is_of_module(source))
         return is_kept and example.numel() <= MOST_ELEMENTS and not example.requires_grad
+
+
+class _Compared(_Run):
+    """The same for two tensors that are compared as a whole, floats too: whether they are equal is told by how they were made,
+    which is the same in each call, where the sign of a sum is not."""
+
+    def are_equal(self, compared: fx.Node) -> bool:
+        one, other = _leaves_of(compared)
+        if self._sizes(one) != self._sizes(other):
+            return False
+        return self._is_made_alike(one, other) or torch.equal(self.value(one), self.value(other))
+
+    def _may_decide(self, fake: FakeTensor, example: torch.Tensor) -> bool:
+        return True
+
+    def _is_made_alike(self, one: Any, other: Any) -> bool:
+        """Whether the same calls of the same inputs lead to both; where one draws, that is a guess."""
+        if one is other:
+            return True
+        if not (is_node(one) and is_node(other)):
+            return bool(self._plain(one) == self._plain(other))
+        self._left -= 1
+        if one.op == other.op == "placeholder":
+            return self._sizes(one) == self._sizes(other) and torch.equal(self.value(one), self.value(other))
+        if self._left <= 0 or one.target != other.target or _is_changed(one) or _is_changed(other):
+            return False
+        parts = _leaves_of(one), _leaves_of(other)
+        return len(parts[0]) == len(parts[1]) and all(map(self._is_made_alike, *parts))
+
+    def _plain(self, argument: Any) -> Any:
+        return self.number(written(argument)) if is_symbolic(argument) else argument
+
+
+def _leaves_of(node: fx.Node) -> list[Any]:
+    """The arguments of the node's call, and what containers among them hold, in order."""
+    found: list[Any] = []
+    fx.node.map_aggregate((node.args, node.kwargs), found.append)
+    return found
+
+
+def _tells_of_failure(node: fx.Node) -> bool:
+    """Whether it is what a factorization says of its success, the last of its results: 0, as a rule."""
+    if known_name(node) != "getitem":
+        return False
+    factorization: Any = node.args[0]
+    name = known_name(factorization) if is_node(factorization) else ""
+    return name.removeprefix("linalg_") in _FACTORIZATIONS and bool(node.args[1] == len(factorization.meta["val"]) - 1)
+
+
+_FACTORIZATIONS = frozenset(("cholesky_ex", "inv_ex", "lu_factor_ex", "ldl_factor_ex", "solve_ex"))
+
+
+def _is_changed(node: fx.Node) -> bool:
+    """Whether what the node's call gave was written since."""
+    return any(is_fake(value) and is_written(value) for value in several(node.meta.get("val")))
 
 
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
