@@ -102,7 +102,8 @@ def _prepare(program: types.ModuleType, chosen: dict[str, str]):
             model.parts[0].linear.weight.mul_(2)
     elif chosen["weights"] == "tied" and len(model.parts) > 1:
         model.parts[1].linear = model.parts[0].linear
-    apply_patch(program, model, chosen["patched"])
+    with warnings.catch_warnings(action="ignore"):  # PyTorch warns where a kernel of its own is replaced
+        apply_patch(program, model, chosen["patched"])
     dtype = next(model.parameters()).dtype if chosen["target"] != "function" else torch.get_default_dtype()
     target = {"function": program.function, "model": model, "method": model.parts[0].finish, "closure": program.closure,
               "partial": program.step, "object": program.callable_object, "class method": program.Part.named}  # fmt: skip

@@ -49,6 +49,7 @@ from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.outside.world import World
 from pliant.capture.program_stack import FrameValues
 from pliant.capture.protocols import (
+    asked_by_c,
     attribute_stores,
     attributes,
     calls,
@@ -289,7 +290,7 @@ class Tracer:
         names = OF_OPERATORS.get(id(function))
         if names is not None and any(map(is_fake, args)):
             refuse_patched(self, *names)
-        given_to_c.refuse_conversions(self, args)
+        asked_by_c.refuse_asked(self, function, args, kwargs)
         try:
             result = function(*args, **kwargs)
             self.carrying = None  # C code was done with it; its traceback holds the frames, and these what they work on

@@ -44,6 +44,7 @@ from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.protocols import polyfills
+from pliant.capture.protocols.iteration import sequence
 from pliant.capture.protocols.operators import compare, identical, known_to_c, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
@@ -177,7 +178,7 @@ def _fake_method(t: Tracer, fake: FakeTensor, name: str, bound: Any, args: Args,
 def _join(t: Tracer, text: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if not is_iterable(args[0]):
         raise Raised(TypeError("can only join an iterable"))
-    items = t.sequence(args[0])
+    items = sequence(t, args[0], is_made=True)
     if is_str(text) and set(map(type, items)) <= {Text, str}:
         return join(text, items)
     return computed_method(t, text, name, bound, (items,), kwargs)

@@ -29,6 +29,7 @@ from pliant.capture.numbers import progressions
 from pliant.capture.numbers.numpy_scalars import scalar_of
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import attributes, iteration, operators, subscripts
+from pliant.capture.protocols.asked_by_c import COMPARED, refuse_own, within
 from pliant.capture.signatures import Args, Frame, Kwargs, Tracer
 from pliant.capture.trace import NULL
 from pliant.capture.value_kinds import (
@@ -37,6 +38,7 @@ from pliant.capture.value_kinds import (
     concrete,
     derives,
     has_method,
+    is_text,
     varying,
 )
 from pliant.graph.fake_tensor import is_fake
@@ -122,6 +124,16 @@ def _as_c_reads_it(t: Tracer, value: Any) -> Any:
     return value
 
 
+_of_groups = _made_of(given.items, given.called, iterable=given.items, key=given.called)
+
+
+def _construct_groups(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Groups of items that are equal; without a key the items themselves are compared, by C code."""
+    if len(args) + len(kwargs) == 1:
+        refuse_own(t, cls, within((*args, *kwargs.values())), COMPARED)
+    return _of_groups(t, cls, args, kwargs)
+
+
 def _accumulate(t: Tracer, iterable: Any, func: Any = None, **initial: Any) -> Any:
     return t.native(itertools.accumulate, t.iterable(iterable), t.reentrant(operator.add if func is None else func), **initial)
 
@@ -186,18 +198,19 @@ def _construct_complex(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """complex(real, imag), either of which may know how to become a number."""
     given = {"real": 0, **dict(zip(("real", "imag"), args, strict=False)), **kwargs}
     method = operators.python_method(t, given["real"], "__complex__")
-    if method is not None:
+    if method is not None and not is_text(given["real"]):
         given["real"] = t.call(method, (given["real"],), {})
         if not isinstance(given["real"], complex):
             raise GraphBreak("bad-call", "__complex__ gives no complex number")
     for name, value in given.items():
-        if any(operators.python_method(t, value, special) is not None for special in ("__float__", "__index__")):
+        own = any(operators.python_method(t, value, special) is not None for special in ("__float__", "__index__"))
+        if own and not is_text(value):  # which C code reads
             given[name] = t.call(float, (value,), {})
     return _construct_plain(t, cls, (), given) if args or kwargs else 0j
 
 
 def _construct_size(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    items = [i if varying(i) is int else concrete(i) for a in args for i in t.sequence(a)]
+    items = [i if varying(i) is int else concrete(i) for a in args for i in iteration.sequence(t, a, is_made=True)]
     return t.native(torch.Size, items, **kwargs)
 
 
@@ -259,19 +272,20 @@ CLASSES |= {
     zip: _of_items(_made_of(rest=given.items, strict=given.number)),
     enumerate: _of_items(_made_of(given.items, iterable=given.items)),
     **dict.fromkeys(
-        (itertools.cycle, itertools.product, itertools.zip_longest, itertools.compress),
-        _made_of(rest=given.items, repeat=given.number, fillvalue=given.as_it_is),
+        (itertools.cycle, itertools.zip_longest, itertools.compress),
+        _made_of(rest=given.items, fillvalue=given.as_it_is),
     ),
+    itertools.product: _made_of(rest=given.listed, repeat=given.number),
     itertools.chain: _of_rows(_made_of(rest=given.in_turn)),
     itertools.pairwise: _of_rows(_made_of(rest=given.items)),
     itertools.islice: _of_rows(_made_of(given.items)),
     **dict.fromkeys(
-        (itertools.combinations, itertools.combinations_with_replacement), _made_of(given.items, iterable=given.items)
+        (itertools.combinations, itertools.combinations_with_replacement), _made_of(given.listed, iterable=given.listed)
     ),
-    itertools.permutations: _made_of(given.items, rest=given.fixed, iterable=given.items),
+    itertools.permutations: _made_of(given.listed, rest=given.fixed, iterable=given.listed),
     itertools.count: _made_of(rest=given.fixed),
     itertools.repeat: _made_of(given.as_it_is, object=given.as_it_is),
-    itertools.groupby: _made_of(given.items, given.called, iterable=given.items, key=given.called),
+    itertools.groupby: _construct_groups,
     itertools.accumulate: lambda t, cls, args, kwargs: _accumulate(t, *args, **kwargs),
     **dict.fromkeys((map, itertools.starmap), _made_of(given.called, rest=given.items)),
     **dict.fromkeys(

@@ -16,6 +16,7 @@ from typing import Any
 
 from pliant.capture.handlers.c_functions import call_native
 from pliant.capture.handlers.table import Rows
+from pliant.capture.protocols.subscripts import as_index
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import is_builtin, is_dict, is_text_or_bytes
 
@@ -48,6 +49,13 @@ def _twin(module: str, name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     return t.call(vars(_in_python(module))[name], args, kwargs)
 
 
+def _bisect(name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    """Of the bounds C code makes numbers first, the Python version compares them as they are."""
+    bounds = [bound if bound is None else as_index(t, bound) for bound in args[2:4]]
+    named = {key: as_index(t, v) if key in ("lo", "hi") and v is not None else v for key, v in kwargs.items()}
+    return _twin("bisect", name, t, (*args[:2], *bounds, *args[4:]), named)
+
+
 @handles(_count)
 def _count_elements(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     """Of texts by C code. Other items may be symbolic numbers, or a subclass reads and stores them by methods of its own."""
@@ -63,7 +71,8 @@ for _module, _names in (
     for _name in _names:
         _function = getattr(importlib.import_module(f"_{_module}"), _name)
         if is_builtin(_function):
-            TABLE[_function] = functools.partial(_twin, _module, _name)
+            by_twin = functools.partial(_twin, _module)
+            TABLE[_function] = functools.partial(_bisect if _module == "bisect" else by_twin, _name)
 
 # ---- heaps, as C code has them: items are swapped one at a time, so what an error leaves of a heap is what C code leaves. The
 # library's own Python version would lose an item.

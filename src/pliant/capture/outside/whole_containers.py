@@ -29,6 +29,7 @@ from pliant.capture.value_kinds import (
     DICT_TYPES,
     ByKind,
     by_kind,
+    derives,
     exactly,
     is_constant,
     is_module,
@@ -63,6 +64,15 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
 def base_in_c(value: Any) -> type | None:
     """Which container in C the value's class is or derives from."""
     return next((base for base in type(value).__mro__ if base in _IN_C), None)
+
+
+def joined_to_dict(left: Any, given: Any, right: Any) -> Any:
+    """What is joined to a dict in place of one from outside. One of a class derived from the left one's makes one of its own."""
+    if right is given or base_in_c(given) is dict:
+        return right
+    if derives(type(given), type(left)):
+        raise GraphBreak("unknown-object", f"a dict is joined to a {type(given).__name__} from outside, which makes another")
+    return dict(right)
 
 
 def _most_items(world: World, value: collections.deque[Any], source: Source) -> int | None:

@@ -7,14 +7,13 @@ Holds:  a break where C code would read an object from outside unguarded, or run
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import inspect
 import itertools
 import types
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pliant.bytecode.decode import Program, decode, per_program
@@ -25,12 +24,12 @@ from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.progressions import items, passes
 from pliant.capture.protocols import operators
+from pliant.capture.protocols.asked_by_c import ASKED_FOR_MORE, LOOKED_INTO, is_generated, refuse_own
 from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
-from pliant.capture.structures import consists_of, mapped, parts_of
+from pliant.capture.structures import consists_of, mapped
 from pliant.capture.value_kinds import (
     CONSTANTS,
-    DICT_TYPES,
     DICT_VIEWS,
     HOLDS_FUNCTIONS,
     MUTABLE_CONTAINERS,
@@ -106,7 +105,7 @@ def _refuse_own_hash(t: Tracer, key: Any) -> None:
     """Break if C code that looks for the key would run what the program wrote for its class."""
     for name in ("__hash__", "__eq__"):
         method = operators.python_method(t, key, name)
-        if method is not None and not standard_globals(method.__globals__) and not _is_generated(method, type(key)):
+        if method is not None and not standard_globals(method.__globals__) and not is_generated(method, type(key)):
             if _computes_plainly(t, key):
                 return
             raise GraphBreak("unknown-object", f"a {type(key).__name__} with its own {name} as a key")
@@ -158,7 +157,7 @@ def plain(t: Tracer, value: Any) -> Any:
 def refuse_opaque(t: Tracer, *values: Any, within: frozenset[int] = frozenset(), compared: str = "") -> None:
     """Break if C code would look into an object from outside, or run a method written in Python. `compared`: all that
     it does is to compare objects, by `==` or by `<`."""
-    inside = bool(within) or any(type(value) in _LOOKED_INTO for value in values)
+    inside = bool(within) or any(type(value) in LOOKED_INTO for value in values)
     for value in values:
         if id(value) in within or is_numpy_scalar(value):
             continue
@@ -173,6 +172,8 @@ def _take(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
 
 def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
     _note_compared(t, value)
+    if not compared:
+        refuse_own(t, None, (value,), ASKED_FOR_MORE)
     if compared == "<":
         _refuse_methods(t, value, _ORDERS)
     compares = operators.python_method(t, value, "__eq__")
@@ -182,35 +183,27 @@ def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: str)
         return
     if t.world.is_opaque(value) and not _safe_outside(value):
         raise GraphBreak("unknown-object", f"a {type(value).__name__} from outside is used by C code")
-    if compares is not None and not _is_generated(compares, type(value)):
+    if compares is not None and not is_generated(compares, type(value)):
         raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
-    if any(operators.python_method(t, value, name) is not None for name in ("__index__", "__float__")):
-        raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
 
 
 def _refuse_parts(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
     if type(value).__module__ != "builtins" and t.world.is_opaque(value):
         _refuse_object(t, value, within, compared)
-    refuse_opaque(t, *_LOOKED_INTO[type(value)](value), within=within | {id(value)}, compared=compared)
+    refuse_opaque(t, *LOOKED_INTO[type(value)](value), within=within | {id(value)}, compared=compared)
 
 
 def _refuse_own_order(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
-    """Break for a string, number or class that is compared by what the program wrote for its class."""
+    """Break for a string, number or class that is compared by what the program wrote for its class, or asked for more."""
+    if not compared:
+        refuse_own(t, None, (value,), ASKED_FOR_MORE)
     _refuse_methods(t, value, ("__eq__",) * (not _computes_plainly(t, value)) + _ORDERS * (compared != "=="))
 
 
 def _refuse_methods(t: Tracer, value: Any, names: tuple[str, ...]) -> None:
     methods = [method for name in names if (method := operators.python_method(t, value, name)) is not None]
-    if not all(standard_globals(method.__globals__) or _is_generated(method, type(value)) for method in methods):
+    if not all(standard_globals(method.__globals__) or is_generated(method, type(value)) for method in methods):
         raise GraphBreak("unknown-object", f"C code would call methods of {type(value).__name__}")
-
-
-def refuse_conversions(t: Tracer, values: Iterable[Any]) -> None:
-    """Break if C code may make a number of a text or number by methods that the program wrote for its class."""
-    for value in values:
-        for name in _CONVERSIONS.of(value):
-            if operators.python_method(t, value, name) is not None:
-                raise GraphBreak("unknown-object", f"C code would make a number of a {type(value).__name__}")
 
 
 def _note_compared(t: Tracer, value: Any) -> None:
@@ -255,23 +248,12 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     },
     {tuple: _internalize_parts},
 )
-# Of the classes themselves C code takes the value.
-_CONVERSIONS: ByKind[tuple[str, ...]] = ByKind(
-    (),
-    dict.fromkeys((*PLAIN_TYPES, str), ()),
-    {str: ("__index__", "__int__", "__float__"), float: ("__index__", "__int__"), int: ("__float__",)},
-)
 _ORDERS = ("__lt__", "__gt__", "__le__", "__ge__")
-_LOOKED_INTO: dict[type, Callable[[Any], Iterable[Any]]] = {
-    **dict.fromkeys((list, tuple, set, frozenset, collections.deque), iter),
-    **dict.fromkeys(DICT_TYPES, lambda value: (*value, *value.values())),
-    slice: parts_of,
-}
 _REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], str], None]] = ByKind(
     _refuse_object,
     {
         **dict.fromkeys((str, int, float, type, type(None)), _take),
-        **dict.fromkeys(_LOOKED_INTO, _refuse_parts),
+        **dict.fromkeys(LOOKED_INTO, _refuse_parts),
         **dict.fromkeys(UNSETTLED, lambda t, value, within, compared: value.settle()),
     },
     {FakeTensor: _take, **dict.fromkeys((str, int, float, type), _refuse_own_order)},
@@ -409,13 +391,6 @@ def _fixed_field(t: Tracer, obj: Any, name: str) -> Any:
     if fixed is not value and not t.world.is_foreign(obj):
         object.__setattr__(obj, name, fixed)
     return fixed
-
-
-def _is_generated(method: types.FunctionType, cls: type) -> bool:
-    """Whether the class' way to hash or compare was written by dataclasses or PyTorch: it reads only its own fields."""
-    if cls.__module__.partition(".")[0] in ("torch", "enum", "collections"):
-        return True
-    return hasattr(cls, "__dataclass_fields__") and method.__code__.co_filename == "<string>"
 
 
 def _fields_compared(t: Tracer, key: Any) -> list[str]:

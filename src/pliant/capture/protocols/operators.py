@@ -25,7 +25,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, computed_by_numpy
 from pliant.capture.numbers.number_domains import floor_quotient, power_of_zero, settled_operands, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
-from pliant.capture.outside.whole_containers import base_in_c
+from pliant.capture.outside.whole_containers import base_in_c, joined_to_dict
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.descriptors import bind
 from pliant.capture.protocols.late_equality import alike_when_run
@@ -204,6 +204,8 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
     joined = base in _JOINED and (other is not None or is_number(right))
     left = t.world.whole(left) if inplace or joined else t.world.adopt(left)
     right = t.world.whole(right) if joined else t.world.adopt(right)
+    if function is operator.or_ and base is dict and other in DICT_TYPES:
+        right = joined_to_dict(whole, other_side, right)
     if function is operator.mul and (numbers := progressions.repeated(t, left, right)) is not None:
         return numbers
     if not is_fake(left) and not is_fake(right):

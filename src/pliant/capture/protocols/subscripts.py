@@ -23,6 +23,7 @@ from pliant.capture.numbers.progressions import item, tensor_of
 from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
+from pliant.capture.protocols.asked_by_c import ASKED_BY_TORCH, refuse_own, within
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.patched_methods import refuse_patched
 from pliant.capture.protocols.tail_calls import TailCall, ending
@@ -96,6 +97,7 @@ def _is_a_number(t: Tracer, key: FakeTensor) -> bool:
 def _part_of_key(t: Tracer, key: Any) -> Any:
     if is_array(key) and not is_index(key):
         raise GraphBreak("unknown-call", "a tensor at an array of numbers that eager takes for a sequence")
+    refuse_own(t, operator.getitem, within((key,)), ASKED_BY_TORCH)
     key = mapped(key_of(key), plain_text)
     refuse_elements(t, key)
     refuse_own_items(t, key)
@@ -103,6 +105,11 @@ def _part_of_key(t: Tracer, key: Any) -> Any:
     if is_place(key) and t.mode.allow_unbacked and t.recorder.region is None:
         return t.native(torch.Tensor.item, key)
     return key
+
+
+def _parts_of_key(t: Tracer, key: tuple[Any, ...]) -> tuple[Any, ...]:
+    refuse_own(t, operator.getitem, (key,), ASKED_BY_TORCH)
+    return tuple([_tensor_key(t, part) for part in key])
 
 
 def _progression_item(t: Tracer, numbers: Any, key: Any) -> Any:
@@ -124,7 +131,7 @@ _tensor_key: Callable[[Tracer, Any], Any] = by_kind(
         slice: lambda t, key: slice(*[_tensor_key(t, as_index(t, part)) for part in (key.start, key.stop, key.step)]),
         **dict.fromkeys(PROGRESSIONS, _progression_as_key),
     },
-    {tuple: lambda t, key: tuple(_tensor_key(t, part) for part in key)},
+    {tuple: _parts_of_key},
     place=1,
 )
 

@@ -20,6 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import array_memory
 from pliant.capture.numbers.array_memory import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
+from pliant.capture.protocols.asked_by_c import ASKED_BY_TORCH, refuse_own, within
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.overrides import note_disabled
@@ -40,7 +41,7 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
-from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.given_warnings import collected
 from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
@@ -170,8 +171,6 @@ def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
         return value
     if getattr(function, "__name__", None) in _TAKE_SEQUENCES:
         refuse_own_items(t, value)
-    if any(python_method(t, value, name) is not None for name in ("__index__", "__float__")) and not is_fake(value):
-        raise GraphBreak("unknown-object", f"{_name_of(function)} would make a number of a {type(value).__name__}")
     known = known_items(t, plain_text(value))
     if known is not value and is_function(function):
         if any(python_method(t, value, name) is not None for name in ("__iter__", "__getitem__")):
@@ -190,6 +189,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if function not in _TAKE_TRUTHS:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
+    refuse_own(t, function, within((*args, *kwargs.values())), ASKED_BY_TORCH)
     reads = functools.partial(_as_c_reads_it, t, function)
     makes = function in _MAKE_TENSORS  # others take scalars of NumPy for numbers
     args, kwargs = mapped(t.internalize((args, dict(kwargs))), reads if makes else lambda one: mapped(reads(one), plain_number))
