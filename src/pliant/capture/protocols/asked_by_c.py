@@ -28,6 +28,7 @@ from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
     derives,
+    deriving,
 )
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.guards.standard import LRU_CACHE, can_change, standard_globals
@@ -121,7 +122,7 @@ _HOLD = frozenset(
     map(
         id,
         (
-            dict, property, staticmethod, classmethod, slice, object, type, functools.partial, types.MethodType, types.CellType,
+            *DICT_TYPES, property, staticmethod, classmethod, slice, object, type, functools.partial, types.MethodType, types.CellType,
             types.SimpleNamespace, LRU_CACHE, weakref.ref, BUILTINS.super,
         ),
     )
@@ -130,7 +131,7 @@ _TAKE_ITEMS = frozenset(
     map(
         id,
         (
-            list, tuple, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict, zip, map, filter,
+            list, tuple, set, frozenset, collections.deque, zip, map, filter,
             enumerate, reversed,
         ),
     )
@@ -142,6 +143,7 @@ _BY_NAME = frozenset((*_LOOK_AT_CLASS, *_AFTER_ASKING))
 _OF_PLACES = (operator.contains, operator.getitem, operator.setitem, operator.delitem)
 _OF_ATTRIBUTES = frozenset("__get__ __set__ __delete__ __setattr__ __delattr__ __getattribute__ __new__ __init__ __set_name__".split())
 _HOLDERS = MUTABLE_CONTAINERS - {bytearray} | {tuple, frozenset}
+_is_holder = deriving(*_HOLDERS)
 
 
 def _takes_items(function: Any) -> bool:
@@ -156,7 +158,7 @@ def _asks_in_c(function: Any, args: Args) -> bool:
     if function in _COMPARE:
         return any(type(value) in DICT_VIEWS for value in args)  # which ask a set for its length and its items
     if function in _OF_PLACES:
-        return type(args[0]) not in _HOLDERS
+        return not _is_holder(args[0])
     return HOLDS_FUNCTIONS.of(function.__self__) or type(function.__self__) not in _HOLDERS
 
 
@@ -166,7 +168,7 @@ _ASKS: ByKind[Callable[[Any, Args], bool]] = ByKind(
         types.BuiltinFunctionType: _asks_in_c,
         **dict.fromkeys(
             (types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType),
-            lambda function, args: function.__name__ not in _OF_ATTRIBUTES,
+            lambda function, args: function.__name__ not in _OF_ATTRIBUTES and getattr(function, "__objclass__", None) not in _HOLDERS,
         ),
         types.FunctionType: lambda function, args: not _is_ours(function.__module__),
     },
