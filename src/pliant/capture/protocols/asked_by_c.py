@@ -142,6 +142,8 @@ _AFTER_ASKING = (BUILTINS.len, BUILTINS.iter, BUILTINS.next)  # their handlers k
 _BY_NAME = frozenset((*_LOOK_AT_CLASS, *_AFTER_ASKING))
 _OF_PLACES = (operator.contains, operator.getitem, operator.setitem, operator.delitem)
 _OF_ATTRIBUTES = frozenset("__get__ __set__ __delete__ __setattr__ __delattr__ __getattribute__ __new__ __init__ __set_name__".split())
+_LOOK_AT_OPERANDS = COMPARED | {"__add__", "__radd__", "__sub__", "__rsub__", "__divmod__", "__rdivmod__"}  # at their classes alone
+_NO_QUESTIONS = _OF_ATTRIBUTES | _LOOK_AT_OPERANDS
 _HOLDERS = MUTABLE_CONTAINERS - {bytearray} | {tuple, frozenset}
 _is_holder = deriving(*_HOLDERS)
 
@@ -153,7 +155,7 @@ def _takes_items(function: Any) -> bool:
 
 def _asks_in_c(function: Any, args: Args) -> bool:
     """Of a function or a bound method: those of containers take what they hold."""
-    if function in _BY_NAME or function.__name__ in _OF_ATTRIBUTES:
+    if function in _BY_NAME or function.__name__ in _NO_QUESTIONS:
         return False
     if function in _COMPARE:
         return any(type(value) in DICT_VIEWS for value in args)  # which ask a set for its length and its items
@@ -168,7 +170,7 @@ _ASKS: ByKind[Callable[[Any, Args], bool]] = ByKind(
         types.BuiltinFunctionType: _asks_in_c,
         **dict.fromkeys(
             (types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType),
-            lambda function, args: function.__name__ not in _OF_ATTRIBUTES and getattr(function, "__objclass__", None) not in _HOLDERS,
+            lambda function, args: function.__name__ not in _NO_QUESTIONS and getattr(function, "__objclass__", None) not in _HOLDERS,
         ),
         types.FunctionType: lambda function, args: not _is_ours(function.__module__),
     },

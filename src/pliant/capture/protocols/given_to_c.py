@@ -173,7 +173,7 @@ def _take(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
 def _refuse_object(t: Tracer, value: Any, within: frozenset[int], compared: str) -> None:
     _note_compared(t, value)
     if not compared:
-        refuse_own(t, None, (value,), ASKED_FOR_MORE)
+        refuse_own(t, None, (value,), _MADE_NUMBERS)
     if compared == "<":
         _refuse_methods(t, value, _ORDERS)
     compares = operators.python_method(t, value, "__eq__")
@@ -248,6 +248,7 @@ _INSIDE: ByKind[Callable[[Tracer, Any, frozenset[int]], Any] | None] = ByKind(
     },
     {tuple: _internalize_parts},
 )
+_MADE_NUMBERS = frozenset(("__index__", "__float__"))  # what else C code may ask the one door to it knows: `asked_by_c`
 _ORDERS = ("__lt__", "__gt__", "__le__", "__ge__")
 _REFUSED_IN_C: ByKind[Callable[[Tracer, Any, frozenset[int], str], None]] = ByKind(
     _refuse_object,
