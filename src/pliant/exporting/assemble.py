@@ -31,6 +31,7 @@ from pliant.exporting.dims import leaves_of
 from pliant.exporting.example import Example
 from pliant.exporting.nested import nest
 from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm, Input, Program
+from pliant.exporting.segments import tell_lengths
 from pliant.exporting.settled import told
 from pliant.exporting.symbols import Sizes
 from pliant.exporting.trees import as_tree
@@ -332,6 +333,7 @@ class _Assembly:
             node.meta["stage"] = "forward"
             if isinstance(where, SourceLocation):
                 node.meta["where"] = where
+        tell_lengths(self.graph)
         nest(self.graph, self.captured.shape_env)
 
     def _take_outside(self, writes: bool) -> None:

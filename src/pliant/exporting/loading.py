@@ -21,7 +21,8 @@ def load(
 ) -> Exported:
     """The program that `Exported.save` or `aot_compile` wrote. Loading runs nothing of the file, which may come from
     anywhere, unless `kernels` says that it is trusted: then calls run the machine code that `aot_compile` put there.
-    `libraries`: of operators that it may call, beside ATen's. `classes`: of results that it may make, beside those that are
+    `libraries`: of operators that it may call, beside those of ATen whose kernels check what they are given; `"aten"`: the
+    others, too, of a file that is trusted. `classes`: of results that it may make, beside those that are
     registered with PyTorch's trees. `check`: see that no element is damaged, which reads them all."""
 
     def finish(program: Program, archive: zipfile.ZipFile) -> Exported:

@@ -172,6 +172,20 @@ _PARTS: dict[str, Callable[..., int]] = {
 }
 
 
+def computed(mode: FakeMode, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], trusted: bool = False) -> Any:
+    """What a call of nodes makes, if its kernel may be called so."""
+    if not trusted and may_leave_memory(target, args, kwargs):
+        raise ValueError(f"`{target}` is given what its kernel would not check")
+    fakes, named = described(args), {name: described(value) for name, value in kwargs.items()}
+    if not isinstance(target, OpOverload):  # an item
+        whole_, index = fakes
+        return whole_[whole(index)]
+    if _parts(target, fakes, named) > _MOST_PARTS:
+        raise ValueError(f"`{target}` would make more tensors than a program has")
+    with torch.no_grad():
+        return mode.compute(target, fakes, named)
+
+
 class _Program:
     def __init__(self, said: dict[str, Json], libraries: Collection[str], classes: Collection[type]) -> None:
         self.said, self.classes = said, classes
@@ -257,11 +271,9 @@ class _Program:
             self._check(target, args)
             self._append("call_function", target, said["name"], args, kwargs).meta["val"] = None
             return
-        if may_leave_memory(target, args, kwargs):
-            raise ValueError(f"`{target}` is given what its kernel would not check")
         makes = [(self.reader.symbols[name], item, dim) for name, item, dim in said.get("makes", ())]
         self.env.replayed = [symbol for symbol, _, _ in makes]
-        outputs = self._computed(target, args, kwargs)
+        outputs = computed(self.mode, target, args, kwargs, self.reader.trusted)
         bound = bindings_of(self.env.take_fresh(), outputs)
         if [(one.symbol, one.item, one.dim) for one in bound] != makes or self.env.replayed:
             raise ValueError(f"`{said['name']}` makes other numbers than it says")
@@ -273,17 +285,6 @@ class _Program:
             node.meta["binds"] = bound
         if "where" in said:
             node.meta["where"] = text(said["where"])
-
-    def _computed(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fakes = described(args)
-        named = {name: described(value) for name, value in kwargs.items()}
-        if not isinstance(target, OpOverload):  # an item
-            whole_, index = fakes
-            return whole_[whole(index)]
-        if _parts(target, fakes, named) > _MOST_PARTS:
-            raise ValueError(f"`{target}` would make more tensors than a program has")
-        with torch.no_grad():
-            return self.mode.compute(target, fakes, named)
 
     # ---- programs inside the program
     def _control(self, said: Json) -> None:

@@ -19,6 +19,7 @@ from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameA
 from pliant.autograd.views import ViewStep
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError
+from pliant.exporting.allowed import is_allowed
 from pliant.graph.effects import OURS, acts, refusal
 from pliant.graph.special_calls import SPECIAL
 from pliant.graph.unbacked import assume, check, unlearnt
@@ -105,10 +106,12 @@ def unsaved(what: str) -> ExportError:
 
 # ---- reading
 class Reader:
-    """Reads values of one file. `symbols`: by name; `libraries`: whose operators may be looked up."""
+    """Reads values of one file. `symbols`: by name; `libraries`: whose operators may be looked up. Those of ATen may be whose
+    kernels check what they are given; all of them, if ATen is among the libraries."""
 
     def __init__(self, env: ShapeEnv, symbols: Mapping[str, Symbol], libraries: Collection[str]) -> None:
         self.env, self.symbols, self.libraries = env, symbols, frozenset(libraries) | {"aten"}
+        self.trusted = "aten" in libraries
         self.nodes: dict[str, fx.Node] = {}
 
     def value(self, json: Json) -> Any:
@@ -142,6 +145,8 @@ class Reader:
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
         if not isinstance(found, OpOverload) or found._schema.is_mutable or not _may_run(found):
             raise ValueError(f"`{name}` is no operator for a saved program")
+        if not self.trusted and not is_allowed(found):
+            raise _unchecked(name)
         return found
 
     def outputs(self, json: Json, inputs: int, results: int) -> tuple[Output, ...]:
@@ -192,6 +197,14 @@ def _of_a_library(name: str, namespace: str) -> FileError:
         why="operators of a library run what the library does, so whoever loads a file names those that it may call",
         do=f"if you trust it: import what registers `{namespace}`, and pliant.load(path, libraries=({namespace!r},))",
         doc="docs/export.md#files",
+    )  # fmt: skip
+
+
+def _unchecked(name: str) -> FileError:
+    return FileError(
+        f"the program calls `{name}`, which is no operator that any file may call", kind="operator",
+        why="its kernel is not known to check what it is given, so a made-up file could have it read memory of others",
+        do="if you trust the file: pliant.load(path, libraries=('aten',))", doc="docs/export.md#files",
     )  # fmt: skip
 
 

@@ -221,3 +221,28 @@ def topk(
         require(k <= x.size[d], "selected index k out of range")
     size = (*x.size[:d], k, *x.size[d + 1 :]) if x.size else ()
     return x.like(size), x.like(size, dtype=torch.int64)
+
+
+@rule(_aten.segment_reduce.default)
+def segment_reduce(
+    data: TensorSpec, reduce: str, *, lengths: TensorSpec | None = None, indices: TensorSpec | None = None,
+    offsets: TensorSpec | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None,
+) -> TensorSpec:  # fmt: skip
+    """One element for each segment, along the last dimension of what tells the segments, with the dimensions before it."""
+    told = lengths if lengths is not None else offsets
+    require(told is not None, "segments need lengths or offsets")
+    assert told is not None
+    require_floats(data, "segment_reduce")
+    at = wrap_dim(axis, data.ndim)
+    require(at == told.ndim - 1, "segments are along the last dimension of what tells them")
+    require_same(told.size[:at], data.size[:at], "segments of other batches")
+    many = told.size[at] - (lengths is None)
+    return data.like((*data.size[:at], many, *data.size[at + 1 :]))
+
+
+@rule(_aten._segment_reduce_backward.default)
+def segment_reduce_backward(
+    grad: TensorSpec, output: TensorSpec, data: TensorSpec, reduce: str, *, lengths: TensorSpec | None = None,
+    offsets: TensorSpec | None = None, axis: int = 0, initial: Any = None,
+) -> TensorSpec:  # fmt: skip
+    return data.like(data.size)
