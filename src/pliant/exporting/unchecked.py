@@ -73,6 +73,8 @@ def _derivative(forward: OpOverload, results: Mapping[str, int | None], like: in
         found: Any = made.meta["val"] if like is None else made.meta["val"][like]
         if not isinstance(grad, fx.Node) or _sizes(grad) != tuple(found.spec.size_key):
             return False
+        if "num_weights" in given and _sizes(before["weight"])[0] != given["num_weights"]:
+            return False
         return all(before.get(name) is given.get(name) for name in names)
 
     return is_its_result
@@ -108,8 +110,18 @@ def _as_forward(forward: OpOverload, results: Mapping[str, int | None], **more: 
 
 
 def _of_rows(given: Given) -> bool:
-    """`embedding_dense_backward`: a row for each index."""
-    return _sizes(_grad(given))[:-1] == _sizes(given["indices"]) and bool(_sizes(_grad(given)))
+    """`embedding_dense_backward`: a gradient for each index, of rows that the forward operator looked up, which checks that they are there."""
+    grad, indices = _sizes(_grad(given)), given["indices"]
+    looked_up = [user for user in indices.users if user.target is _aten.embedding.default and user.args[1] is indices and user.users]
+    return grad[:-1] == _sizes(indices) and any(_sizes(one.args[0]) == (given["num_weights"], grad[-1]) for one in looked_up)
+
+
+def _of_channels(given: Given) -> bool:
+    """`native_batch_norm_backward`: it has the statistics that it reads, which are one element a channel."""
+    statistics = [given[name] for name in (("save_mean", "save_invstd") if given["train"] else ("running_mean", "running_var"))]
+    sizes = _sizes(given["input"])
+    given_right = all(isinstance(one, fx.Node) and _sizes(one) == sizes[1:2] for one in statistics)
+    return given_right and _sizes(_grad(given)) == sizes
 
 
 def _of_images(rank: int) -> Row:
@@ -169,6 +181,7 @@ _ROWS: dict[OpOverload, Row] = {
     _aten.segment_reduce.default: _checks_lengths,
     _aten._segment_reduce_backward.default: _derivative(_aten.segment_reduce.default, {"output": None}),
     _aten._ctc_loss_backward.Tensor: _derivative(_aten._ctc_loss.Tensor, {"neg_log_likelihood": 0, "log_alpha": 1}, 0),
+    _aten._embedding_bag_backward.default: _derivative(_aten._embedding_bag.default, _BAG, 0, "weight per_sample_weights"),
     _aten._embedding_bag_dense_backward.default: _derivative(
         _aten._embedding_bag.default, _BAG, 0, "weight offsets per_sample_weights"
     ),
@@ -176,6 +189,7 @@ _ROWS: dict[OpOverload, Row] = {
         _aten._embedding_bag.default, {"offset2bag": 1}, 0, "per_sample_weights"
     ),
     _aten.embedding_dense_backward.default: _of_rows,
+    _aten.native_batch_norm_backward.default: _of_channels,
     _aten._adaptive_avg_pool2d_backward.default: _of_images(2),
     _aten._adaptive_avg_pool3d_backward.default: _of_images(3),
     _aten.avg_pool2d_backward.default: _as_forward(_aten.avg_pool2d.default, {"grad_output": None}),
