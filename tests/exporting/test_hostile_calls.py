@@ -32,6 +32,7 @@ HOSTILE = [  # each ended the process, or read what is no memory of its tensors
         ONES(1, 2, 1, 8), *[ONES(1, 2, 500, 8)] * 3, ONES(1, 2, 1, 8), ONES(1, 1, 2), 0.0, False]),
     ("mkldnn_rnn_layer.default", [
         ONES(5, 2, 3), ONES(1, 1), ONES(1, 1), ONES(1), ONES(1), ONES(1, 2, 400), ONES(1, 2, 400), False, [], 2, 400, 1, True, False, False, False]),
+    ("_native_multi_head_attention.default", [*[ONES(1, 5, 8)] * 3, 8, 2, ONES(24, 8), ONES(1), ONES(8, 8), ONES(8)]),
     ("reflection_pad2d_backward.default", [ONES(1, 4, 9, 9), IMAGE, [3, 3, 3, 3]]),
     ("convolution_backward.default", [ONES(1, 4, 1, 1), IMAGE, ONES(4, 4, 3, 3), [4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3]),
     ("fractional_max_pool2d_backward.default", [ONES(1, 2, 2), ONES(1, 4, 4), [2, 2], [2, 2], PLACES]),
@@ -91,6 +92,19 @@ def test_training_programs_load_as_they_were_exported(tmp_path):
     torch.testing.assert_close(loss, wanted.detach())
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(gradients[name], parameter.grad)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_encoders_in_one_kernel_load_as_they_were_exported(masked, tmp_path):
+    torch.manual_seed(0)
+    layer, batch = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), pliant.Dim("batch")
+    mask = torch.arange(5)[None].expand(3, 5) > 3
+    args, sizes = ((torch.randn(3, 5, 8), None, mask), ({0: batch}, None, {0: batch})) if masked else ((torch.randn(3, 5, 8),), ({0: batch},))
+    program = pliant.export(layer, args, dynamic_shapes=sizes)
+    assert "aten._transformer_encoder_layer_fwd.default" in program.operators()
+    program.save(tmp_path / "file")
+    with torch.no_grad():
+        torch.testing.assert_close(pliant.load(tmp_path / "file")(*args), layer(*args))
 
 
 def test_operators_with_a_row_may_be_called():

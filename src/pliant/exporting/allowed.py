@@ -17,7 +17,9 @@ _ALLOWED = frozenset(
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward
     _addmm_activation _autocast_to_full_precision _autocast_to_reduced_precision _batch_norm_with_update_functional
     _cdist_backward _cdist_forward _chunk_cat _conj _conj_physical _ctc_loss.Tensor _ctc_loss_backward.Tensor
-    _dirichlet_grad _efficientzerotensor _embedding_bag _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only
+    _dirichlet_grad _efficientzerotensor _embedding_bag _embedding_bag_backward _int_mm
+    _native_multi_head_attention _transformer_encoder_layer_fwd
+    _embedding_bag_dense_backward _embedding_bag_forward_only
     _embedding_bag_per_sample_weights_backward _fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fft_c2c
     _fft_c2r _fft_r2c _fused_rms_norm_backward _has_same_storage_numel _histogramdd_bin_edges _histogramdd_from_bin_cts
     _histogramdd_from_bin_tensors _is_all_true _is_any_true _linalg_check_errors _linalg_det _linalg_eigh

@@ -154,6 +154,31 @@ def _one_lstm(given: Given) -> bool:
     return sized and len(dtypes) == 1 and all(len(_sizes(one)) == 2 or _sizes(one)[0] == 1 for one in states)
 
 
+def _encodes(given: Given) -> bool:
+    """Attention, or a layer of an encoder, in one kernel: weights are as large as the embedding, masks as the sequence."""
+    width, heads = given["embed_dim"], given["num_heads"] if "num_heads" in given else given["num_head"]
+    sequences = [given[name] for name in ("src", "query", "key", "value") if name in given]
+    first = _sizes(sequences[0])
+    if len(first) != 3 or any(_sizes(one) != first for one in sequences) or first[2] != width or heads <= 0 or width % heads:
+        return False
+    inner = _sizes(given["ffn_weight_1"])[:1] if "ffn_weight_1" in given else ()
+    wanted = {
+        "qkv_weight": (3 * width, width), "qkv_bias": (3 * width,), "proj_weight": (width, width), "proj_bias": (width,),
+        **{f"norm_{kind}_{i}": (width,) for kind in ("weight", "bias") for i in (1, 2)},
+        "ffn_weight_1": (*inner, width), "ffn_bias_1": inner, "ffn_weight_2": (width, *inner), "ffn_bias_2": (width,),
+    }  # fmt: skip
+    tensors = [*sequences, *[given[name] for name in wanted if name in given]]
+    alike = len({one.meta["val"].spec.dtype for one in tensors}) == 1
+    return alike and all(_sizes(given[name]) == size for name, size in wanted.items() if name in given) and _masks(given, first, heads)
+
+
+def _masks(given: Given, sizes: tuple[Any, ...], heads: int) -> bool:
+    """Whether the mask, if there is one, is as large as its kind says."""
+    mask, (batch, length, _) = given.get("mask"), sizes
+    kinds = {0: (length, length), 1: (batch, length), 2: (batch, heads, length, length)}
+    return mask is None or _sizes(mask) == kinds.get(given.get("mask_type", None))
+
+
 def _attends(given: Given) -> bool:
     """Attention on GPUs: queries of as many batches and as wide as keys, a value for each key."""
     query, key, value = (_sizes(given[name]) for name in ("query", "key", "value"))
@@ -212,5 +237,7 @@ _ROWS: dict[OpOverload, Row] = {
     **{getattr(_aten, f"_upsample_{kind}2d_aa{end}").default: _scaled for kind in ("bilinear", "bicubic") for end in ("", "_backward")},
     **dict.fromkeys(_ATTENTIONS, _attends),
     **{backward: _derivative(forward, {"out": 0, "logsumexp": 1}, 0) for forward, backward in _ATTENTIONS.items()},
+    _aten._transformer_encoder_layer_fwd.default: _encodes,
+    _aten._native_multi_head_attention.default: _encodes,
     _aten.mkldnn_rnn_layer.default: _one_lstm,
 }
