@@ -14,6 +14,7 @@ program.py      `Program`: the graph, its signature, its state
 exported.py     `Exported`: the program with what can be done with it
 checking.py     the check of a call's arguments
 running.py      a call: by operators, or compiled
+segments.py     reductions of segments in a form whose kernel checks
 written_back.py the graph that writes mutated inputs
 nested.py       bodies of branches and loops as graphs
 values.py       values of a graph as JSON
@@ -22,6 +23,7 @@ control_form.py  branches, loops and recurrent layers as JSON
 form.py         the form of files: names, versions, upgrades
 writing.py      a program to a file
 reading.py      a program from a file
+allowed.py      operators of ATen that any file may call
 unchecked.py    operators that a file may call only with what they were made for
 loading.py      `load`: with what can be done with it, and compiled code
 package.py      files with compiled kernels
