@@ -55,6 +55,10 @@ MISSING: dict[str, str] = {
         _OF_ONE,
     ),
     "tests/capture/test_torch_functions.py::test_what_acts_is_in_no_list[_skip_one_hop_torch_function]": "has no such function",
+    **dict.fromkeys(
+        [f"tests/exporting/test_hostile_calls.py::test_encoders_in_one_kernel_load_as_they_were_exported[{masked}]" for masked in (False, True)],
+        "does not describe what the encoder's kernel returns",
+    ),
     "tests/distributed/test_collectives.py::test_in_the_graph[all_to_all]": "gloo has no all_to_all",
     "tests/distributed/test_collectives.py::test_in_the_graph[functional_operators]": "names operators otherwise",
     "tests/graph/test_effects.py::test_a_refused_operator_is_a_typed_error": "has no operator that looks for NaN",
