@@ -32,6 +32,8 @@ HOSTILE = [  # each ended the process, or read what is no memory of its tensors
         ONES(1, 2, 1, 8), *[ONES(1, 2, 500, 8)] * 3, ONES(1, 2, 1, 8), ONES(1, 1, 2), 0.0, False]),
     ("mkldnn_rnn_layer.default", [
         ONES(5, 2, 3), ONES(1, 1), ONES(1, 1), ONES(1), ONES(1), ONES(1, 2, 400), ONES(1, 2, 400), False, [], 2, 400, 1, True, False, False, False]),
+    ("_weight_norm_interface.default", [ONES(400, 300), ONES(1, 1), 0]),
+    ("_weight_norm_interface_backward.default", [ONES(1, 1), ONES(400, 300), ONES(400, 1), ONES(400, 1), 0]),
     ("_native_multi_head_attention.default", [*[ONES(1, 5, 8)] * 3, 8, 2, ONES(24, 8), ONES(1), ONES(8, 8), ONES(8)]),
     ("reflection_pad2d_backward.default", [ONES(1, 4, 9, 9), IMAGE, [3, 3, 3, 3]]),
     ("convolution_backward.default", [ONES(1, 4, 1, 1), IMAGE, ONES(4, 4, 3, 3), [4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3]),
@@ -72,10 +74,11 @@ class Trained(torch.nn.Module):
         torch.manual_seed(0)
         self.table, self.bag = torch.nn.Embedding(10, 8, padding_idx=0), torch.nn.EmbeddingBag(10, 8)
         self.conv, self.norm, self.groups = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.GroupNorm(2, 4)
+        self.normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8))
         self.layer, self.attend = torch.nn.LayerNorm(8), torch.nn.MultiheadAttention(8, 2, batch_first=True)
 
     def forward(self, ids):
-        x = self.layer(self.table(ids) + self.bag(ids)[:, None])
+        x = self.normed(self.layer(self.table(ids) + self.bag(ids)[:, None]))
         x = self.attend(x, x, x, need_weights=False)[0]
         images = self.groups(self.norm(self.conv(x.view(ids.shape[0], 4, -1, 8))))
         wide = F.pad(F.interpolate(F.glu(images, 1), size=(9, 7), mode="bilinear", antialias=True), (1, 1, 1, 1), mode="reflect")

@@ -18,6 +18,7 @@ _ALLOWED = frozenset(
     _addmm_activation _autocast_to_full_precision _autocast_to_reduced_precision _batch_norm_with_update_functional
     _cdist_backward _cdist_forward _chunk_cat _conj _conj_physical _ctc_loss.Tensor _ctc_loss_backward.Tensor
     _dirichlet_grad _efficientzerotensor _embedding_bag _embedding_bag_backward _int_mm
+    _weight_norm_interface _weight_norm_interface_backward
     _native_multi_head_attention _transformer_encoder_layer_fwd
     _embedding_bag_dense_backward _embedding_bag_forward_only
     _embedding_bag_per_sample_weights_backward _fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fft_c2c

@@ -154,6 +154,17 @@ def _one_lstm(given: Given) -> bool:
     return sized and len(dtypes) == 1 and all(len(_sizes(one)) == 2 or _sizes(one)[0] == 1 for one in states)
 
 
+def _normed(given: Given) -> bool:
+    """`_weight_norm_interface` and its derivative: a length for each part along the dimension, of one dtype."""
+    saved = "saved_" if "saved_v" in given else ""
+    v, g, dim = given[f"{saved}v"], given[f"{saved}g"], given.get("dim", 0)
+    sizes = _sizes(v)
+    lengths = tuple(n if i == dim else 1 for i, n in enumerate(sizes))
+    like_v, like_g = [v, *[given[name] for name in ("grad_w",) if name in given]], [g, *[given[name] for name in ("saved_norms",) if name in given]]
+    alike = len({one.meta["val"].spec.dtype for one in (*like_v, g)}) == 1
+    return alike and 0 <= dim < len(sizes) and {*map(_sizes, like_v)} == {sizes} and {*map(_sizes, like_g)} == {lengths}
+
+
 def _encodes(given: Given) -> bool:
     """Attention, or a layer of an encoder, in one kernel: weights are as large as the embedding, masks as the sequence."""
     width, heads = given["embed_dim"], given["num_heads"] if "num_heads" in given else given["num_head"]
@@ -237,6 +248,7 @@ _ROWS: dict[OpOverload, Row] = {
     **{getattr(_aten, f"_upsample_{kind}2d_aa{end}").default: _scaled for kind in ("bilinear", "bicubic") for end in ("", "_backward")},
     **dict.fromkeys(_ATTENTIONS, _attends),
     **{backward: _derivative(forward, {"out": 0, "logsumexp": 1}, 0) for forward, backward in _ATTENTIONS.items()},
+    **dict.fromkeys((_aten._weight_norm_interface.default, _aten._weight_norm_interface_backward.default), _normed),
     _aten._transformer_encoder_layer_fwd.default: _encodes,
     _aten._native_multi_head_attention.default: _encodes,
     _aten.mkldnn_rnn_layer.default: _one_lstm,
