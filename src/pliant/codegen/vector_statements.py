@@ -20,7 +20,7 @@ from pliant.codegen.vectors import VECTOR_OPS
 from pliant.ir.loops import Axis, Buffer
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
 from pliant.schedule.kernel import Member
-from pliant.symbolic.bounds import ALL, Interval
+from pliant.symbolic.bounds import ALL, Interval, multiply
 from pliant.symbolic.expr import ONE, Expr, FloorDiv, Symbol
 from pliant.symbolic.traverse import linear_coefficient
 
@@ -489,14 +489,9 @@ def _in_lane(interval: Interval) -> bool:
     return interval.lo >= _LANE.lo and interval.hi <= _LANE.hi
 
 
-def _product(a: Interval, b: Interval) -> Interval:
-    ends = [x * y for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
-    return Interval(min(ends), max(ends))
-
-
 _INT64: dict[str, Callable[..., Interval]] = {
     "add": lambda a, b: Interval(a.lo + b.lo, a.hi + b.hi),
     "sub": lambda a, b: Interval(a.lo - b.hi, a.hi - b.lo),
-    "mul": _product,
+    "mul": multiply,
     "neg": lambda a: Interval(-a.hi, -a.lo),
 }

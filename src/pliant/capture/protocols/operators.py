@@ -98,8 +98,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def python_method(t: Tracer, obj: Any, name: str) -> types.FunctionType | None:
-    """The special method of the object's class, if it is written in Python; a break where it is neither a function nor
-    written in C, but a `staticmethod`, an object that is called, or the like."""
+    """The special method of the object's class, if it is written in Python; a break where it cannot be told how it binds."""
     cls = type(obj)
     if cls is FakeTensor and obj.subclass_ is not None:
         member = own_member(t, obj.subclass_, name)
