@@ -160,7 +160,7 @@ def _asks_in_c(function: Any, args: Args) -> bool:
     if function in _COMPARE:
         return any(type(value) in DICT_VIEWS for value in args)  # which ask a set for its length and its items
     if function in _OF_PLACES:
-        return not _is_holder(args[0])
+        return bool(args) and not _is_holder(args[0])
     return HOLDS_FUNCTIONS.of(function.__self__) or type(function.__self__) not in _HOLDERS
 
 
