@@ -97,7 +97,8 @@ def test_conversions(options):
 @pytest.mark.parametrize("n", LENGTHS)
 @pytest.mark.parametrize("byte", [torch.int8, torch.uint8])
 def test_bytes(byte, n, options):
-    """Numbers cut to bytes, bytes compared, chosen among and given as other bytes."""
+    """Numbers cut to bytes, bytes compared, chosen among and given as other bytes. Loops over nothing but bytes are the
+    compiler's."""
     p = Program()
     given = (torch.float32, torch.bfloat16, torch.int32, torch.bool, torch.int8, torch.uint8)
     read = [p.tensor(n, dtype=d) for d in given]
@@ -115,7 +116,8 @@ def test_bytes(byte, n, options):
     compiled = compile_program(program, options)
     for want, got in zip(run(program, args), compiled(list(args)), strict=True):
         assert torch.equal(got, want)
-    assert compiled.source.count("p_store8(") >= len(outs)
+    of_bytes_alone = sum(x.dtype.itemsize == 1 and x.dtype is not byte for x in read)  # casts, each in a kernel of its own
+    assert compiled.source.count("p_store8(") >= len(outs) - of_bytes_alone
 
 
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.int32, torch.bfloat16, torch.bool), (torch.float64,)])

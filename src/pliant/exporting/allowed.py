@@ -15,6 +15,7 @@ _ALLOWED = frozenset(
     """
     __lshift__.Scalar __lshift__.Tensor __rshift__.Scalar __rshift__.Tensor __xor__.Scalar __xor__.Tensor
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward
+    _assert_async _assert_async.msg _assert_scalar sym_constrain_range sym_constrain_range_for_size
     _addmm_activation _autocast_to_full_precision _autocast_to_reduced_precision _batch_norm_with_update_functional
     _cdist_backward _cdist_forward _chunk_cat _conj _conj_physical _ctc_loss.Tensor _ctc_loss_backward.Tensor
     _dirichlet_grad _efficientzerotensor _embedding_bag _embedding_bag_backward _int_mm
