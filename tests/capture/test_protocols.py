@@ -92,3 +92,26 @@ def test_what_holds_objects_asks_them_for_nothing():
         found, expected = compiled(torch.ones(2), Shown(n)), program(torch.ones(2), Shown(n))
         assert torch.equal(found[0], expected[0])
         assert found[1:] == expected[1:]
+
+
+class Held:
+    """A cache that may be gone through."""
+
+    def __iter__(self):
+        raise AssertionError
+
+    def __len__(self):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("make", [lambda held: (held,), lambda held: [held]], ids=["tuple", "list"])
+def test_sequences_are_joined_as_they_are(make):
+    def f(x, held):
+        found = make(x + 1)
+        found += make(held)
+        return [*(found + make(held)), *(make(held) * 2)]
+
+    held = Held()
+    pliant.reset()
+    results = pliant.compile(f, fullgraph=True)(torch.ones(2), held)
+    assert torch.equal(results[0], torch.full((2,), 2.0)) and all(one is held for one in results[1:]) and len(results) == 5

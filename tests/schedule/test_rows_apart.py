@@ -7,10 +7,14 @@ import torch.nn.functional as F
 from lowering.tracing import check, trace
 from pliant import config
 from pliant.codegen.c import write_kernel
+from pliant.ir.loops import Axis, Buffer, LoopProgram, Pointwise
+from pliant.ir.scalar import load
 from pliant.lowering.lower import lower
 from pliant.runtime.compile_program import compile_program
 from pliant.schedule.kernel import Kernel
+from pliant.schedule.rows_apart import rows_apart
 from pliant.schedule.schedule import schedule
+from pliant.symbolic.expr import lit, symbol
 
 LAST = torch.channels_last
 
@@ -48,3 +52,11 @@ def test_channels_that_lie_last_are_vectors():
     steps = schedule(lower(trace(normalized, (x,))), config.Config().schedule).steps
     text = "".join(write_kernel(step).text for step in steps if isinstance(step, Kernel))
     assert "% 32" not in text.replace("% (32)", "") and "P_L" in text
+
+
+def test_a_loop_is_not_divided_by_its_own_extent():
+    i, cpu = symbol("i0"), torch.device("cpu")
+    read, written = (Buffer(name, torch.float32, (lit(8),), (lit(1),), cpu, role) for name, role in (("a", "input"), ("b", "temporary")))
+    loop = Pointwise(written, (Axis(i, lit(8)),), i, load(read, i % 8))
+    program = LoopProgram([read], [loop], [])
+    assert rows_apart(program) is program

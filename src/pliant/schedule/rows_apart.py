@@ -2,8 +2,8 @@
 
 In:     a `LoopProgram`, whose loops over `x.reshape(n * c, ...)` of an `x` that is channels last read it at `i % c`.
 Out:    the same over two loops, `i = c*p + q` with q < c: reads at `q`, which vectors take together.
-Holds:  each computation has the points it had, in their order. What reads at a wider step along the second dimension stays,
-        as its innermost loop is another.
+Holds:  each computation has the points it had, in their order; each of two loops is shorter than the one that they were. What
+        reads at a wider step along the second dimension stays, as its innermost loop is another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _width(axis: Axis, indices: list[Expr]) -> int | None:
     extent = axis.extent.as_int()
     parts = {mono.args[1].as_int() for e in indices for mono, coef in e.terms if coef == 1 and _is_part(mono, axis)}
     width = parts.pop() if len(parts) == 1 else None
-    return width if extent and width and extent % width == 0 else None
+    return width if extent and width and 1 < width < extent and extent % width == 0 else None
 
 
 def _is_part(e: Expr, axis: Axis) -> bool:

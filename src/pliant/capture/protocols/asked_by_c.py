@@ -132,7 +132,7 @@ _TAKE_ITEMS = frozenset(
         id,
         (
             list, tuple, set, frozenset, collections.deque, zip, map, filter,
-            enumerate, reversed,
+            enumerate, reversed, operator.add, operator.iadd, operator.mul, operator.imul, operator.concat, operator.iconcat,
         ),
     )
 )  # fmt: skip
