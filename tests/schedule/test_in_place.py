@@ -281,6 +281,52 @@ def test_an_index_out_of_range_leaves_what_eager_leaves(f):
         assert torch.equal(compiled, eager)
 
 
+def copied_back(c, x, at):
+    c.copy_(c.index_copy(2, at, x))
+    return attend(x, c, c)
+
+
+def cloned(c, x, at):
+    new = c.clone()
+    new[:, :, at] = x
+    c.copy_(new)
+    return attend(x, c, c)
+
+
+@pytest.mark.parametrize("f", [by_index_copy, by_index_put, by_scatter, copied_back, cloned], ids=lambda f: f.__name__)
+def test_one_of_several_indices_out_of_range(f):
+    """Eager writes those before it in place, and none where it writes a copy."""
+    call, compiled, eager = pliant.compile(f), cache(), cache()
+    for at in ([3, 4], [5, LENGTH], [-1, LENGTH - 1], [6, -LENGTH - 1], [7, 8]):
+        if f is by_scatter:
+            at = at[-1:]
+        for run_one, c in ((call, compiled), (f, eager)):
+            try:
+                run_one(c, token(length=len(at)), torch.tensor(at))
+            except (IndexError, RuntimeError):
+                assert min(at) < 0 or max(at) >= LENGTH
+        assert torch.equal(compiled, eager)
+
+
+def test_what_takes_negative_indices_says_nothing_of_what_refuses_them():
+    def f(c, d, x, at):
+        c[at] = x
+        d.index_copy_(0, at, x)
+        return c.sum() + d.sum()
+
+    def tensors():
+        return torch.zeros(300, 64), torch.zeros(300, 64)
+
+    call, compiled, eager = pliant.compile(f), tensors(), tensors()
+    for at in ([3, 4], [-1, 5], [6, 7]):
+        for run_one, given in ((call, compiled), (f, eager)):
+            try:
+                run_one(*given, torch.full((2, 64), 1.0 * at[1]), torch.tensor(at))
+            except (IndexError, RuntimeError):
+                assert at[0] < 0
+        torch.testing.assert_close(compiled, eager)
+
+
 def test_a_later_place_out_of_range():
     def f(c, d, x, at, then):
         c.index_copy_(2, at, x)

@@ -39,11 +39,11 @@ LEAST = 1 << 16  # bytes of an input; the kernel that reads a smaller one copies
 
 def written_in_place(program: LoopProgram, known: Known) -> LoopProgram:
     """The program, large inputs written in place. `known`: whether a condition on sizes certainly holds."""
-    sizes, looked_up = Sizes(program), set[object]()
+    sizes, looked_up, before = Sizes(program), set[object](), program
     for last in program.computations:
         if isinstance(last, Pointwise) and last.out.role == "input" and sizes.bytes(last.out) >= LEAST:
             program = _Update(program, last, known).written(looked_up) or program
-    return _without_unread(program)
+    return program if program is before else _without_unread(program)
 
 
 def _without_unread(program: LoopProgram) -> LoopProgram:
@@ -358,37 +358,23 @@ def checked_before(
     program: LoopProgram, versions: Mapping[int, object], first: int, looked_up: Set[object]
 ) -> _Checked | None:
     """What to do before `first`, where something of the caller's is written first, so that nothing fails behind it: what an
-    operator would find out later is looked up before. None if that cannot be.
-
-    `first` itself may fail: eager, which does the call again, writes the same places again. Indices that one operator
-    found in range another one will.
-    """
+XX    """
     passed, looked = {*looked_up}, set[object]()
     moved: set[int] = set()
     checks: list[Computation] = []
     for at, one in enumerate(program.computations):
         check = what_it_checks(one)
         if at >= first and check not in passed and may_raise(one) and not (isinstance(one, Pointwise) and at in versions):
-            if check is None or at == first and not _is_unread(program, one):
+            looking = None if check is None else looking_up(one)
+            made = None if looking is None else _made_of_inputs(program, one, first, at)
+            if looking is None or made is None:
                 return None
-            if at > first:
-                made, looking = _made_of_inputs(program, one, first, at), looking_up(one)
-                if made is None or looking is None:
-                    return None
-                moved.update(made)
-                checks.append(looking)
-                looked.add(check)
+            moved.update(made)
+            checks.append(looking)
+            looked.add(check)
         if check is not None:
             passed.add(check)
     return _Checked(first, frozenset(moved), tuple(checks), frozenset(looked))
-
-
-def _is_unread(program: LoopProgram, call: Computation) -> bool:
-    """Whether nothing before the call reads what it writes."""
-    assert isinstance(call, Extern)
-    start: Buffer = call.args[0].buffer
-    before = program.computations[: program.computations.index(call)]
-    return all(start not in access(one).reads for one in before)
 
 
 def _made_of_inputs(program: LoopProgram, call: Computation, first: int, at: int) -> list[int] | None:

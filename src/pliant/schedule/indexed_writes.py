@@ -20,11 +20,15 @@ from pliant.symbolic.expr import ONE, ZERO, symbol
 
 _aten = torch.ops.aten
 _PUTS = frozenset((_aten.index_put.default, _aten.index_put_.default))
-_BY_INDEX = _PUTS | {
-    _aten.index_copy.default, _aten.index_copy_.default,
-    _aten.index_fill.int_Scalar, _aten.index_fill_.int_Scalar, _aten.index_fill.int_Tensor, _aten.index_fill_.int_Tensor,
-    _aten.scatter.src, _aten.scatter_.src, _aten.scatter.value, _aten.scatter_.value,
-}  # fmt: skip
+_FILLS = frozenset(
+    (
+        _aten.index_fill.int_Scalar, _aten.index_fill_.int_Scalar,
+        _aten.index_fill.int_Tensor, _aten.index_fill_.int_Tensor,
+    )
+)  # fmt: skip
+_SCATTERS = frozenset((_aten.scatter.src, _aten.scatter_.src, _aten.scatter.value, _aten.scatter_.value))
+_TAKE_NEGATIVE = _PUTS | _FILLS  # the others refuse negative indices
+_BY_INDEX = _TAKE_NEGATIVE | _SCATTERS | {_aten.index_copy.default, _aten.index_copy_.default}
 
 
 def may_raise(one: Computation) -> bool:
@@ -40,7 +44,9 @@ def what_it_checks(one: Computation) -> object:
     dim, indices = indices_of(one)
     accumulates = one.target in _PUTS and len(one.args) > 3 and one.args[3]
     integers = all(view.dtype in (torch.int64, torch.int32) for view in indices if view is not None)
-    return None if accumulates or not integers else (dim, tuple(indices), one.args[0].shape, _device(one))
+    if accumulates or not integers:
+        return None
+    return one.target in _TAKE_NEGATIVE, dim, tuple(indices), one.args[0].shape, _device(one)
 
 
 def indices_of(call: Extern) -> tuple[int, list[View | None]]:
@@ -60,17 +66,20 @@ def looking_up(call: Computation) -> Computation | None:
     """A call that fails where the indices of another one are out of range, and writes nothing; None if there is none."""
     assert isinstance(call, Extern)
     start, (dim, indices) = call.args[0], indices_of(call)
-    if call.target in _PUTS:  # which takes negative ones
+    if call.target in _SCATTERS:
+        return Extern(_aten.gather.default, (start, dim, indices[0]), {}, (None,), origin=call.origin)
+    if call.target in _PUTS:
         count = len(indices)
         table = dataclasses.replace(start, shape=start.shape[:count], strides=start.strides[:count])
         return Extern(_aten.index.Tensor, (table, indices), {}, (None,), origin=call.origin)
     d = dim % len(start.shape)
     table = dataclasses.replace(start, shape=(start.shape[d],), strides=(start.strides[d],))
+    if call.target in _FILLS:
+        return Extern(_aten.index.Tensor, (table, indices), {}, (None,), origin=call.origin)
     (index,) = indices
     if index is None or len(index.shape) != 1:
         return None
     return Extern(_aten.index_select.default, (table, 0, index), {}, (None,), origin=call.origin)
-
 
 
 def places_written(call: Extern, known: Mapping[Buffer, Scalar]) -> Pointwise | None:
