@@ -8,6 +8,11 @@ import torch.nn.functional as F
 
 import pliant
 from pliant.debug import events
+from pliant.ir.loops import Axis, Buffer, Extern, LoopProgram, Pointwise, View
+from pliant.ir.scalar import const, load
+from pliant.ir.verify import verify
+from pliant.schedule.repeated_heads import without_repeated_heads
+from pliant.symbolic.expr import ZERO, lit, symbol
 
 GROUPS, SHARING, LENGTH, WIDTH = 2, 4, 48, 16
 
@@ -43,6 +48,11 @@ def interleaved(q, k, v):
 
 def computed(q, k, v):
     return F.scaled_dot_product_attention(q, repeated(k * 2), repeated(v + k))
+
+
+def one_for_both(q, k, v):
+    both = repeated(k * v)
+    return F.scaled_dot_product_attention(q, both, both)
 
 
 def transposed(q, k, v):
@@ -82,7 +92,7 @@ def tensors(batch=3, length=LENGTH, queries=1):
     return torch.randn(batch, GROUPS * SHARING, queries, WIDTH), k, v
 
 
-READ_ONCE = [plain, masked, interleaved, computed, transposed, written_before, written_after, written_between]
+READ_ONCE = [plain, masked, interleaved, computed, one_for_both, transposed, written_before, written_after, written_between]
 ALL = [*READ_ONCE, also_returned, different_groups]
 
 
@@ -118,3 +128,32 @@ def test_gradients():
     for f, inputs in ((pliant.compile(computed), given), (computed, others)):
         f(*inputs).square().sum().backward()
     torch.testing.assert_close([t.grad for t in given], [t.grad for t in others])
+
+
+@pytest.mark.parametrize("device, role, copied", [("cpu", "input", False), ("cuda", "input", True), ("cuda", "temporary", False)])
+def test_kernels_of_gpus_read_only_what_is_known_to_be_aligned(device, role, copied):
+    def buffer(name, heads, role):
+        shape = (1, heads, LENGTH, WIDTH)
+        steps = (heads * LENGTH * WIDTH, LENGTH * WIDTH, WIDTH, 1)
+        return Buffer(name, torch.float32, tuple(map(lit, shape)), tuple(map(lit, steps)), torch.device(device), role)
+
+    def whole(b):
+        return View(b, b.shape, b.strides, ZERO, b.dtype)
+
+    g, r, n, e = (Axis(symbol(f"i{k}"), lit(count)) for k, count in enumerate((GROUPS, SHARING, LENGTH, WIDTH)))
+    query, kept, many, result = (
+        buffer("q", GROUPS * SHARING, "input"), buffer("k", GROUPS, role), buffer("many", GROUPS * SHARING, "temporary"),
+        buffer("y", GROUPS * SHARING, "extern"),
+    )  # fmt: skip
+    place = LENGTH * WIDTH * g.symbol + WIDTH * n.symbol + e.symbol
+    index = LENGTH * WIDTH * (SHARING * g.symbol + r.symbol) + WIDTH * n.symbol + e.symbol
+    made = [] if role == "input" else [Pointwise(kept, (g, n, e), place, const(0, torch.float32))]
+    attention = torch.ops.aten._scaled_dot_product_cudnn_attention.default
+    call = Extern(attention, (whole(query), whole(many), whole(many), None, False), {}, (result,))
+    steps = [*made, Pointwise(many, (g, r, n, e), index, load(kept, place)), call]
+    program = LoopProgram([query, *([kept] if role == "input" else [])], steps, [whole(result)])
+    verify(program)
+    found = without_repeated_heads(program)
+    verify(found)
+    read = found.computations[-1].args[1]
+    assert [n.as_int() for n in read.shape] == [1, GROUPS, LENGTH, WIDTH] and (read.buffer is not kept) is copied
