@@ -231,12 +231,35 @@ def _copy_from_start(tensor: torch.Tensor) -> torch.Tensor:
     return memory.as_strided(tensor.shape, tensor.stride(), 0)
 
 
+_ROW_ALIGNMENT = 16  # bytes
+
+
+def _of_aligned(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """What calls attention with copies of tensors that begin at odd places: its kernels end the program where they read rows
+    from there."""
+
+    def aligned(value: Any) -> Any:
+        lies = type(value) is torch.Tensor and not is_transformed(value)
+        return value.clone() if lies and value.data_ptr() % _ROW_ALIGNMENT else value
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return operator(*map(aligned, args), **{name: aligned(value) for name, value in kwargs.items()})
+
+    return run
+
+
 # What runs, inside transforms, in place of operators that do other work there: samples of a batch may lie otherwise than what
 # was traced, and a view takes them only as they were.
 TRANSFORMED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.as_strided_scatter.default: _as_strided_scatter,
     **dict.fromkeys((torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default), torch.ops.aten.reshape.default),
 }
+# Kernels of GPUs that read 16 bytes at a time.
+ALIGNED_ATTENTION = tuple(
+    getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention{way}").default
+    for kind in ("cudnn", "flash")
+    for way in ("", "_backward")
+)
 # What compiled code calls in place of an operator that does other work: without grad mode, or as its own pure form.
 RUNS_AS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.mkldnn_rnn_layer.default: _rnn_layer,
@@ -244,6 +267,7 @@ RUNS_AS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.diagonal_scatter.default: _scattered(torch.ops.aten.diagonal.default),
     torch.ops.aten.select_scatter.default: _scattered(torch.ops.aten.select.int),
     torch.ops.aten.slice_scatter.default: _scattered(torch.ops.aten.slice.Tensor),
+    **{operator: _of_aligned(operator) for operator in ALIGNED_ATTENTION},
 }
 # (operator, position) of results whose size only the operator itself knows.
 OPAQUE_RESULTS = frozenset([(torch.ops.aten.mkldnn_rnn_layer.default, 3)])

@@ -469,6 +469,22 @@ def test_attention_of_heads_that_share_keys(masked, start):
             assert error <= 2 * (f(q, k, v, place).double() - exact).abs().max() + 1e-3
 
 
+@pytest.mark.parametrize("start", [0, 1, 8])
+def test_gradients_of_attention_whose_operands_begin_anywhere(start):
+    def f(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    torch.manual_seed(0)
+    made = [torch.randn(65544, device="cuda", dtype=torch.bfloat16)[start : start + 65536].view(2, 8, 64, 64) for _ in range(3)]
+    results = []
+    for call, dtype in ((pliant.compile(f, fullgraph=True), torch.bfloat16), (f, torch.float64)):
+        given = [t.to(dtype).requires_grad_() if dtype != t.dtype else t.detach().requires_grad_() for t in made]
+        y = call(*given)
+        results.append([y, *torch.autograd.grad(y.float().square().sum(), given)])
+    for ours, exact in zip(*results):
+        assert (ours.double() - exact).abs().max() <= 0.02 * exact.abs().max()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("depth, columns", [(64, 96), (768, 2048), (2048, 768), (4096, 4096), (1030, 77)])
 def test_a_single_row_times_a_matrix(dtype, depth, columns):

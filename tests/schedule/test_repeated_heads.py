@@ -130,23 +130,24 @@ def test_gradients():
     torch.testing.assert_close([t.grad for t in given], [t.grad for t in others])
 
 
-@pytest.mark.parametrize("device, role, copied", [("cpu", "input", False), ("cuda", "input", True), ("cuda", "temporary", False)])
-def test_kernels_of_gpus_read_only_what_is_known_to_be_aligned(device, role, copied):
+@pytest.mark.parametrize("role", ["input", "temporary"])
+@pytest.mark.parametrize("device, width, copied", [("cpu", 7, False), ("cuda", 7, True), ("cuda", 8, False)])
+def test_kernels_of_gpus_read_only_rows_that_are_aligned(device, width, copied, role):
     def buffer(name, heads, role):
-        shape = (1, heads, LENGTH, WIDTH)
-        steps = (heads * LENGTH * WIDTH, LENGTH * WIDTH, WIDTH, 1)
+        shape = (1, heads, LENGTH, width)
+        steps = (heads * LENGTH * width, LENGTH * width, width, 1)
         return Buffer(name, torch.float32, tuple(map(lit, shape)), tuple(map(lit, steps)), torch.device(device), role)
 
     def whole(b):
         return View(b, b.shape, b.strides, ZERO, b.dtype)
 
-    g, r, n, e = (Axis(symbol(f"i{k}"), lit(count)) for k, count in enumerate((GROUPS, SHARING, LENGTH, WIDTH)))
+    g, r, n, e = (Axis(symbol(f"i{k}"), lit(count)) for k, count in enumerate((GROUPS, SHARING, LENGTH, width)))
     query, kept, many, result = (
         buffer("q", GROUPS * SHARING, "input"), buffer("k", GROUPS, role), buffer("many", GROUPS * SHARING, "temporary"),
         buffer("y", GROUPS * SHARING, "extern"),
     )  # fmt: skip
-    place = LENGTH * WIDTH * g.symbol + WIDTH * n.symbol + e.symbol
-    index = LENGTH * WIDTH * (SHARING * g.symbol + r.symbol) + WIDTH * n.symbol + e.symbol
+    place = LENGTH * width * g.symbol + width * n.symbol + e.symbol
+    index = LENGTH * width * (SHARING * g.symbol + r.symbol) + width * n.symbol + e.symbol
     made = [] if role == "input" else [Pointwise(kept, (g, n, e), place, const(0, torch.float32))]
     attention = torch.ops.aten._scaled_dot_product_cudnn_attention.default
     call = Extern(attention, (whole(query), whole(many), whole(many), None, False), {}, (result,))
@@ -156,4 +157,4 @@ def test_kernels_of_gpus_read_only_what_is_known_to_be_aligned(device, role, cop
     found = without_repeated_heads(program)
     verify(found)
     read = found.computations[-1].args[1]
-    assert [n.as_int() for n in read.shape] == [1, GROUPS, LENGTH, WIDTH] and (read.buffer is not kept) is copied
+    assert [n.as_int() for n in read.shape] == [1, GROUPS, LENGTH, width] and (read.buffer is not kept) is copied

@@ -138,12 +138,9 @@ class _Repeat:
 
 
 def _suits(view: View) -> bool:
-    """Whether kernels read rows that lie so. Those of GPUs end the program where memory is not aligned, which is known of what
-    the program allocates itself alone."""
+    """Whether kernels read rows that lie so. Those of GPUs read them from aligned places on; where the first one begins is
+    looked at when they are called."""
     if view.strides[3] is not ONE:
         return False
-    if view.buffer.device.type == "cpu":
-        return True
-    numbers = [n.as_int() for n in (*view.strides[:3], view.offset)]
-    is_own = view.buffer.role in ("temporary", "extern")
-    return is_own and all(n is not None and n * view.dtype.itemsize % _ALIGNED == 0 for n in numbers)
+    steps = [n.as_int() for n in view.strides[:3]]
+    return view.buffer.device.type == "cpu" or all(n is not None and n * view.dtype.itemsize % _ALIGNED == 0 for n in steps)
