@@ -41,6 +41,13 @@ def test_roles():
     assert found == Roles(frozenset({0}), frozenset({3}), frozenset({2}), (1, 2))
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_attention_without_dropout_draws_nothing(dropout):
+    a = buffer("a")
+    call = Extern(aten._scaled_dot_product_cudnn_attention.default, (view(a), view(a), view(a), None, False, dropout), {}, (None,))
+    assert roles_of(program(call, inputs=[a])).draws is (dropout > 0)
+
+
 A, B, HOST = buffer("a"), buffer("b"), buffer("host", device=CPU)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import torch
 
+from pliant.graph.passes.purity import draws, is_random
 from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.runtime.cuda.roles import Roles
 from pliant.schedule.dependencies import access
@@ -35,7 +36,7 @@ def roles_of(program: LoopProgram, static: Iterable[int] = (), private: Iterable
 
 
 def _draws(extern: Extern) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(extern.target, "tags", ())
+    return is_random(extern.target) and draws(extern.target, extern.args, extern.kwargs)
 
 
 def _is_fixed(b: Buffer) -> bool:
