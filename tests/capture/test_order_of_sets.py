@@ -7,7 +7,7 @@ import torch
 from tests.capture.set_programs import disagreement
 
 import pliant
-from pliant.capture.outside import set_orders
+from pliant import set_orders
 
 
 class Thing:

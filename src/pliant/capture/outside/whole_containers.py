@@ -18,9 +18,8 @@ from typing import Any
 
 import torch
 
-from pliant import config
+from pliant import config, set_orders
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
-from pliant.capture.outside import set_orders
 from pliant.capture.signatures import World
 from pliant.capture.structures import parts_of
 from pliant.capture.trace import DELETED

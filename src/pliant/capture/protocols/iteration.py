@@ -28,7 +28,6 @@ from pliant.capture.numbers import progressions
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.given_numbers import asked_key, refuse_many_keys
 from pliant.capture.numbers.number_domains import in_range
-from pliant.capture.outside.set_orders import HASH_ALIKE
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.operators import compare, python_method, refuse_none, truth
 from pliant.capture.protocols.subscripts import subscript
@@ -55,6 +54,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.cpython import table_of
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.set_orders import HASH_ALIKE
 from pliant.unpatched import BUILTINS
 
 

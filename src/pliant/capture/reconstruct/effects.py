@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.outside import set_orders
+from pliant import set_orders
 from pliant.capture.reconstruct.instances import step_of_set, steps_of_set
 from pliant.capture.reconstruct.statements import CannotReconstruct, Statements
 from pliant.capture.trace import DELETED, CallEffect, Effect, Extend, ReplaceContents, SetAttribute, SetItem

@@ -20,9 +20,9 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from pliant import set_orders
 from pliant.bytecode.resume import stores_to
 from pliant.capture.iterators.generators import TracedCallback
-from pliant.capture.outside import set_orders
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,

@@ -14,14 +14,13 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from pliant.capture.structures import parts_of
-from pliant.capture.value_kinds import LITERALS, NUMBERS
 from pliant.cpython import slots_of, state_of
 
 _TURNS = 30
 AnySet = set[Any] | frozenset[Any]
 Step = tuple[str, list[Any]]  # "add", "add keys", "discard", "pop", and of what
-HASH_ALIKE = NUMBERS  # in all processes
+HASH_ALIKE: frozenset[type] = frozenset((int, float, bool))  # in all processes
+_HASH_FIXED = HASH_ALIKE | {str, bytes, type(None)}  # as long as the process lives
 
 
 def same_set(value: set[Any], items: list[Any]) -> set[Any] | None:
@@ -32,7 +31,7 @@ def same_set(value: set[Any], items: list[Any]) -> set[Any] | None:
 
 def additions(value: AnySet) -> list[Step] | None:
     """What is added to an empty set for one of the same order, with the same table where that is found; None if none is."""
-    items, slots = list(parts_of(value)), slots_of(value)
+    items, slots = list(_iterator(value)), slots_of(value)
     found = None
     for steps, made in _tries(items, slots):
         if _in_order(made, items) and (found is None or slots_of(made) == slots):
@@ -40,6 +39,11 @@ def additions(value: AnySet) -> list[Step] | None:
             if not slots or slots_of(made) == slots:
                 return found
     return found
+
+
+def _iterator(value: AnySet) -> Iterator[Any]:
+    """No method of the program's."""
+    return frozenset.__iter__(value) if isinstance(value, frozenset) else set.__iter__(value)
 
 
 def _in_order(made: set[Any], items: list[Any]) -> bool:
@@ -69,7 +73,7 @@ def _tries(items: list[Any], slots: list[int]) -> Iterator[tuple[list[Step], set
 def lost_items(value: AnySet) -> bool:
     """Whether items were taken out of it, all of which, and those that are left, have one hash as long as the process lives."""
     state = state_of(value)
-    return state is not None and (None in state[0] or bool(state[1])) and LITERALS.issuperset(map(type, value))
+    return state is not None and (None in state[0] or bool(state[1])) and _HASH_FIXED.issuperset(map(type, value))
 
 
 def done(steps: list[Step], made: set[Any]) -> set[Any]:
