@@ -54,7 +54,7 @@ MISSING: dict[str, str] = {
         ],
         _OF_ONE,
     ),
-    "tests/capture/test_torch_functions.py::test_what_acts_is_in_no_list[_skip_one_hop_torch_function]": "has no such function",
+    "tests/graph/test_torch_functions.py::test_what_acts_is_in_no_list[_skip_one_hop_torch_function]": "has no such function",
     **dict.fromkeys(
         [f"tests/exporting/test_hostile_calls.py::test_encoders_in_one_kernel_load_as_they_were_exported[{masked}]" for masked in (False, True)],
         "does not describe what the encoder's kernel returns",

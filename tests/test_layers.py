@@ -25,6 +25,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("bytecode",),
     ("dispatch.dim_marks",),
     ("dispatch.entry", "dispatch.roots", "dispatch.markers", "dispatch.dynamic_policy", "dispatch.own_frames"),
+    ("dispatch.tracebacks",),
+    ("dispatch.running_frames",),
     ("capture",),
     ("dispatch",),
     ("debug.flops",),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pliant
-from pliant.capture.recording.torch_functions import READS
+from pliant.graph.torch_functions import READS
 from pliant.guards.settings import KERNEL_SETTINGS
 
 # Setters whose question has another name: question -> (setter, the other value)

@@ -28,7 +28,6 @@ from pliant.capture.graph_breaks import told_of
 from pliant.capture.iterators.carried import is_counted
 from pliant.capture.iterators.standing_iterators import END
 from pliant.capture.iterators.suspended import stepped
-from pliant.capture.program_stack import through_modules
 from pliant.capture.reconstruct.effects import effect_lines
 from pliant.capture.reconstruct.objects import Rebuilder, name_of_lazy
 from pliant.capture.structures import is_node
@@ -59,6 +58,7 @@ from pliant.dispatch.entry import (
     state_of,
 )
 from pliant.dispatch.own_frames import hiding, tail_of
+from pliant.dispatch.running_frames import through_modules
 from pliant.graph.contracts import CapturedGraph
 from pliant.graph.fake_tensor import is_fake
 from pliant.graph.generator_states import gpus_in, random_bytes

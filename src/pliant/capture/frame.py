@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 
 from pliant.bytecode.decode import Op, Program, decode
 from pliant.bytecode.ops import OPS, OpInfo
-from pliant.capture import tracebacks
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.endings import let_go
 from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
+from pliant.capture.tracebacks import note_passing
+from pliant.dispatch.tracebacks import chain
 from pliant.records import dataclass
 from pliant.source import SourceLocation
 from pliant.tables import Table
@@ -216,7 +217,7 @@ class Frame:
         own = not self.tracer.world.is_foreign(error)
         if own and error.__traceback__ is None and not raised.has_context:  # raised just now
             if error.__context__ is None and error is not self.tracer.current_exception:
-                tracebacks.chain(error, self.tracer.handling())
+                chain(error, self.tracer.handling())
         self._note_passing(error, op)
         if handler is None:
             raised.where = raised.where or self.location()
@@ -235,7 +236,7 @@ class Frame:
         raises_again = op.name == "RERAISE" or op.name == "RAISE_VARARGS" and op.arg == 0
         if not raises_again or error.__traceback__ is None and id(error) not in self.tracer.passed:
             line = op.line or self.code.co_firstlineno
-            tracebacks.note_passing(self.tracer, error, self.code, self.globals, op.offset, line)
+            note_passing(self.tracer, error, self.code, self.globals, op.offset, line)
 
     # ---- small helpers of handlers
     def push(self, value: Any) -> None:

@@ -1,9 +1,8 @@
-"""The frames that the program has around the operation that is traced, also as values, and calls that have such a frame around them.
+"""The frames that the program has around the operation that is traced, also as values.
 
 In:     a tracer, whose frames are those that are interpreted; a level above the operation, or a frame and the name of an attribute.
 Out:    `places(t)`: the program's frames from the inside out, down to where the trace starts; `frame_of(t, level)`: the frame, or
-        the call that finds it; `traced_attribute(t, place, name)`; `called_from(...)`: a call that
-        finds the program's file, function and line where it looks for its caller; `through_modules(...)`.
+        the call that finds it; `traced_attribute(t, place, name)`.
 Holds:  a frame that is traced is nothing that generated code can make: where it is kept across a break or returned, the
         function runs eagerly. The call of a module, whose own code is not interpreted, has its frames here all the same. Where functions of PyTorch's or
         C code's lie between two frames, which are not known, asking for the outer one breaks the graph.
@@ -11,27 +10,21 @@ Holds:  a frame that is traced is nothing that generated code can make: where it
 
 from __future__ import annotations
 
-import functools
-import inspect
 import itertools
 import logging
-import sys
-import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch.nn.modules.module as nn_module
 
-from pliant.bytecode.instructions import encode_locations
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.trace import DELETED
-from pliant.capture.tracebacks import line_at, live_frame, module_calls
-from pliant.dispatch.own_frames import program_frames
+from pliant.dispatch.running_frames import frame_at, known_place, place_above
+from pliant.dispatch.tracebacks import line_at, live_frame, module_calls
 from pliant.guards.kinds import MISSING
 from pliant.records import dataclass
 
@@ -175,107 +168,3 @@ def _caller(t: Tracer, place: Place) -> Any:
     if level is None:
         return None  # it has ended
     return frame_of(t, level + 1)
-
-
-# ---- as it runs
-RunningPlace = tuple[types.CodeType, int, dict[str, Any]]
-
-
-def known_place(*place: Any) -> RunningPlace:
-    """Of a frame that was traced."""
-    return place
-
-
-def place_above(levels: int) -> RunningPlace:
-    """Of the frame so many levels above the caller of the captured function."""
-    *_, frame = itertools.islice(program_frames(sys._getframe(1)), levels + 1)
-    return frame.f_code, frame.f_lasti, frame.f_globals
-
-
-def called_from(
-    find: Callable[..., RunningPlace], given: tuple[Any, ...], function: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> Any:
-    """function(*args, **kwargs), called where the operation at the place is that `find(*given)` finds."""
-    code, offset, namespace = find(*given)
-    return types.FunctionType(_calling(code, line_at(code, offset), id(code)), namespace)(function, args, kwargs)
-
-
-def through_modules(counts: tuple[int, ...], call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call, made from PyTorch's frames of calls of modules: of each so many, the outer ones."""
-    for count in counts:
-        for function in _module_frames()[-count:]:
-            call = functools.partial(function, call, (), _NOTHING)
-    return call
-
-
-_NOTHING: dict[str, Any] = {}
-
-
-@functools.cache
-def _module_frames() -> tuple[types.FunctionType, ...]:
-    """Functions that call another from where PyTorch's call of a module does, from the inside out."""
-    calls = ((_calling(code, line_at(code, offset), id(code)), vars(nn_module)) for code, offset in module_calls())
-    return tuple(types.FunctionType(code, namespace) for code, namespace in calls)
-
-
-def _call(function: Any, args: Any, kwargs: Any) -> Any:
-    return function(*args, **kwargs)
-
-
-@functools.lru_cache(maxsize=4096)
-def _calling(code: types.CodeType, line: int, identity: int) -> types.CodeType:
-    own = _call.__code__
-    return own.replace(
-        co_filename=code.co_filename,
-        co_name=code.co_name,
-        co_qualname=code.co_qualname,
-        co_firstlineno=code.co_firstlineno,
-        co_linetable=encode_locations(code.co_firstlineno, [(len(own.co_code) // 2, (line, line, None, None))]),
-    )
-
-
-# ---- what looks at frames as the program runs, without ours between them
-def frame_at(level: int) -> types.FrameType:
-    """sys._getframe(level) of the program's frame that this is called from."""
-    found = next(itertools.islice(program_frames(sys._getframe(1)), level, None), None)
-    if found is None:
-        raise ValueError("call stack is not deep enough")
-    return found
-
-
-def frame_above(frame: types.FrameType) -> types.FrameType | None:
-    """frame.f_back"""
-    return next(itertools.islice(program_frames(frame), 1, None), None)
-
-
-def stack(context: int = 1, frame: types.FrameType | None = None) -> list[inspect.FrameInfo]:
-    """inspect.stack, or getouterframes(frame)"""
-    frame = frame or sys._getframe(1)
-    ours_too = inspect.getouterframes(frame, context)
-    known = set(map(id, program_frames(frame)))  # all of them are kept by the list
-    return [info for info in ours_too if id(info.frame) in known]
-
-
-def extract_stack(f: None = None, limit: int | None = None) -> traceback.StackSummary:
-    """traceback.extract_stack"""
-    frames = [(frame, frame.f_lineno) for frame in program_frames(sys._getframe(1))]
-    found = traceback.StackSummary.extract(iter(frames), limit=limit)
-    found.reverse()
-    return found
-
-
-def format_stack(f: None = None, limit: int | None = None) -> list[str]:
-    """traceback.format_stack"""
-    return traceback.format_list(extract_stack(f, limit))
-
-
-def print_stack(f: None = None, limit: int | None = None, file: Any = None) -> None:
-    """traceback.print_stack"""
-    traceback.print_list(extract_stack(f, limit), file=file)
-
-
-def current_frames() -> dict[int, types.FrameType]:
-    """sys._current_frames, with the program's frame of this thread."""
-    found = sys._current_frames()
-    found[threading.get_ident()] = next(program_frames(sys._getframe(1)))
-    return found

@@ -67,11 +67,11 @@ from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
 from pliant.capture.structures import leaves
 from pliant.capture.trace import BreakReason, Draw
-from pliant.capture.tracebacks import chain, context_of
 from pliant.capture.value_kinds import PLAIN_TYPES, concrete, is_mutable_container, is_str, is_tuple
 from pliant.debug import events
 from pliant.dispatch.dynamic_policy import DynamicPolicy
 from pliant.dispatch.entry import Answer
+from pliant.dispatch.tracebacks import chain, context_of
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_mode import FakeMode
 from pliant.graph.fake_tensor import FakeTensor, is_fake

@@ -21,9 +21,9 @@ from torch.utils import _pytree as pytree
 from pliant.autograd.joint import JointGraph
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.autograd.views import ViewStep
-from pliant.capture.program_stack import called_from
 from pliant.capture.trace import CallEffect, Effect, Extend, ReplaceContents, Return, SetItem, Trace
 from pliant.capture.varying_values import Text
+from pliant.dispatch.running_frames import called_from
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
 from pliant.exporting.checking import divisors_of

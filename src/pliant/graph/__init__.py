@@ -6,6 +6,7 @@ Fakes:                fake_tensor, fake_mode (which computes on them), shape_rul
                       special_calls, collectives, effects (what operators do beside their schema), failing (which may raise), concrete_sizes,
                       compositions, composed_counts, composed_images, einsum_order, given_warnings, kernel_warnings, lent_numbers, unfit_numbers, overlaps, strided,
                       writes, unbacked, checks (what a running graph checks of such numbers).
+Functions in C:       torch_functions (which do nothing but what a graph records).
 Operators of ours:    gradients, control_flow, control_bodies (what runs its bodies), kept_graphs, body_graph, custom_function, custom_ops,
                       opaque_derivatives, recurrent, random_state, generator_states, tensor_hook, transforms, bodies (graphs that these call), packed_weights.
 map_rules/:           operators below `vmap` at symbolic sizes.

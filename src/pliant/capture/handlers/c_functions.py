@@ -49,7 +49,6 @@ from pliant.capture.protocols.operators import compare, identical, known_to_c, p
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
 from pliant.capture.recording.torch_calls import call_torch
-from pliant.capture.recording.torch_functions import all_functions
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import (
@@ -74,6 +73,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.capture.varying_values import Text, join
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.graph.torch_functions import all_functions
 from pliant.guards.sources import question
 from pliant.guards.standard import LRU_CACHE, can_change
 from pliant.torch_adapter import TensorBase

@@ -15,13 +15,14 @@ import torch
 from pliant.capture.graph_breaks import BreakBefore, GraphBreak
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.outside.output_state import reached
-from pliant.capture.program_stack import LOOKS, called_from, held_place, is_of_logging
+from pliant.capture.program_stack import LOOKS, held_place, is_of_logging
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import made_like, parts_of
 from pliant.capture.trace import BreakReason, CallEffect
 from pliant.capture.value_kinds import COMPARED_IN_C, PLAIN_TYPES, ByKind, by_kind, is_int, is_symbolic, is_text
 from pliant.capture.varying_values import join
+from pliant.dispatch.running_frames import called_from
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import HandledSource, MethodSource

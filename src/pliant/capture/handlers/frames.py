@@ -18,23 +18,21 @@ from typing import Any
 
 from pliant.capture.graph_breaks import CannotCapture, GraphBreak
 from pliant.capture.handlers.table import Rows
-from pliant.capture.program_stack import (
-    LOOKS,
-    current_frames,
-    extract_stack,
-    format_stack,
-    frame_above,
-    frame_at,
-    frame_of,
-    places,
-    print_stack,
-    stack,
-)
+from pliant.capture.program_stack import LOOKS, frame_of, places
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.trace import BreakReason
 from pliant.capture.value_kinds import concrete
+from pliant.dispatch.running_frames import (
+    current_frames,
+    extract_stack,
+    format_stack,
+    frame_above,
+    frame_at,
+    print_stack,
+    stack,
+)
 
 ROWS = Rows()
 handles = ROWS.handles

@@ -20,12 +20,13 @@ import torch
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
 from pliant.capture.numbers.varying_text import text_of
-from pliant.capture.program_stack import RunningPlace, held_as, held_place
+from pliant.capture.program_stack import held_as, held_place
 from pliant.capture.signatures import Args, Kwargs, Statements, Tracer
 from pliant.capture.trace import CallEffect
-from pliant.capture.tracebacks import line_at
 from pliant.capture.value_kinds import concrete, exactly, is_str
 from pliant.capture.varying_values import Text, join
+from pliant.dispatch.running_frames import RunningPlace
+from pliant.dispatch.tracebacks import line_at
 from pliant.graph.given_warnings import GivenWarning, paused
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question

@@ -24,7 +24,7 @@ from pliant.capture.numbers.arrays import array_attribute
 from pliant.capture.numbers.number_domains import KINDS, LIKE_OTHERS, PARTS
 from pliant.capture.numbers.progressions import is_progression
 from pliant.capture.outside.identity import TracedId
-from pliant.capture.program_stack import frame_above, traced_attribute
+from pliant.capture.program_stack import traced_attribute
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.descriptors import (
     IN_C,
@@ -44,7 +44,6 @@ from pliant.capture.protocols.tensor_members import OF_AUTOGRAD, grad_of_input, 
 from pliant.capture.recording.stand_ins import is_detached
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import DELETED, BreakReason
-from pliant.capture.tracebacks import LOST
 from pliant.capture.value_kinds import (
     CONSTANTS,
     MUTABLE_CONTAINERS,
@@ -61,6 +60,8 @@ from pliant.capture.value_kinds import (
     varying,
 )
 from pliant.capture.varying_values import UNSETTLED, Text
+from pliant.dispatch.running_frames import frame_above
+from pliant.dispatch.tracebacks import LOST
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import is_unbacked
 from pliant.guards.kinds import MISSING, Kind

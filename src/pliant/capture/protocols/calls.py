@@ -24,7 +24,6 @@ import torch
 
 from pliant import arity
 from pliant.bytecode.decode import Program, decode, per_program
-from pliant.capture import tracebacks
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
@@ -47,6 +46,7 @@ from pliant.capture.protocols.rewritten import REWRITTEN
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending
 from pliant.capture.recording.torch_calls import call_torch, is_torch_leaf
 from pliant.capture.signatures import Args, Kwargs, Tracer
+from pliant.capture.tracebacks import note_passing_module
 from pliant.capture.value_kinds import (
     CONSTANTS,
     LITERALS,
@@ -350,7 +350,7 @@ def _follow_module(t: Tracer, module: torch.nn.Module, args: Args, kwargs: Kwarg
         with _in_module(t, 2):
             return call(t, t.get_attr(module, "forward"), args, kwargs, linked)
     except Raised as raised:
-        tracebacks.note_passing_module(t, raised.error)
+        note_passing_module(t, raised.error)
         raise
 
 

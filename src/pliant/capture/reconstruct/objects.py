@@ -64,7 +64,6 @@ from pliant.capture.reconstruct.instances import (
 )
 from pliant.capture.reconstruct.statements import CannotReconstruct, Recipe, Statements, expression
 from pliant.capture.trace import NULL
-from pliant.capture.tracebacks import copied, is_live
 from pliant.capture.value_kinds import (
     DICT_VIEWS,
     HOLDS_FUNCTIONS,
@@ -78,6 +77,7 @@ from pliant.capture.value_kinds import (
     times_held,
 )
 from pliant.capture.varying_values import PROGRESSIONS, HookNumber, Progression, TensorOrNumber, Text
+from pliant.dispatch.tracebacks import copied, is_live
 from pliant.guards.facts import PLAIN
 from pliant.guards.standard import SENTINEL_TYPES, can_change
 from pliant.torch_adapter import OpOverload, OpOverloadPacket

@@ -3,7 +3,6 @@
 recorder              the torch function mode that records
 nodes                 what it appends to the graph, and what a traced value is there
 torch_calls           which functions record themselves, and how they are called
-torch_functions       functions in C that may be called at all
 regions               parts that are traced into graphs of their own
 overrides             `__torch_function__` of the program
 symbol_nodes          nodes that compute symbolic numbers

@@ -25,7 +25,6 @@ from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.overrides import note_disabled
 from pliant.capture.recording.regions import asks_grad_mode
-from pliant.capture.recording.torch_functions import READS, is_known
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several, leaves, mapped
 from pliant.capture.value_kinds import (
@@ -43,6 +42,7 @@ from pliant.capture.value_kinds import (
 from pliant.errors import ConstraintError, DataDependentError, Unsupported
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.given_warnings import collected
+from pliant.graph.torch_functions import READS, is_known
 from pliant.guards.facts import is_native_enum
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question

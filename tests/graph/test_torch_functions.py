@@ -8,8 +8,8 @@ import torch
 import pliant
 from pliant.capture import callables
 from pliant.capture.handlers.table import find
-from pliant.capture.recording import torch_functions
 from pliant.capture.recording.torch_calls import _changes_setting
+from pliant.graph import torch_functions
 
 # Where the package's lists were last held against a release: a newer one may have more.
 LOOKED_AT = (2, 13)

@@ -3,7 +3,7 @@
 In:     a builtin function, or a method of a tensor.
 Out:    `is_known`: an operator, which the graph records as its schema says, or a function listed here.
 Holds:  what is in no list is refused: called while capturing, it would act once and never again. The lists are names of
-        functions without a schema; `tests/capture/test_torch_functions.py` tells what a new release adds.
+        functions without a schema; `tests/graph/test_torch_functions.py` tells what a new release adds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from pliant.capture.value_kinds import by_kind, derives, is_builtin
 from pliant.torch_adapter import C_NAMESPACES, C_OPERATORS, TensorBase, has_schema
 
 # Questions about the build, the machine, and settings: their answers are guarded where a program can change them.
@@ -80,7 +79,8 @@ METHODS = frozenset(
 
 def _is_known_builtin(function: types.BuiltinFunctionType) -> bool:
     receiver = function.__self__
-    of_tensors = isinstance(receiver, TensorBase) or derives(receiver, TensorBase)
+    owner: Any = receiver if issubclass(type(receiver), type) else type(receiver)
+    of_tensors = issubclass(owner, TensorBase)
     return _is_method(function.__name__) if of_tensors else _is_listed(function)
 
 
@@ -97,18 +97,23 @@ def _is_method(name: str) -> bool:
     return name in METHODS or has_schema(name) or has_schema(name.rstrip("_"))
 
 
-# Whether the function, or the method of this name, does nothing but what the graph records.
-is_known: Callable[[Any], bool] = by_kind(
-    lambda function: True,
-    {types.BuiltinFunctionType: _is_known_builtin, types.MethodDescriptorType: lambda function: _is_method(function.__name__)},
-)
+_KNOWN: dict[type, Callable[[Any], bool]] = {
+    types.BuiltinFunctionType: _is_known_builtin,
+    types.MethodDescriptorType: lambda function: _is_method(function.__name__),
+}
+
+
+def is_known(function: Any) -> bool:
+    """Whether the function, or the method of this name, does nothing but what the graph records."""
+    rule = _KNOWN.get(type(function))
+    return rule is None or rule(function)
 
 
 @functools.cache
 def _builtins(owners: tuple[Any, ...]) -> frozenset[Any]:
     """The C functions of namespaces."""
     values = [getattr(owner, name, None) for owner in owners for name in dir(owner)]
-    return frozenset(value for value in values if is_builtin(value) and _hashes(value))
+    return frozenset(value for value in values if type(value) is types.BuiltinFunctionType and _hashes(value))
 
 
 def _hashes(function: types.BuiltinFunctionType) -> bool:
