@@ -8,8 +8,8 @@ import torch
 
 import pliant
 from codegen.cuda.shim_backend import kernels_on_shim
-from pliant.capture import entry
 from pliant.debug import events
+from pliant.dispatch import entry_writer
 from pliant.runtime import backend
 from pliant.runtime import compile_program as stage
 from pliant.together import LateFailure, later, together
@@ -78,7 +78,7 @@ def test_code_that_cannot_be_built_beside_is_built_again(monkeypatch):
 
 def test_guards_are_written_while_kernels_are_built(monkeypatch):
     written, seen = threading.Event(), []
-    define, build = entry.define_entry, backend.build_native
+    define, build = entry_writer.define_entry, backend.build_native
 
     def defined(*given):
         written.set()
@@ -88,7 +88,7 @@ def test_guards_are_written_while_kernels_are_built(monkeypatch):
         seen.append(written.wait(20))
         return build(code, options)
 
-    monkeypatch.setattr(entry, "define_entry", defined)
+    monkeypatch.setattr(entry_writer, "define_entry", defined)
     monkeypatch.setattr(backend, "build_native", built)
     pliant.reset()
     x, w = torch.randn(6, 5), torch.randn(5, 13)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import fx
 
-from pliant.capture.entry import make_entry
 from pliant.capture.reconstruct.statements import CannotReconstruct
 from pliant.capture.trace import DELETED, CallEffect, ReplaceContents, Return, SetAttribute, SetItem, Trace
 from pliant.compiler import eager
 from pliant.dispatch.entry import CallShape
+from pliant.dispatch.entry_writer import make_entry
 from pliant.graph.contracts import CapturedGraph, GraphInput
 from pliant.guards.codegen import MISS
 from pliant.guards.kinds import Guard, Kind

@@ -1,4 +1,4 @@
-"""Python bytecode to a torch-level graph: interpretation, what it changes outside, breaks, and the entry that replays it.
+"""Python bytecode to a torch-level graph: interpretation, what it changes outside, breaks, and how values are made again.
 
 The engine:           attempt (one capture, its restarts), tracer, frame, opcodes/, iterators/ (generators, loops), tracebacks,
                       program_stack (the frames that the program would have, as values too). It knows no library; code is what `bytecode/`,
@@ -9,7 +9,8 @@ Values:               value_kinds (kinds that are told apart), varying_values (t
                       in containers); signatures (what annotations name).
 The world outside:    outside/ (reads under guards, buffered writes).
 The graph:            recording/ (calls of PyTorch as nodes).
-Its end:              trace (what a capture found), collect, entry, reconstruct/; graph_breaks (kinds and advice).
+Its end:              trace (what a capture found), collect, reconstruct/; graph_breaks (kinds and advice).
 
-Read `trace.py`, `attempt.py` and `tracer.py` first; `dispatch/` is who asks for a capture.
+Read `trace.py`, `attempt.py` and `tracer.py` first; `dispatch/` is who asks for a capture, and writes the entry
+that replays it.
 """

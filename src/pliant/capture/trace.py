@@ -1,7 +1,7 @@
 """The result of one capture: what the tracer hands to the code that makes an entry.
 
 In:     `capture.attempt.trace(root, args, kwargs, policy)` fills a `Trace`.
-Out:    `capture.entry.make_entry(trace, ...)` generates the entry: load inputs, run the graph, replay effects, end.
+Out:    `dispatch.entry_writer.make_entry(trace, ...)` generates the entry: load inputs, run the graph, replay effects, end.
 Holds:  values inside (`Return.value`, effect values, frame stacks and locals) are ordinary Python objects as the traced program
         saw them, with `FakeTensor`s in place of tensors and `SymInt`/`SymFloat`/`SymBool` in place of symbolic numbers.
         An object with an entry in `origins` existed before the trace and is reached by its source; constants (None, numbers, strings,

@@ -1,7 +1,7 @@
 """What serves a call: compiled code behind its guards, of whichever process.
 
 Out:    `Entry.run(args, kwargs)`: the result, or MISS if a guard does not hold (nothing has happened then).
-Reads on: `capture/entry.py`, which makes one of a trace.
+Reads on: `dispatch/entry_writer.py`, which makes one of a trace.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ from pliant import config, peer, torch_adapter
 from pliant.autograd.aliasing import LastingWrite
 from pliant.bytecode.resume import ResumePoint
 from pliant.capture.attempt import break_error, trace
-from pliant.capture.entry import make_entry
 from pliant.capture.graph_breaks import KINDS, CannotCapture, CastsMeet, told_of
 from pliant.capture.trace import Break, BreakReason, Trace
 from pliant.debug import events
 from pliant.dispatch import stance
 from pliant.dispatch.dispatcher import Dispatcher, capturing, eager_after
 from pliant.dispatch.entry import CallShape, Entry, Symbolic
+from pliant.dispatch.entry_writer import make_entry
 from pliant.dispatch.roots import CallableRoot, ResumeRoot
 from pliant.errors import (
     DataDependentError,

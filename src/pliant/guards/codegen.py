@@ -2,7 +2,7 @@
 
 In:     guards in the order capture found them, shape guards, and the sources of symbols.
 Out:    `GuardWriter.steps` (text, guard); `compile_guards` makes a function `check(args, kwargs)` of them alone;
-        `capture.entry` goes on in the same function, so that values read for guards need not be read again.
+        `dispatch.entry_writer` goes on in the same function, so that values read for guards need not be read again.
 Holds:  each source is read once, into a local variable; a read that fails (KeyError, AttributeError...) is a miss;
         modes and tracers come before facts about arguments, then other global state, held objects, relations. Checks
         run no user code.

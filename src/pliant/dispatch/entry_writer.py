@@ -6,7 +6,7 @@ Holds:  the text is straight-line and readable: guards and loads, the graph, val
         end.
         Every load comes before the graph and every value is made before the first effect, so stores cannot disturb
         them.
-Reads on: `reconstruct/` for values, `resume_function.py` for what follows a break.
+Reads on: `capture/reconstruct/` for values, `resume_function.py` for what follows a break.
 """
 
 from __future__ import annotations
