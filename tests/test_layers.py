@@ -25,6 +25,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("bytecode",),
     ("dispatch.dim_marks",),
     ("dispatch.entry", "dispatch.roots", "dispatch.markers", "dispatch.dynamic_policy", "dispatch.own_frames"),
+    ("polyfills",),
     ("dispatch.tracebacks",),
     ("dispatch.running_frames",),
     ("capture",),

@@ -23,8 +23,9 @@ from pliant.capture.signatures import Frame, Tracer
 from pliant.capture.value_kinds import concrete, is_int, is_str, is_symbolic, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.unbacked import check, is_unbacked, place
+from pliant.polyfills import tensors
 from pliant.symbolic.sym_node import wrap_node
-from pliant.torch_adapter import CHECK, assert_async, check_is_size, check_with
+from pliant.torch_adapter import CHECK, check_is_size, check_with
 from pliant.torch_adapter import check as torch_check
 
 ROWS = Rows()
@@ -59,24 +60,6 @@ def _plain(number: Any) -> Any:
     return number if value is None else value
 
 
-def _classes_of_data(tensor: torch.Tensor) -> torch.Tensor:
-    many = int(tensor.max()) + 1
-    if tensor.min() < 0:
-        raise RuntimeError("Class values must be non-negative.")
-    return _marked(tensor, many)
-
-
-def _marked(tensor: torch.Tensor, many: int) -> torch.Tensor:
-    found = tensor.unsqueeze(-1) == torch.arange(many, device=tensor.device)
-    return found.to(torch.int64, memory_format=torch.contiguous_format)
-
-
-def _classes(tensor: torch.Tensor, many: int) -> torch.Tensor:
-    assert_async((tensor >= 0).all(), "Class values must be non-negative.")
-    assert_async((tensor < many).all(), "Class values must be smaller than num_classes.")
-    return _marked(tensor, many)
-
-
 @ROWS.instead(torch.nn.functional.one_hot)
 def _one_hot(t: Tracer, input: Any, num_classes: Any = -1) -> Any:
     """On fakes the operator checks nothing, and it takes a plain number of classes."""
@@ -84,12 +67,12 @@ def _one_hot(t: Tracer, input: Any, num_classes: Any = -1) -> Any:
         return None
     is_plain = is_int(num_classes)
     if is_plain and num_classes == -1 and t.mode.allow_unbacked:  # as many classes as the data has
-        return _classes_of_data, (input,)
+        return tensors.classes_of_data, (input,)
     if is_plain and num_classes <= 0 and num_classes != -1:
         raise GraphBreak("tensor-error", "one_hot of no classes")
     known = is_symbolic(num_classes) and not is_unbacked(num_classes) and t.truth(num_classes > 0)
     fits = known or is_plain and num_classes > 0
-    return (_classes, (input, num_classes)) if fits else None
+    return (tensors.classes, (input, num_classes)) if fits else None
 
 
 @takes(bool)

@@ -35,7 +35,7 @@ from torch.optim.radam import radam
 from torch.optim.rmsprop import rmsprop
 from torch.optim.rprop import rprop
 from torch.optim.sgd import sgd
-from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn, get_swa_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
@@ -51,12 +51,12 @@ from pliant.capture.value_kinds import is_class, is_number, is_symbolic, is_tens
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.writes import note_writes
 from pliant.interruptions import pass_on
+from pliant.polyfills import optimizers
 from pliant.torch_adapter import (
     VARIABLE_FUNCTIONS,
     DisableTorchFunction,
     below_python_dispatch,
     check_and_unscale,
-    devices_of_foreach,
     foreach_pow,
     optimizer_hooks,
     scaler_step,
@@ -144,7 +144,7 @@ def _unfused(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     kwargs = {**kwargs, "fused": False, "foreach": False, "grad_scale": None, "found_inf": None}
     skipped = None if found is None else call_torch(t, torch.ne, (found, 0), {})
     if scale is not None:
-        t.call(_unscale, (args[1], scale, skipped), {})
+        t.call(optimizers.unscale, (args[1], scale, skipped), {})
     return _may_skip(t, skipped, lambda: _step_by_rows(t, function, args, kwargs))
 
 
@@ -219,44 +219,12 @@ _UPDATE: Any = AveragedModel.update_parameters
 def _update_parameters(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     averages = [t.get_attr(args[0], name) for name in ("avg_fn", "multi_avg_fn")]
     ours = all(one is None or _is_ours(one) for one in averages)
-    function: Any = _updated if ours else _UPDATE
+    function: Any = optimizers.updated if ours else _UPDATE
     return t.inline(function, args, kwargs)
 
 
 def _is_ours(function: Any) -> bool:
     return getattr(inspect.unwrap(function), "__module__", None) == swa_utils.__name__
-
-
-def _updated(self: Any, model: Any) -> None:
-    """Interpreted in place of the method, where the averages are PyTorch's own: others are called where eager calls them."""
-    several = [
-        list(itertools.chain(one.parameters(), one.buffers()) if self.use_buffers else one.parameters())
-        for one in (self.module if self.use_buffers else self, model)
-    ]
-    pairs = [(own.detach(), given.detach().to(own.device)) for own, given in zip(*several)]
-    is_first = self.n_averaged == 0
-    kinds: dict[Any, list[Any]] = {}
-    for own, given in pairs:
-        kinds.setdefault((own.device, own.dtype), []).append((own, given))
-    for (device, _), some in kinds.items():
-        _average(self, [own for own, _ in some], [given for _, given in some], self.n_averaged.to(device))
-    for own, given in pairs:
-        own.copy_(torch.where(is_first, given, own))
-    if not self.use_buffers:
-        for own, given in zip(self.module.buffers(), model.buffers(), strict=True):
-            own.detach().copy_(given.detach().to(own.device))
-    self.n_averaged += 1
-
-
-def _average(self: Any, own: list[Any], given: list[Any], count: Any) -> None:
-    if self.multi_avg_fn:
-        self.multi_avg_fn(own, given, count)
-    elif self.avg_fn is None and own[0].device.type in devices_of_foreach():
-        get_swa_multi_avg_fn()(own, given, count)  # type: ignore[no-untyped-call]
-    else:
-        average = self.avg_fn or get_swa_avg_fn()  # type: ignore[no-untyped-call]
-        for one, other in zip(own, given):
-            one.copy_(average(one, other, count))
 
 
 # ---- steps that may be skipped
@@ -292,21 +260,7 @@ def _step_by_rows(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     return None
 
 
-def _unscale(gradients: list[Tensor], scale: Tensor, skipped: Tensor | None) -> None:
-    """What fused kernels do with gradients that are scaled."""
-    for one in gradients:
-        value = one / scale
-        one.copy_(value if skipped is None else torch.where(skipped, one, value))
-
-
-def _check_and_unscaled(gradients: list[Tensor], found: Tensor, inverse: Tensor) -> None:
-    """Operators on single gradients, which fuse with what follows."""
-    for one in gradients:
-        found.copy_(torch.where(torch.isfinite(one).all(), found, 1.0))
-        one.mul_(inverse)
-
-
-TABLE[check_and_unscale] = lambda t, args, kwargs: t.call(_check_and_unscaled, args, kwargs)
+TABLE[check_and_unscale] = lambda t, args, kwargs: t.call(optimizers.check_and_unscaled, args, kwargs)
 
 
 @handles(_STEP)

@@ -21,6 +21,7 @@ from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import concrete, is_list
 from pliant.graph.fake_tensor import FakeTensor
+from pliant.polyfills import sequences
 from pliant.torch_adapter import VARIABLE_FUNCTIONS, DisableTorchFunction, below_python_dispatch, packed_layers
 
 ROWS = Rows()
@@ -50,7 +51,7 @@ def _pack(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         return _pack_unknown(t, padded, lengths, batch_first)
     if not numbers or min(numbers) < 1 or numbers != sorted(numbers, reverse=True):  # eager words it
         raise GraphBreak("tensor-error", "sequences of these lengths cannot be packed")
-    return t.call(_packed, (padded, numbers, batch_first), {})
+    return t.call(sequences.packed, (padded, numbers, batch_first), {})
 
 
 def _pack_unknown(t: Tracer, padded: FakeTensor, lengths: FakeTensor, batch_first: bool) -> Any:
@@ -58,53 +59,19 @@ def _pack_unknown(t: Tracer, padded: FakeTensor, lengths: FakeTensor, batch_firs
     count = padded.size_[0 if batch_first else 1] if padded.dim() > 1 else 0
     if not concrete(count == lengths.size_[0]) or not concrete(count > 0):  # eager words it
         raise GraphBreak("tensor-error", "as many lengths as sequences are needed")
-    fits, data, sizes = t.call(_packed_by_mask, (padded, lengths, batch_first), {})
+    fits, data, sizes = t.call(sequences.packed_by_mask, (padded, lengths, batch_first), {})
     take_for_granted(t, fits, "tensor-error", "sequences of these lengths cannot be packed")
     sizes.node.meta[FIRST] = count
     return data, sizes
-
-
-def _packed_by_mask(padded: Any, lengths: Any, batch_first: bool) -> Any:
-    steps = padded.transpose(0, 1) if batch_first else padded
-    fits = (lengths[1:] <= lengths[:-1]).all() & (lengths[-1] > 0) & (lengths[0] <= steps.size(0))
-    is_there = torch.arange(steps.size(0))[:, None] < lengths
-    return fits.item(), steps[is_there.to(padded.device)], is_there.sum(1)[: lengths[0].item()]
-
-
-def _packed(padded: Any, lengths: list[int], batch_first: bool) -> Any:
-    steps = padded.transpose(0, 1) if batch_first else padded
-    sizes = [sum([n > step for n in lengths]) for step in range(lengths[0])]
-    return torch.cat([steps[step, :size] for step, size in enumerate(sizes)]), torch.tensor(sizes)
 
 
 @handles(_C._pad_packed_sequence)
 def _pad(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     data, sizes, *rest = args
     if (numbers := _numbers(t, sizes)) is not None:
-        return t.call(_padded, (data, numbers, *rest), {})
+        return t.call(sequences.padded, (data, numbers, *rest), {})
     _refuse_unknown(t, sizes)
-    return t.call(_padded_by_mask, (data, sizes, *rest), {})
-
-
-def _padded_by_mask(data: Any, sizes: Any, batch_first: bool, value: float, total: int) -> Any:
-    many = sizes[0].item()
-    lengths = (torch.arange(many) < sizes[:, None]).sum(0)
-    is_there = torch.arange(total)[:, None] < lengths
-    made = data.new_full((total, many, *data.shape[1:]), value)
-    made[is_there.to(data.device)] = data
-    return made.transpose(0, 1) if batch_first else made, lengths
-
-
-def _padded(data: Any, sizes: list[int], batch_first: bool, value: float, total: int) -> Any:
-    rest = [0, 0] * (data.dim() - 1)
-    steps = [
-        torch.nn.functional.pad(step, [*rest, 0, sizes[0] - size], value=value)
-        for step, size in zip(data.split(sizes), sizes)
-    ]
-    steps += [torch.full_like(steps[0], value)] * (total - len(steps))
-    made = torch.stack(steps)
-    lengths = torch.tensor([sum([size > i for size in sizes]) for i in range(sizes[0])])
-    return made.transpose(0, 1) if batch_first else made, lengths
+    return t.call(sequences.padded_by_mask, (data, sizes, *rest), {})
 
 
 def _layers(name: str, t: Tracer, args: Args, kwargs: Kwargs) -> Any:

@@ -39,6 +39,7 @@ from pliant.capture.value_kinds import (
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.graph.tensor_spec import same_dim
 from pliant.graph.unbacked import is_unbacked
+from pliant.polyfills import tensors
 from pliant.targets.registry import known_target
 from pliant.torch_adapter import SAVED_TENSOR_HOOKS, dlpack_of_tensor
 
@@ -158,18 +159,6 @@ _UNKNOWN = SYMBOLIC_TYPES | {FakeTensor}
 
 
 # ---- statistics whose weight of the past is a number from the graph
-def _batch_norm_averaging(
-    x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: Any, momentum: Any, eps: Any
-) -> Any:
-    """`batch_norm` in training, with its running statistics changed by operators on tensors."""
-    with torch.no_grad():
-        dims = [d for d in range(x.dim()) if d != 1]
-        var_now, mean_now = torch.var_mean(x, dims, correction=1)
-        mean.copy_((1 - momentum) * mean + momentum * mean_now)
-        var.copy_((1 - momentum) * var + momentum * var_now)
-    return F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
-
-
 @instead(F.batch_norm)
 def _batch_norm(
     t: Tracer, input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
@@ -177,26 +166,15 @@ def _batch_norm(
 ) -> Any:  # fmt: skip
     averages = training is True and is_fake(running_mean) and is_unbacked(momentum)
     given = (input, running_mean, running_var, weight, bias, training, momentum, eps)
-    return (_batch_norm_averaging, given) if averages else None
+    return (tensors.batch_norm_averaging, given) if averages else None
 
 
 # ---- parts whose sizes C++ code works out as plain numbers
-def _selected(x: Any, mask: Any) -> Any:
-    x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
-    return x[mask]
-
-
 @instead(torch.masked_select, torch.Tensor.masked_select)
 def _masked_select(t: Tracer, input: Any, mask: Any) -> Any:
     """Its derivative wants plain sizes, that of an index does not."""
     by_index = is_fake(input) and is_fake(mask) and input.requires_grad and mask.dtype_ is torch.bool
-    return (_selected, (input, mask)) if by_index else None
-
-
-def _parts_at(x: Any, places: Any, dim: int) -> Any:
-    ends = [0, *places.tolist(), x.size(dim)]
-    before = (slice(None),) * (dim % x.dim())
-    return tuple([x[(*before, slice(ends[i], ends[i + 1]))] for i in range(len(ends) - 1)])
+    return (tensors.selected, (input, mask)) if by_index else None
 
 
 @instead(torch.tensor_split, torch.Tensor.tensor_split)
@@ -208,35 +186,10 @@ def _tensor_split(
     whole = is_fake(places) and places.dtype_ is torch.int64
     inside = is_fake(input) and is_int(dim) and -input.dim() <= dim < input.dim()
     if whole and inside and places.dim() == 1 and places.device_.type == "cpu":
-        return _parts_at, (input, places, dim)
+        return tensors.parts_at, (input, places, dim)
     if whole and (number := t.recorder.elements.number(places) if places.dim() == 0 else None) is not None:
         return torch.tensor_split, (input, concrete(number), dim)  # how many results there are: a plain number
     return None
-
-
-class _Left(Exception):
-    """What the operator itself is to warn of or to refuse."""
-
-
-def _weighted(x: Any, weights: Any, importance: Any, correction: Any) -> Any:
-    """`cov` of float rows with a weight a column."""
-    for one in (weights, importance):
-        if one is not None and one.lt(0).any():
-            raise _Left
-    if weights is None or importance is None:
-        both = importance if weights is None else weights
-    else:
-        both = weights * importance
-    total = both.sum()
-    if total == 0:
-        raise _Left
-    degrees = total - correction
-    if importance is not None and correction != 0:
-        degrees = total - correction * (both * importance).sum() / total
-    if degrees <= 0:
-        raise _Left
-    x = x - ((x * both).sum(1) / total).unsqueeze(1)
-    return torch.true_divide(x @ (x * both).t().conj(), degrees).squeeze()
 
 
 @takes(torch.cov, torch.Tensor.cov)
@@ -245,9 +198,9 @@ def _cov(t: Tracer, input: Any, *, correction: Any = 1, fweights: Any = None, aw
     if t.mode.allow_unbacked and _can_be_weighted(input, fweights, aweights):
         x = input if input.dim() == 2 else input.reshape(1, -1)
         try:
-            return t.call(_weighted, (x, fweights, aweights, correction), {})
+            return t.call(tensors.weighted, (x, fweights, aweights, correction), {})
         except Raised as raised:
-            if type(raised.error) is not _Left:
+            if type(raised.error) is not tensors.Left:
                 raise
     return call_torch(t, torch.cov, (input,), {"correction": correction, "fweights": fweights, "aweights": aweights})
 
@@ -262,12 +215,6 @@ def _can_be_weighted(x: Any, weights: Any, importance: Any) -> bool:
     many = x.size_[-1] if x.dim() else 0
     vectors = all(one.dim() == 1 and one.size_[0] == many for one in tensors[1:])
     return kinds and vectors and x.dim() in (1, 2) and (x.is_floating_point() or x.is_complex()) and many > 1
-
-
-def _dense_mask(mask: Any, broadcast: tuple[int, ...]) -> Any:
-    for d in broadcast:
-        mask = mask.narrow(d, 0, 1)
-    return mask.contiguous()
 
 
 def with_mask(args: Args, kwargs: Kwargs, mask: Any) -> tuple[Args, Kwargs]:
@@ -291,18 +238,14 @@ def _attention(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
         if not same_dim(stride[-1], 1):
             flat = [d for d in range(mask.dim() - 2) if not is_symbolic(stride[d]) and stride[d] == 0]
             broadcast = tuple(d for d in flat if is_symbolic(mask.size_[d]) or mask.size_[d] > 0)
-            args, kwargs = with_mask(args, kwargs, t.call(_dense_mask, (mask, broadcast), {}))
+            args, kwargs = with_mask(args, kwargs, t.call(tensors.dense_mask, (mask, broadcast), {}))
     return call_torch(t, F.scaled_dot_product_attention, args, kwargs)
 
 
 # ---- `torch.istft`, composed of operators that take symbolic sizes: the formula is PyTorch's own. That windows leave no gap is
 # assumed: where they do, eager says so. Other forms of the call, and wrong ones, break: PyTorch's function for symbolic sizes does
 # not look for gaps.
-_put_together = torch.ops.aten.unfold_backward.default
 _REFUSED = ("data-dependent", "whether the windows of istft leave a gap")
-_TINY = 1e-11  # an overlap that PyTorch refuses to divide by
-
-
 @takes(torch.istft, torch.Tensor.istft)
 def _istft(
     t: Tracer, input: Any, n_fft: Any, hop_length: Any = None, win_length: Any = None, window: Any = None, center: Any = True,
@@ -322,7 +265,7 @@ def _istft(
     if not concrete(end <= total) or not concrete(end > start):  # the first has a warning
         raise GraphBreak(*_REFUSED)
     norm = "ortho" if normalized else "backward"
-    signals, overlaps, is_dense = t.call(_overlapped, (spectra, window, size, hop, width, total, start, end, norm), {})
+    signals, overlaps, is_dense = t.call(tensors.overlapped, (spectra, window, size, hop, width, total, start, end, norm), {})
     take_for_granted(t, is_dense, *_REFUSED)
     return t.call(torch.div, (signals, overlaps), {})
 
@@ -337,19 +280,6 @@ def _is_usual(t: Tracer, spectra: Any, window: Any, numbers: tuple[Any, ...], on
     if not is_fake(window) or not window.dtype_.is_floating_point or window.dim() != 1:  # without one it warns
         return False
     return bool(concrete(window.size_[0] == width) and concrete(spectra.size_[-2] == size // 2 + 1) and all(concrete(n > 0) for n in spectra.size_))
-
-
-def _overlapped(
-    spectra: Any, window: Any, size: int, hop: int, width: int, total: int, start: int, end: int, norm: str
-) -> Any:
-    """The frames put together, what their windows come to at each place, and whether that is nowhere nothing."""
-    frames = torch.fft.irfft(spectra.transpose(-1, -2), size, norm=norm)
-    before = (size - width) // 2
-    window = torch.nn.functional.pad(window, (before, size - width - before)) if width != size else window
-    signals = _put_together(frames * window, [*frames.shape[:-2], total], -1, size, hop)
-    squares = window.pow(2).expand(frames.shape[-2], size)
-    overlaps = _put_together(squares, [total], -1, size, hop)[start:end]
-    return signals[..., start:end], overlaps, (overlaps.abs().min() >= _TINY).item()
 
 
 # ---- what leads out of the graph
