@@ -15,7 +15,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("errors", "gc_pause", "option_types", "autograd_torch_adapter", "operators_torch_adapter"),
     ("interruptions",),
     ("config", "source", "torch_adapter", "cpython", "peer"),
-    ("debug.events", "saved_hooks", "set_orders"),
+    ("debug.events", "reached_objects", "saved_hooks", "set_orders"),
     ("targets", "wrappers", "together"),
     ("symbolic",),
     ("graph",),

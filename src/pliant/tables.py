@@ -1,4 +1,4 @@
-"""Tables that are filled from one place: a second row under one key is an error, not the last word.
+"""Tables that are filled from one place: a second row under one key is an error, not the last word; tables by class.
 
 Holds:  a row stays as it is. Where a row is meant to be another's, the module that has both says so by its own name.
 """
@@ -6,10 +6,11 @@ Holds:  a row stays as it is. Where a row is meant to be another's, the module t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+Rule = TypeVar("Rule")
 
 
 class Table(dict[K, V]):
@@ -46,3 +47,38 @@ def joined(*tables: Mapping[K, V]) -> Table[K, V]:
     for table in tables:
         found.add(table)
     return found
+
+
+class ByKind(Generic[Rule]):
+    """What is done with a value, by its class. `exact`: rows for the class alone; `families`: for what derives from it too,
+    the nearest base first; `default`: for all others.
+    """
+
+    __slots__ = ("_default", "_exact", "_families")
+
+    def __init__(
+        self, default: Rule, exact: Mapping[type, Rule] | None = None, families: Mapping[type, Rule] | None = None
+    ) -> None:
+        self._default, self._exact, self._families = default, exact or {}, families or {}
+
+    def of(self, value: Any) -> Rule:
+        cls, exact = type(value), self._exact
+        if cls in exact and (found := exact[cls]) is not None:  # asked often for each operation: no call of a method
+            return found
+        families = self._families
+        for base in cls.__mro__ if families else ():
+            if base in families:
+                return families[base]
+        return self._default
+
+
+def by_kind(
+    default: Callable[..., Any],
+    exact: Mapping[type, Callable[..., Any]] | None = None,
+    families: Mapping[type, Callable[..., Any]] | None = None,
+    *,
+    place: int = 0,
+) -> Callable[..., Any]:
+    """The function that does what such a table says for its argument at this place."""
+    rule_of = ByKind(default, exact, families).of
+    return lambda *args, **kwargs: rule_of(args[place])(*args, **kwargs)

@@ -43,7 +43,6 @@ from pliant.capture.iterators.generators import TracedGenerator, ending_parts
 from pliant.capture.numbers.foreseen import foreseen_truth
 from pliant.capture.numbers.numpy_scalars import as_numpy, holds_scalars
 from pliant.capture.outside.inputs import Inputs
-from pliant.capture.outside.output_state import Reached
 from pliant.capture.outside.settings import Casts
 from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.outside.world import World
@@ -80,6 +79,7 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.settings import Settings
 from pliant.guards.sources import HandledSource, Source
 from pliant.interruptions import pass_on
+from pliant.reached_objects import Reached
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Expr
 from pliant.symbolic.shape_env import ShapeEnv

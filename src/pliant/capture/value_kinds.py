@@ -13,8 +13,8 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 
@@ -27,6 +27,8 @@ from pliant.capture.varying_values import plain_class as plain_class
 from pliant.capture.varying_values import plain_text as plain_text
 from pliant.capture.varying_values import varying as varying
 from pliant.guards.standard import standard_globals
+from pliant.tables import ByKind as ByKind
+from pliant.tables import by_kind as by_kind
 from pliant.torch_adapter import NUMPY
 
 # Plain values, from the fewest to the most.
@@ -74,44 +76,6 @@ def times_held(lock: Any) -> int:
     state = lock._release_save()
     lock._acquire_restore(state)
     return int(state[0])
-
-
-Rule = TypeVar("Rule")
-
-
-class ByKind(Generic[Rule]):
-    """What is done with a value, by its class. `exact`: rows for the class alone; `families`: for what derives from it too,
-    the nearest base first; `default`: for all others.
-    """
-
-    __slots__ = ("_default", "_exact", "_families")
-
-    def __init__(
-        self, default: Rule, exact: Mapping[type, Rule] | None = None, families: Mapping[type, Rule] | None = None
-    ) -> None:
-        self._default, self._exact, self._families = default, exact or {}, families or {}
-
-    def of(self, value: Any) -> Rule:
-        cls, exact = type(value), self._exact
-        if cls in exact and (found := exact[cls]) is not None:  # asked often for each operation: no call of a method
-            return found
-        families = self._families
-        for base in cls.__mro__ if families else ():
-            if base in families:
-                return families[base]
-        return self._default
-
-
-def by_kind(
-    default: Callable[..., Any],
-    exact: Mapping[type, Callable[..., Any]] | None = None,
-    families: Mapping[type, Callable[..., Any]] | None = None,
-    *,
-    place: int = 0,
-) -> Callable[..., Any]:
-    """The function that does what such a table says for its argument at this place."""
-    rule_of = ByKind(default, exact, families).of
-    return lambda *args, **kwargs: rule_of(args[place])(*args, **kwargs)
 
 
 def is_nan(value: Any) -> bool:

@@ -14,7 +14,6 @@ import torch
 
 from pliant.capture.graph_breaks import BreakBefore, GraphBreak
 from pliant.capture.handlers.table import Rows, spread
-from pliant.capture.outside.output_state import reached
 from pliant.capture.program_stack import LOOKS, held_place, is_of_logging
 from pliant.capture.recording.torch_calls import call_torch
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -26,6 +25,7 @@ from pliant.dispatch.running_frames import called_from
 from pliant.graph import random_state
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.sources import HandledSource, MethodSource
+from pliant.reached_objects import reached
 from pliant.unpatched import BUILTINS
 
 ROWS = Rows()

@@ -1,6 +1,6 @@
 """Numbers, arrays and small tensors whose elements are known, or vary.
 
-Symbolic numbers:     number_domains (where arithmetic raises, what a tensor or a number computes), tensor_index, varying_text (texts that show them),
+Symbolic numbers:     number_domains (where arithmetic raises, what a tensor or a number computes), varying_text (texts that show them),
                       given_numbers (to functions that take them as they are), progressions (ranges of them, lists that repeat a number).
 NumPy:                arrays, made_arrays (of Python's numbers), array_memory (arrays and the tensors under them), numpy_rules (where tensors compute otherwise),
                       numpy_scalars.

@@ -24,7 +24,6 @@ from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.made_arrays import ONES, in_graph, of_varying, that_fit
 from pliant.capture.numbers.numpy_rules import corrected, interp
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
-from pliant.capture.numbers.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, is_list_or_tuple, leaves, mapped
@@ -45,6 +44,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import is_fake
+from pliant.graph.tensor_index import NOTHING_LEFT, select_symbolic
 from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 from pliant.interruptions import pass_on

@@ -47,7 +47,7 @@ from pliant.torch_adapter import DisableTorchFunction, below_python_dispatch
 
 if TYPE_CHECKING:
     from pliant.capture.outside.inputs import Inputs
-    from pliant.capture.recording.symbol_nodes import SymbolNodes
+    from pliant.graph.symbol_nodes import SymbolNodes
 
 FIRST = "first"  # of a node: what the first element of its result is, where the others are not known
 _FROM_FRONT = frozenset(("getitem", "__getitem__", "select"))

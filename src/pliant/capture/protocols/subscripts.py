@@ -20,7 +20,6 @@ from pliant.capture.numbers.array_memory import is_array, is_index, key_of, refu
 from pliant.capture.numbers.given_numbers import asked_key, made_key, refuse_many_keys
 from pliant.capture.numbers.number_domains import are_few_floats, float_at
 from pliant.capture.numbers.progressions import item, tensor_of
-from pliant.capture.numbers.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.asked_by_c import ASKED_BY_TORCH, refuse_own, within
@@ -45,6 +44,7 @@ from pliant.capture.value_kinds import (
 )
 from pliant.capture.varying_values import PROGRESSIONS, UNSETTLED, TensorOrNumber, plain_text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.tensor_index import NOTHING_LEFT, is_place, select_by_tensors, select_symbolic
 from pliant.graph.tensor_spec import certain, product
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import ItemSource

@@ -17,7 +17,6 @@ from torch import fx
 
 from pliant.capture.graph_breaks import GraphBreak, needs_value
 from pliant.capture.outside.inputs import Inputs
-from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Args, Kwargs
 from pliant.capture.structures import is_several, leaves
 from pliant.capture.value_kinds import (
@@ -32,6 +31,7 @@ from pliant.capture.value_kinds import (
 from pliant.capture.varying_values import UNSETTLED
 from pliant.errors import DataDependentError
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.symbol_nodes import SymbolNodes
 from pliant.graph.unbacked import assume, bindings_of, written
 from pliant.source import SourceLocation
 from pliant.symbolic.runtime_asserts import RuntimeAssert

@@ -21,11 +21,11 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.outside.inputs import placeholder_behind
-from pliant.capture.recording.symbol_nodes import SymbolNodes
 from pliant.capture.signatures import Tracer
 from pliant.capture.structures import leaves
 from pliant.capture.value_kinds import is_str, is_symbolic, is_tensor
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.graph.symbol_nodes import SymbolNodes
 from pliant.guards.sources import Source
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
@@ -63,7 +63,7 @@ class Region:
         self.shape_env = recorder.inputs.shape_env
         self.graph = fx.Graph()
         self.constants: dict[str, Any] = {}
-        self.symbols = SymbolNodes(self.graph, self)  # type: ignore[arg-type]  # asks for symbols only
+        self.symbols = SymbolNodes(self.graph, self)
         self.called_in = recorder.region
         self.parent = recorder.region if parent == "current" else parent
         self.replay = replay or Replay()

@@ -21,11 +21,12 @@ from typing import Any
 
 import torch
 
-from pliant.capture.value_kinds import COMPARED_IN_C, ByKind, is_function
 from pliant.records import dataclass
+from pliant.tables import ByKind
 
 _LIMIT = 5_000
 _STORES_GLOBAL = frozenset((dis.opmap["STORE_GLOBAL"], dis.opmap["DELETE_GLOBAL"]))
+_PLAIN = frozenset((int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.device))
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 
 
@@ -55,7 +56,7 @@ def reached(roots: Iterable[Any]) -> Reached:
     found, waiting = Reached(), list(roots)
     while waiting and len(found.objects) <= _LIMIT:
         one = waiting.pop()
-        if id(one) not in found.objects and type(one) not in COMPARED_IN_C:
+        if id(one) not in found.objects and type(one) not in _PLAIN:
             found.objects[id(one)] = one
             waiting += _PARTS.of(one)(found, one)
     return found
@@ -82,7 +83,7 @@ def _logger(found: Reached, logger: logging.Logger) -> list[Any]:
 
 def _instance(found: Reached, obj: Any) -> list[Any]:
     own = [base for base in type(obj).__mro__ if not _is_standard(base.__module__)]
-    parts = [one for base in own for one in vars(base).values() if is_function(one)]
+    parts = [one for base in own for one in vars(base).values() if type(one) is types.FunctionType]
     try:
         names = object.__getattribute__(obj, "__dict__")
     except AttributeError:

@@ -12,19 +12,26 @@ from typing import Any
 
 import torch
 
-from pliant.capture.structures import as_tuple
-from pliant.capture.value_kinds import ByKind, varying
 from pliant.graph.fake_tensor import FakeTensor, is_fake
+from pliant.tables import ByKind
 
 NOTHING_LEFT = object()  # in place of a key: the tensor as it is
 
 
 def select_symbolic(tensor: FakeTensor, key: Any) -> tuple[Any, Any]:
     """The view and the rest of the key."""
-    parts = tuple(_element(part) for part in as_tuple(key))
-    if int not in map(varying, parts):
+    parts = tuple(_element(part) for part in _parts_of(key))
+    if not any(map(_varies, parts)):
         return tensor, key
-    return _selected(tensor, parts, lambda part: varying(part) is int, torch.select)
+    return _selected(tensor, parts, _varies, torch.select)
+
+
+def _parts_of(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _varies(part: Any) -> bool:
+    return type(part) is torch.SymInt
 
 
 def select_by_tensors(tensor: Any, key: Any) -> tuple[Any, Any]:
@@ -33,7 +40,7 @@ def select_by_tensors(tensor: Any, key: Any) -> tuple[Any, Any]:
     def select(view: Any, dim: int, place: Any) -> Any:
         return view[(slice(None),) * dim + (place.reshape(1),)].squeeze(dim)
 
-    return _selected(tensor, as_tuple(key), is_place, select)
+    return _selected(tensor, _parts_of(key), is_place, select)
 
 
 def _selected(view: Any, parts: Any, is_chosen: Callable[[Any], bool], select: Callable[..., Any]) -> tuple[Any, Any]:

@@ -6,27 +6,35 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import fx
 
-from pliant.capture.outside.inputs import Inputs
-from pliant.capture.value_kinds import plain_class
 from pliant.graph.proxies import proxies
 from pliant.graph.unbacked import Binding, math_function, select
 from pliant.symbolic.expr import Expr, Product, Sum, Symbol
 from pliant.symbolic.nodes import Apply
 from pliant.symbolic.printer import to_calls
 from pliant.symbolic.rules import floats
+from pliant.symbolic.shape_env import ShapeEnv
 from pliant.symbolic.traverse import atoms, substitute
 from pliant.torch_adapter import DisableTorchFunction
+
+
+class Placeholders(Protocol):
+    """What a graph is given."""
+
+    shape_env: ShapeEnv
+
+    def symbol_node(self, symbol: Symbol) -> fx.Node:
+        """The placeholder that carries a symbol's value."""
 
 
 class SymbolNodes:
     """Makes each expression's node once per graph, by running its Python text on proxies."""
 
-    def __init__(self, graph: fx.Graph, inputs: Inputs) -> None:
+    def __init__(self, graph: fx.Graph, inputs: Placeholders) -> None:
         self.graph = graph
         self.inputs = inputs
         self._proxy = proxies(graph)
@@ -54,7 +62,7 @@ class SymbolNodes:
         """The node (or number) of a SymInt, SymFloat or SymBool."""
         expr = self.inputs.shape_env.simplify(self.inputs.shape_env.expr_of(value))
         if expr.is_const:
-            return plain_class(value)(value)
+            return expr.kind(value)
         if expr not in self._nodes:
             self._nodes[expr] = self._make(expr, value)
         return self._nodes[expr]
