@@ -29,8 +29,15 @@ _MADE_IN_C = {"collections": "_collections", "functools": "_functools"}
 _CONSTANTS = (int, float, complex, str, bytes, tuple, frozenset, type(None))
 
 
-def _is_standard(name: str) -> bool:
-    return name.partition(".")[0] in _STANDARD
+class _Known(dict[str, bool]):
+    """Of modules by name, whether they are the standard library's: each statement that imports asks, thousands at a start."""
+
+    def __missing__(self, name: str) -> bool:
+        found = self[name] = name.partition(".")[0] in _STANDARD
+        return found
+
+
+_is_standard = _Known().__getitem__
 
 
 # What the package uses; PyTorch loads all of it. Modules that are loaded later are taken as they are when the package asks for them.
@@ -89,8 +96,9 @@ def _import(
     if level == 0 and _is_standard(name):
         found = standard(name)
         return found if fromlist or "." not in name else standard(name.partition(".")[0])
-    return BUILTINS.__import__(name, globals, locals, fromlist, level)
+    return _import_now(name, globals, locals, fromlist, level)
 
 
+_import_now = builtins.__import__
 BUILTINS = types.SimpleNamespace(**vars(builtins))
 IN_CODE = {**vars(builtins), "__import__": _import}  # which nobody changes

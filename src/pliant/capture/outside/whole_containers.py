@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import collections
 import enum
+import itertools
+import operator
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -300,6 +302,35 @@ class Snapshot:
 _ADDRESSES: ByKind[Callable[[Any], list[int] | None]] = ByKind(
     lambda value: [*map(id, value)],
     families={dict: lambda value: [*map(id, value), *map(id, value.values())], set: lambda value: None},  # a set's table counts, too
+)
+class Snapshots:
+    """Those of a trace, which each repeated call asks about: of all that was read before it, so all at once."""
+
+    def __init__(self) -> None:
+        self._parts: list[Collection[Any]] = []
+        self._lengths: list[int] = []
+        self._held: list[Any] = []
+        self._are_all = True  # of what the trace read
+
+    def take(self, container: Any, *, is_changed: bool) -> Snapshot | None:
+        """That of the container as it is now; none of one that the trace has changed before."""
+        parts = () if is_changed else _LIVE_PARTS.of(container)(container)
+        self._are_all &= bool(parts)
+        self._parts += parts
+        self._lengths += map(len, parts)
+        self._held += itertools.chain.from_iterable(parts)
+        return None if is_changed else Snapshot(container)
+
+    def hold(self) -> bool:
+        """Whether each container holds the very same objects still, as far as that can be told at once."""
+        if not self._are_all or [*map(len, self._parts)] != self._lengths:
+            return False
+        return all(map(operator.is_, itertools.chain.from_iterable(self._parts), self._held))
+
+
+# What a container has in order, as it is whenever it is looked at; () where that does not say all.
+_LIVE_PARTS: ByKind[Callable[[Any], tuple[Collection[Any], ...]]] = ByKind(
+    lambda value: (value,), families={dict: lambda value: (value, value.values()), set: lambda value: ()}
 )
 # A snapshot to compare with later: keys and elements by identity, in order.
 frozen = by_kind(

@@ -24,6 +24,7 @@ from pliant.capture.outside.origins import Asked
 from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import (
     Snapshot,
+    Snapshots,
     base_in_c,
     copy_in,
     frozen,
@@ -86,6 +87,7 @@ class World(ToldByValue):
         super().__init__(inputs, location)
         self.effects_in_order: list[Effect] = []
         self._changed: dict[int, Changed] = {}
+        self._read_whole = Snapshots()
         self._owner_of_dict: dict[int, Any] = {}
         self.viewed: set[int] = set()  # dicts behind proxies that the trace has copies of
 
@@ -96,7 +98,7 @@ class World(ToldByValue):
                 held_here.clear()
         self.twins.forget()
         self._guarded.clear()
-        self.guards = []  # a trace has the others
+        self._read_whole, self.guards = Snapshots(), []  # a trace has the other guards
 
     # ---- dicts (of objects, of modules, plain) without copying them
     def instance_dict(self, obj: Any) -> dict[str, Any]:
@@ -356,7 +358,7 @@ class World(ToldByValue):
         if added:
             _ADD[type(shadow)](shadow, added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
-        changed.copy, changed.before = shadow, None if changed.stores or added else Snapshot(shadow)
+        changed.copy, changed.before = shadow, self._read_whole.take(shadow, is_changed=bool(changed.stores or added))
         changed.stores = {}
         return shadow
 
@@ -399,7 +401,8 @@ class World(ToldByValue):
 
     def changed_copies(self) -> list[Changed]:
         """The containers that the trace read as a whole, and changed."""
-        return [c for c in self._changed.values() if c.copy is not None and not (c.before and c.before.is_of(c.copy))]
+        in_doubt = () if self._read_whole.hold() else self._changed.values()
+        return [c for c in in_doubt if c.copy is not None and not (c.before and c.before.is_of(c.copy))]
 
     def check_states(self) -> None:
         """What the trace found and stores anew with symbols was no constant; otherwise the capture starts again."""
