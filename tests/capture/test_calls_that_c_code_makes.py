@@ -4,9 +4,11 @@ import contextlib
 import copy
 import enum
 import functools
+import itertools
 import operator
 import re
 import struct
+import types
 from collections import deque
 
 import pytest
@@ -80,6 +82,54 @@ class Spelled(str):
         return 2.5
 
 
+class Row:
+    """A sequence by its methods alone."""
+
+    def __len__(self):
+        Doubled.log.append("len")
+        return 2
+
+    def __getitem__(self, key):
+        Doubled.log.append("item")
+        return [1, 2][key]
+
+
+class Counted(tuple):
+    def __len__(self):
+        Doubled.log.append("len")
+        return 2
+
+
+class Queue(deque):
+    def __getitem__(self, key):
+        Doubled.log.append(key)
+        return key
+
+
+class Key:
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        Doubled.log.append("hash")
+        return self.number
+
+    def __eq__(self, other):
+        Doubled.log.append("eq")
+        return self.number == other.number
+
+
+class AsksMore(type):
+    def __getattr__(cls, name):
+        Doubled.log.append(name)
+        raise AttributeError(name)
+
+
+def put(items, key, value):
+    items[key] = value
+    return items
+
+
 CALLED, PARTIAL, PATTERN = Called(), functools.partial(joined, "p"), re.compile("a|b")
 
 
@@ -110,6 +160,13 @@ PROGRAMS = {
     "a byte": lambda log: (lambda data: (operator.setitem(data, 0, Inexact(3.0)), data.append(Spelled("x")), data))(bytearray(b"ab")),
     "a count of a text": lambda log: ("a" * Spelled("x"), "a".center(Inexact(3.0)), b"ab".count(Inexact(3.0)), hex(Spelled("x"))),
     "packed": lambda log: (struct.pack("<h", Inexact(3.0)), struct.pack("<f", Spelled("x"))),
+    "what takes a slice's place": lambda log: (put([1, 2, 3], slice(0, 2), Row()), put([1, 2, 3], slice(0, 3, 2), Row())),
+    "a tuple beside a tensor": lambda log: torch.ones(2) == Counted((1, 2)),
+    "a class beside a tensor": lambda log: complaint(lambda: AsksMore("Made", (), {}) * torch.ones(2)),
+    "shown by PyTorch's complaint": lambda log: complaint(lambda: torch.broadcast_shapes((1,), {"a": Shown(log)})),
+    "keys of groups": lambda log: [len([*group]) for _, group in itertools.groupby([1, 1, 2], Key)],
+    "a view of a queue": lambda log: types.MappingProxyType(Queue([1, 2]))["a"],
+    "keys that are new at each call": lambda log: (frozenset((Key(1), Key(2))), dict.fromkeys((Key(3), Key(4)))) and None,
     "functions in a tuple": lambda log: ((joined, complaint).index(complaint), (joined,).count(joined)),
     "functions in a frozenset": lambda log: frozenset((joined, complaint)).__contains__(complaint),
 }
@@ -144,6 +201,42 @@ def test_a_metaclass_is_asked_for_what_a_copied_class_lacks():
             seen.append((call(torch.ones(2), made, run)[1], log))
         assert seen[0] == seen[1]
         assert seen[0][1]
+
+
+def drained(it):
+    return [len([*group]) for _, group in it]
+
+
+def after_the_first_group(it):
+    first = next(next(it)[1])
+    pliant.graph_break()
+    return first, [key for key, _ in it]
+
+
+def within_the_first_group(it):
+    _, group = next(it)
+    first = next(group)
+    pliant.graph_break()
+    second, others = next(it)
+    return first, second, [*others], [*group]
+
+
+def broken(number):
+    pliant.graph_break()
+    return number
+
+
+@pytest.mark.fallbacks_expected  # where a group was begun
+@pytest.mark.parametrize("use", [drained, after_the_first_group, within_the_first_group])
+@pytest.mark.parametrize("key", [None, abs, broken, Key])
+def test_groups_across_breaks(use, key):
+    def program(x):
+        return x + 1, use(itertools.groupby([1, 1, 1, 2, 2, 3], key))
+
+    Doubled.log = []
+    compiled = pliant.compile(program, backend="eager")
+    expected = repr(program(torch.ones(2)))
+    assert [re.sub("0x[0-9a-f]+", "", repr(compiled(torch.ones(2)))) for _ in range(2)] == [re.sub("0x[0-9a-f]+", "", expected)] * 2
 
 
 @pytest.mark.fallbacks_expected

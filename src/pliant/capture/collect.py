@@ -121,7 +121,7 @@ def _marked_locals(program: Program, values: dict[str, Any], times_reached: Call
 
 
 def _carry(value: Any, times_reached: Callable[[Any], int], is_next: bool = False) -> Any:
-    return Carry(value, is_next) if can_be_carried(value, times_reached) else _carry_generator(value, times_reached)
+    return Carry(value, is_next) if can_be_carried(value, times_reached, is_next) else _carry_generator(value, times_reached)
 
 
 def _carry_generator(value: Any, times_reached: Callable[[Any], int]) -> Any:

@@ -125,6 +125,7 @@ class Tracer:
     plain = given_to_c.plain
     refuse_opaque = given_to_c.refuse_opaque
     reentrant = given_to_c.reentrant
+    grouping = given_to_c.grouping
     call = calls.call
     inline = calls.inline
     new_object = calls.new_object

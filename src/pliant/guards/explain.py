@@ -9,16 +9,17 @@ Holds:  the statements themselves are run again, so the explanation cannot disag
 from __future__ import annotations
 
 import enum
+import itertools
 import os
 import reprlib
 import types
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import torch
 
 from pliant.guards.codegen import related
-from pliant.guards.facts import same
+from pliant.guards.facts import Itself, same
 from pliant.guards.kinds import MISSING, ConstantItems, Guard, Kind, NumberOf, TensorFacts
 from pliant.guards.parts import root_of
 from pliant.guards.replay import Replay
@@ -249,12 +250,30 @@ def _length(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _keys(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    old, new = (reprlib.repr([str(k) for k in keys]) for keys in (g.expected, v))
-    changes = [f"{word} {reprlib.repr(str(k))}" for word, keys, others in (("without", g.expected, v), ("with", v, g.expected))
-               for k in list(dict.fromkeys(k for k in keys if k not in others))[:_FEW_KEYS]]  # fmt: skip
+    old, new = (reprlib.repr([*map(_key_text, keys)]) for keys in (g.expected, v))
+    changes = [f"{word} {reprlib.repr(_key_text(k))}" for word, keys, others in (("without", g.expected, v), ("with", v, g.expected))
+               for k in itertools.islice(_lacking(keys, others), _FEW_KEYS)]  # fmt: skip
     what = f", now {', '.join(changes)}" if changes and max(len(g.expected), len(v)) > _FEW_KEYS else ""
     kind = "items" if isinstance(v, (set, frozenset)) else "keys"
     return f"{kind} of {_name(g)} were {old}, are {new}{what}", f"use the same {kind} in the same order"
+
+
+def _key_text(key: Any) -> str:
+    """By no method of the program's: an object that a guard knows by its identity is shown as one."""
+    return key if type(key) is str else _short(key.reference() if type(key) is Itself else key)
+
+
+def _lacking(keys: Iterable[Any], others: Iterable[Any]) -> Iterator[Any]:
+    known = {*map(_told, others)}
+    return (key for key in keys if _told(key) not in known)
+
+
+def _told(key: Any) -> Any:
+    """What tells the key from others, by no method of the program's."""
+    key = key.reference() if type(key) is Itself else key
+    if type(key) is tuple:
+        return tuple(map(_told, key))
+    return type(key), key if type(key) in _PLAIN else id(key)
 
 
 def _items(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:

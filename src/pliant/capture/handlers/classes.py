@@ -124,11 +124,11 @@ def _as_c_reads_it(t: Tracer, value: Any) -> Any:
     return value
 
 
-_of_groups = _made_of(given.items, given.called, iterable=given.items, key=given.called)
+_of_groups = _made_of(given.items, given.grouping, iterable=given.items, key=given.grouping)
 
 
 def _construct_groups(t: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    """Groups of items that are equal; without a key the items themselves are compared, by C code."""
+    """Groups of items whose keys are equal, as C code compares them; without a key the items are their own keys."""
     if len(args) + len(kwargs) == 1:
         refuse_own(t, cls, within((*args, *kwargs.values())), COMPARED)
     return _of_groups(t, cls, args, kwargs)

@@ -47,6 +47,11 @@ def asked(t: Tracer, function: Any) -> Any:
     return function if function is None else t.reentrant(function, truth=True)
 
 
+def grouping(t: Tracer, function: Any) -> Any:
+    """The same of one whose results C code compares."""
+    return function if function is None else t.grouping(function)
+
+
 def factory(t: Tracer, value: Any) -> Any:
     """Of a `defaultdict`, which complains of it before it takes the items."""
     t.native(collections.defaultdict, value)

@@ -307,9 +307,9 @@ def _numbered(t: Tracer, real: Any, source: Source) -> Any:
 def _made_of_parts(t: Tracer, real: Any, source: Source) -> Any:
     """Of the class, made of what it takes its items from and calls."""
     parts, reduced = _all_parts(t, real, source), real.__reduce__()
-    place, truth = _CALLS.get(type(real), (None, False))
-    if place is not None and parts[place] is not None:
-        parts[place] = t.reentrant(parts[place], truth)
+    place, make = _CALLS.get(type(real), (0, _as_it_is))
+    if parts[place] is not None:
+        parts[place] = make(t, parts[place])
     if type(real) is zip:
         return zip(*parts, strict=len(reduced) > 2)
     made = type(real)(*parts)
@@ -319,8 +319,24 @@ def _made_of_parts(t: Tracer, real: Any, source: Source) -> Any:
     return made
 
 
-# Where among its parts an iterator has what it calls, and whether for the truth of it.
-_CALLS: dict[type, tuple[int, bool]] = {map: (0, False), filter: (0, True), itertools.groupby: (1, False)}
+def _as_it_is(t: Tracer, part: Any) -> Any:
+    return part
+
+
+def _called(t: Tracer, function: Any) -> Any:
+    return t.reentrant(function)
+
+
+def _asked(t: Tracer, function: Any) -> Any:
+    return t.reentrant(function, truth=True)
+
+
+def _grouping(t: Tracer, function: Any) -> Any:
+    return t.grouping(function)
+
+
+# Where among its parts an iterator has what it calls, and what stands for that in the trace.
+_CALLS: dict[type, tuple[int, Callable[[Tracer, Any], Any]]] = {map: (0, _called), filter: (0, _asked), itertools.groupby: (1, _grouping)}
 # How each type of iterator is brought; `generators` adds a row.
 BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     **dict.fromkeys(PLAIN_ITERATORS, _plain),
@@ -331,13 +347,14 @@ BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
 SHARED = frozenset((*PLAIN_ITERATORS, zip, map, filter))
 
 
-def can_be_carried(value: Any, times_reached: Callable[[Any], int]) -> bool:
-    """Whether only the loop refers to the iterator and to those that it is made of."""
+def can_be_carried(value: Any, times_reached: Callable[[Any], int], is_next: bool = False) -> bool:
+    """Whether only the loop refers to the iterator and to those that it is made of. `is_next`: the code at the break advances
+    it, and what that gives refers to a `groupby`."""
     cls = type(value)
-    if cls not in BRING and cls not in TRACED or times_reached(value) != 1:
+    if cls not in BRING and cls not in TRACED or times_reached(value) != 1 or is_next and cls is itertools.groupby:
         return False
     if cls in _TAKES_FROM:
-        return all(can_be_carried(part, times_reached) for part in _TAKES_FROM[cls](value))
+        return all(can_be_carried(part, times_reached, is_next) for part in _TAKES_FROM[cls](value))
     return cls in BY_TURN or cls is not DequeItems and _is_over_sequence(value)
 
 

@@ -26,9 +26,9 @@ from pliant.capture.outside.whole_containers import bring_items, know_items
 from pliant.capture.signatures import World
 from pliant.capture.value_kinds import (
     CONSTANT_TYPES,
+    DICT_TYPES,
     ByKind,
     concrete,
-    is_dict,
     is_nan,
     is_numpy_scalar,
     reader,
@@ -197,7 +197,9 @@ def _method(world: World, value: types.MethodType, source: Source) -> types.Meth
 
 def _proxy(world: World, value: Any, source: Source) -> types.MappingProxyType[Any, Any]:
     """Of a copy: only C sees the dict behind it."""
-    behind = list(filter(is_dict, gc.get_referents(value)))
+    behind = gc.get_referents(value)
+    if not DICT_TYPES.issuperset(map(type, behind)):
+        raise GraphBreak("unknown-object", "a view of a mapping of the program's own")
     if any(map(world.has_changes, behind)):
         raise GraphBreak("unknown-object", "a view of a dict that was read as a whole, or in which something was stored")
     world.viewed.update(map(id, behind))

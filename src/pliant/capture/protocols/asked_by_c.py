@@ -42,6 +42,7 @@ _OF_TEXTS = "__str__ __repr__ __format__ __bytes__ __buffer__ __fspath__".split(
 COMPARED = frozenset("__eq__ __ne__ __lt__ __gt__ __le__ __ge__ __hash__".split())
 ASKED = frozenset((*_OF_NUMBERS, *_OF_TWO, *_OF_CONTAINERS, *_OF_TEXTS, *COMPARED))
 ASKED_BY_TORCH = ASKED.difference(_OF_TEXTS) | {"__getattr__", "__getattribute__"}  # for `__torch_function__`; texts only to complain
+ASKED_BY_TORCH_IN_PYTHON = ASKED_BY_TORCH.union(_OF_TEXTS)  # whose complaints show what it was given
 ASKED_FOR_MORE = ASKED.difference(COMPARED)  # than to compare
 
 
@@ -80,10 +81,20 @@ def refuse_own(t: Tracer, function: Any, values: Iterable[Any], names: frozenset
 
 def refuse_asked(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
     """Break if the function may call a method of the program's of one of the arguments, or of what is in them."""
-    if CONSTANTS.issuperset(map(type, args)) and not kwargs or not _ASKS.of(function)(function, args):
+    if CONSTANTS.issuperset(map(type, args)) and not kwargs:
+        return
+    if _is_of_tensor(function, args):
+        refuse_own(t, function, within(args), ASKED_BY_TORCH)
+        return
+    if not _ASKS.of(function)(function, args):
         return
     values = (*args, *kwargs.values())
     refuse_own(t, function, values if _takes_items(function) else within(values))
+
+
+def _is_of_tensor(function: Any, args: Args) -> bool:
+    """Whether it is an operator that PyTorch answers, which asks the other operand for numbers or items."""
+    return id(function) in _OPERATORS and FakeTensor in map(type, args)
 
 
 def within(values: Iterable[Any], seen: frozenset[int] = frozenset()) -> Iterator[Any]:
@@ -138,6 +149,7 @@ _TAKE_ITEMS = frozenset(
 )  # fmt: skip
 _LOOK_AT_CLASS = (BUILTINS.isinstance, BUILTINS.issubclass, BUILTINS.getattr, BUILTINS.callable, BUILTINS.id)
 _COMPARE = (operator.eq, operator.ne, operator.lt, operator.gt, operator.le, operator.ge, operator.is_, BUILTINS.hash)
+_OPERATORS = frozenset(id(vars(operator)[name]) for name in (*_OF_TWO, *COMPARED) if name in vars(operator))
 _AFTER_ASKING = (BUILTINS.len, BUILTINS.iter, BUILTINS.next)  # their handlers know the one method that they ask for
 _BY_NAME = frozenset((*_LOOK_AT_CLASS, *_AFTER_ASKING))
 _OF_PLACES = (operator.contains, operator.getitem, operator.setitem, operator.delitem)

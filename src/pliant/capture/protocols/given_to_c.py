@@ -24,7 +24,7 @@ from pliant.capture.numbers.array_memory import unhashable
 from pliant.capture.numbers.numpy_scalars import fixed, is_scalar
 from pliant.capture.numbers.progressions import items, passes
 from pliant.capture.protocols import operators
-from pliant.capture.protocols.asked_by_c import ASKED_FOR_MORE, LOOKED_INTO, is_generated, refuse_own
+from pliant.capture.protocols.asked_by_c import ASKED_FOR_MORE, COMPARED, LOOKED_INTO, is_generated, refuse_own, within
 from pliant.capture.protocols.module_attributes import builtins_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import consists_of, mapped
@@ -222,6 +222,19 @@ def _told_by(value: Any) -> tuple[Any, ...]:
 def reentrant(t: Tracer, function: Any, truth: bool = False) -> TracedCallable:
     """A callable for C code that comes back into the interpreter."""
     return TracedCallable(t, function, truth)
+
+
+class GroupingKey(TracedCallable):
+    """One whose results C code compares with each other: none may have a way of its own to."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        key = super().__call__(*args, **kwargs)
+        refuse_own(self.tracer, itertools.groupby, within((key,)), COMPARED)
+        return key
+
+
+def grouping(t: Tracer, function: Any) -> GroupingKey:
+    return GroupingKey(t, function, False)
 
 
 # A value as a dict key or set element: symbolic numbers become concrete; user-defined hashing is refused.

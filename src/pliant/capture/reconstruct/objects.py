@@ -53,6 +53,7 @@ from pliant.capture.iterators.suspended import Carried, Carry, Suspended, finish
 from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.identity import HookId, TracedId, take_hook_id
+from pliant.capture.protocols.given_to_c import GroupingKey
 from pliant.capture.reconstruct.instances import (
     class_,
     fill_dict,
@@ -184,6 +185,8 @@ def _function(b: Statements, obj: types.FunctionType) -> str:
 def _reduced(b: Statements, obj: Any) -> str:
     """An iterator of the standard library, by its own `__reduce__`: (function, args[, state])."""
     made = obj.__reduce__()
+    if type(obj) is itertools.groupby and len(made) == 2 and len([one for one in gc.get_referents(obj) if one is not type(obj)]) > 2:
+        raise CannotReconstruct("builtin-instance", obj)  # it stands within a group, whose key it does not tell
     b.keep.append(made)
     name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
     if len(made) > 2 and type(obj) in OF_LISTS:  # which takes its place when the list has its items
@@ -378,7 +381,7 @@ _OBJECTS: dict[type, Recipe] = {
     **dict.fromkeys((*OF_DICTS, OF_ORDERED, OF_SETS), _over_unordered),
     DequeItems: _over_deque,
     TracedGenerator: _generator,
-    **dict.fromkeys((TracedCallable, TracedCallback), lambda b, obj: b.value(obj.function)),
+    **dict.fromkeys((TracedCallable, GroupingKey, TracedCallback), lambda b, obj: b.value(obj.function)),
     Carry: _carry,
     CarriedItems: _carried_items,
     CountedTurns: expression(

@@ -20,7 +20,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, needs_value
 from pliant.capture.numbers import array_memory
 from pliant.capture.numbers.array_memory import refuse_elements
 from pliant.capture.numbers.numpy_scalars import plain_number
-from pliant.capture.protocols.asked_by_c import ASKED_BY_TORCH, refuse_own, within
+from pliant.capture.protocols.asked_by_c import ASKED_BY_TORCH, ASKED_BY_TORCH_IN_PYTHON, refuse_own, within
 from pliant.capture.protocols.operators import python_method
 from pliant.capture.protocols.subscripts import known_items, refuse_own_items
 from pliant.capture.recording.overrides import note_disabled
@@ -178,6 +178,11 @@ def _as_c_reads_it(t: Tracer, function: Any, value: Any) -> Any:
     return known
 
 
+def _is_in_python(function: Any) -> bool:
+    """Whether it is PyTorch's own code in Python."""
+    return is_function(function) and str(function.__module__).startswith("torch.")
+
+
 def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """Call a PyTorch function on traced values. Errors of shapes or types are left to eager, which words them."""
     if _changes_setting(function):
@@ -189,7 +194,7 @@ def call_torch(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if function not in _TAKE_TRUTHS:
         args = tuple(_plain(a) for a in args)
         kwargs = {k: _plain(v) for k, v in kwargs.items()}
-    refuse_own(t, function, within((*args, *kwargs.values())), ASKED_BY_TORCH)
+    refuse_own(t, function, within((*args, *kwargs.values())), ASKED_BY_TORCH_IN_PYTHON if _is_in_python(function) else ASKED_BY_TORCH)
     reads = functools.partial(_as_c_reads_it, t, function)
     makes = function in _MAKE_TENSORS  # others take scalars of NumPy for numbers
     args, kwargs = mapped(t.internalize((args, dict(kwargs))), reads if makes else lambda one: mapped(reads(one), plain_number))
