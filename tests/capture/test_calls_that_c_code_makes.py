@@ -106,6 +106,28 @@ class Queue(deque):
         return key
 
 
+class Walked:
+    def __len__(self):
+        Doubled.log.append("len")
+        return 2
+
+    def __iter__(self):
+        Doubled.log.append("iter")
+        return iter([1, 2])
+
+
+class HashedSet(set):
+    def __hash__(self):
+        Doubled.log.append("hash")
+        return 1
+
+
+class OwnItems(list):
+    def __getitem__(self, key):
+        Doubled.log.append(key)
+        return list.__getitem__(self, key)
+
+
 class Key:
     def __init__(self, number):
         self.number = number
@@ -165,6 +187,12 @@ PROGRAMS = {
     "a class beside a tensor": lambda log: complaint(lambda: AsksMore("Made", (), {}) * torch.ones(2)),
     "shown by PyTorch's complaint": lambda log: complaint(lambda: torch.broadcast_shapes((1,), {"a": Shown(log)})),
     "keys of groups": lambda log: [len([*group]) for _, group in itertools.groupby([1, 1, 2], Key)],
+    "items of a row": lambda log: (complaint(lambda: dict([Row()])), frozenset((1, 3)) & frozenset((1, 3)).intersection(Row())),
+    "joined": lambda log: complaint(lambda: "a".join(Walked())),
+    "a pair in turn": lambda log: complaint(lambda: dict([Walked()])),
+    "a key that replaces": lambda log: complaint(lambda: re.sub("a", (HashedSet(),), "ab")),
+    "a list with items of its own beside a tensor": lambda log: complaint(lambda: torch.ones(2) < OwnItems([1, 2])),
+    "a class put into a tensor": lambda log: complaint(lambda: put(torch.ones(2), 0, AsksMore("Made", (), {}))),
     "a view of a queue": lambda log: types.MappingProxyType(Queue([1, 2]))["a"],
     "keys that are new at each call": lambda log: (frozenset((Key(1), Key(2))), dict.fromkeys((Key(3), Key(4)))) and None,
     "functions in a tuple": lambda log: ((joined, complaint).index(complaint), (joined,).count(joined)),

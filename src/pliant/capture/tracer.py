@@ -115,6 +115,7 @@ class Tracer:
     send = iteration.send
     iterable = iteration.iterable
     listed = iteration.listed
+    as_sequence = iteration.as_sequence
     sequence = iteration.sequence
     taken = iteration.taken
     mapping = iteration.mapping
@@ -126,6 +127,7 @@ class Tracer:
     refuse_opaque = given_to_c.refuse_opaque
     reentrant = given_to_c.reentrant
     grouping = given_to_c.grouping
+    refuse_beside_tensor = asked_by_c.refuse_beside_tensor
     call = calls.call
     inline = calls.inline
     new_object = calls.new_object

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import torch
 
 from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
-from pliant.capture.handlers.containers import call_container_method
+from pliant.capture.handlers.containers import arguments_of, call_container_method
 from pliant.capture.handlers.effects import initial_seed, is_output, seed_generator, write_output
 from pliant.capture.handlers.formatting import by_percent, format_text
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
@@ -44,7 +44,7 @@ from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.protocols import polyfills
-from pliant.capture.protocols.iteration import sequence
+from pliant.capture.protocols.iteration import as_sequence, sequence
 from pliant.capture.protocols.operators import compare, identical, known_to_c, python_method
 from pliant.capture.protocols.tail_calls import TailCall, steps_of
 from pliant.capture.recording.overrides import enter_device
@@ -178,7 +178,7 @@ def _fake_method(t: Tracer, fake: FakeTensor, name: str, bound: Any, args: Args,
 def _join(t: Tracer, text: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     if not is_iterable(args[0]):
         raise Raised(TypeError("can only join an iterable"))
-    items = sequence(t, args[0], is_made=True)
+    items = sequence(t, as_sequence(t, args[0]) if python_method(t, args[0], "__iter__") is not None else args[0], is_made=True)
     if is_str(text) and set(map(type, items)) <= {Text, str}:
         return join(text, items)
     return computed_method(t, text, name, bound, (items,), kwargs)
@@ -186,7 +186,7 @@ def _join(t: Tracer, text: Any, name: str, bound: Any, args: Args, kwargs: Kwarg
 
 def _frozenset_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:
     t.refuse_opaque(receiver)
-    return computed_method(t, receiver, name, bound, args, kwargs)
+    return computed_method(t, receiver, name, bound, *arguments_of(receiver, name).of(t, args, kwargs))
 
 
 def _tuple_method(t: Tracer, receiver: Any, name: str, bound: Any, args: Args, kwargs: Kwargs) -> Any:

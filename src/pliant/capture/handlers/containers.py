@@ -56,7 +56,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
     if base is collections.deque and name in _GROWING:
         # One that is its own argument, be it as the object from outside that the receiver stands for, grows by what it held.
         args = tuple([receiver.copy() if t.world.resolve(one) is receiver else one for one in args])
-    args, kwargs = _arguments(receiver, name).of(t, args, kwargs)
+    args, kwargs = arguments_of(receiver, name).of(t, args, kwargs)
     if name in ("index", "count", "remove", "__eq__", "__contains__"):
         args = tuple(map(t.internalize, args))
         t.refuse_opaque(t.internalize(receiver), *args, compared="==")
@@ -177,7 +177,7 @@ _ARGUMENTS: ByKind[dict[str, Arguments]] = ByKind(
 )
 
 
-def _arguments(receiver: Any, name: str) -> Arguments:
+def arguments_of(receiver: Any, name: str) -> Arguments:
     """What a method gets; of a set it is the same for all but a few."""
     found = _ARGUMENTS.of(receiver).get(name)
     if found is not None or not is_set(receiver):

@@ -79,7 +79,7 @@ pairs_or_mapping = by_kind(
 
 def _pair(t: Tracer, index: int, pair: Any) -> Args:
     try:
-        found = tuple(t.sequence(pair))
+        found = tuple(t.sequence(t.as_sequence(pair)))
     except WrongKind:
         error = TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
         raise Raised(error) from None

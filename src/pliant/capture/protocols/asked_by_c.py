@@ -83,18 +83,18 @@ def refuse_asked(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> None:
     """Break if the function may call a method of the program's of one of the arguments, or of what is in them."""
     if CONSTANTS.issuperset(map(type, args)) and not kwargs:
         return
-    if _is_of_tensor(function, args):
-        refuse_own(t, function, within(args), ASKED_BY_TORCH)
-        return
-    if not _ASKS.of(function)(function, args):
+    if refuse_beside_tensor(t, function, args) or not _ASKS.of(function)(function, args):
         return
     values = (*args, *kwargs.values())
     refuse_own(t, function, values if _takes_items(function) else within(values))
 
 
-def _is_of_tensor(function: Any, args: Args) -> bool:
-    """Whether it is an operator that PyTorch answers, which asks the other operand for numbers or items."""
-    return id(function) in _OPERATORS and FakeTensor in map(type, args)
+def refuse_beside_tensor(t: Tracer, function: Any, args: Args) -> bool:
+    """Break for operands of an operator that PyTorch answers, which asks them for numbers or items; whether it is one."""
+    is_of_tensor = id(function) in _OPERATORS and FakeTensor in map(type, args[:2])
+    if is_of_tensor:
+        refuse_own(t, function, within(args), ASKED_BY_TORCH)
+    return is_of_tensor
 
 
 def within(values: Iterable[Any], seen: frozenset[int] = frozenset()) -> Iterator[Any]:
@@ -149,7 +149,7 @@ _TAKE_ITEMS = frozenset(
 )  # fmt: skip
 _LOOK_AT_CLASS = (BUILTINS.isinstance, BUILTINS.issubclass, BUILTINS.getattr, BUILTINS.callable, BUILTINS.id)
 _COMPARE = (operator.eq, operator.ne, operator.lt, operator.gt, operator.le, operator.ge, operator.is_, BUILTINS.hash)
-_OPERATORS = frozenset(id(vars(operator)[name]) for name in (*_OF_TWO, *COMPARED) if name in vars(operator))
+_OPERATORS = frozenset(id(vars(operator)[name]) for name in (*_OF_TWO, *COMPARED, "__setitem__") if name in vars(operator))
 _AFTER_ASKING = (BUILTINS.len, BUILTINS.iter, BUILTINS.next)  # their handlers know the one method that they ask for
 _BY_NAME = frozenset((*_LOOK_AT_CLASS, *_AFTER_ASKING))
 _OF_PLACES = (operator.contains, operator.getitem, operator.setitem, operator.delitem)
@@ -179,12 +179,14 @@ def _asks_in_c(function: Any, args: Args) -> bool:
 _ASKS: ByKind[Callable[[Any, Args], bool]] = ByKind(
     lambda function, args: False,
     {
-        types.BuiltinFunctionType: _asks_in_c,
         **dict.fromkeys(
             (types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType),
             lambda function, args: function.__name__ not in _NO_QUESTIONS and getattr(function, "__objclass__", None) not in _HOLDERS,
         ),
         types.FunctionType: lambda function, args: not _is_ours(function.__module__),
     },
-    {type: lambda cls, args: id(cls) not in _HOLD and not derives(cls, BaseException)},
+    {
+        types.BuiltinFunctionType: _asks_in_c,  # a pattern's `sub` is of a class derived from it
+        type: lambda cls, args: id(cls) not in _HOLD and not derives(cls, BaseException),
+    },
 )

@@ -189,6 +189,13 @@ def listed(t: Tracer, value: Any) -> Any:
     return items
 
 
+def as_sequence(t: Tracer, value: Any) -> Any:
+    """`iterable`, for C code that makes a list of the iterator of what is no list or tuple (`PySequence_Fast`)."""
+    if type(value) not in (list, tuple) and python_method(t, value, "__iter__") is not None:
+        value = t.call(BUILTINS.iter, (value,), {})
+    return listed(t, value)
+
+
 def hashables(t: Tracer, value: Any) -> Any:
     """Something C code can make a set of. Sets and dicts stay what they are: their slots, too, decide on the new order."""
     if _is_hashed(value):

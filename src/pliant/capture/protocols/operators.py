@@ -223,6 +223,7 @@ def _native_binary(t: Tracer, function: Any, left: Any, right: Any, inplace: boo
 
 def _named(t: Tracer, function: Any, operands: tuple[Any, Any], given: tuple[Any, Any]) -> Any:
     """The function of what stands for the values that the program has given, whose classes its complaint names."""
+    t.refuse_beside_tensor(function, given)
     try:
         return t.native(function, *operands)
     except WrongKind as raised:
@@ -497,4 +498,3 @@ def _length_outside(t: Tracer, value: Any) -> Any:
 
 
 _COUNTED: tuple[Any, ...] = (list, dict, set, collections.deque, tuple, str, types.MappingProxyType, *DICT_VIEWS)
-

@@ -356,7 +356,7 @@ def _change_sequence(t: Tracer, container: Any, key: Any, *value: Any) -> None:
 def _items_put(t: Tracer, container: Any, index: slice, value: Any) -> Any:
     """What takes a slice's place. A list tells of a TypeError of `iter(value)` in words of its own, whoever raised it."""
     try:
-        return t.listed(value) if is_list(container) else t.iterable(value)
+        return t.as_sequence(value) if is_list(container) else t.iterable(value)
     except WrongKind:
         if is_list(container):
             raise Raised(_no_items(index)) from None
