@@ -191,7 +191,7 @@ def listed(t: Tracer, value: Any) -> Any:
 
 def as_sequence(t: Tracer, value: Any) -> Any:
     """`iterable`, for C code that makes a list of the iterator of what is no list or tuple (`PySequence_Fast`)."""
-    if type(value) not in (list, tuple) and python_method(t, value, "__iter__") is not None:
+    if not is_list_or_tuple(value) and python_method(t, value, "__iter__") is not None:
         value = t.call(BUILTINS.iter, (value,), {})
     return listed(t, value)
 
