@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import pliant
+from pliant.debug import events
 
 pytestmark = pytest.mark.gpu
 
@@ -483,6 +484,25 @@ def test_gradients_of_attention_whose_operands_begin_anywhere(start):
         results.append([y, *torch.autograd.grad(y.float().square().sum(), given)])
     for ours, exact in zip(*results):
         assert (ours.double() - exact).abs().max() <= 0.02 * exact.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_rotations_by_complex_numbers_are_one_kernel(dtype):
+    def f(x, factors):
+        z = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(z * factors[:, None]).flatten(3).type_as(x)
+
+    torch.manual_seed(0)
+    factors = torch.polar(torch.ones(33, 32), torch.randn(33, 32)).cuda()
+    made = torch.randn(2, 33, 4, 64, device="cuda", dtype=dtype)
+    results = []
+    with events.collect("loops") as found:
+        for call in (pliant.compile(f, fullgraph=True), f):
+            x = made.clone().requires_grad_()
+            y = call(x, factors)
+            results.append([y, *torch.autograd.grad(y.float().square().sum(), x)])
+    torch.testing.assert_close(*results)
+    assert all("aten.mul" not in e.fields["text"] for e in found)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])

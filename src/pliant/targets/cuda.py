@@ -42,6 +42,7 @@ def target(capability: int, units: int = 0) -> Target:
         depthwise_sums=20_000,
         window_points=4,
         scan_row=2048,
+        complex_parts=True,
         row_products=frozenset((torch.float32, torch.float16, torch.bfloat16)),
         dense_masks=True,
         narrow_index=True,

@@ -27,6 +27,7 @@ from pliant.graph.contracts import AtenGraph
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.biases import take_biases_out
 from pliant.graph.passes.channels_last import channels_last
+from pliant.graph.passes.complex_parts import compute_complex_parts
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
 from pliant.graph.passes.formulas import write_formulas
@@ -88,6 +89,9 @@ def partition(joint: JointGraph) -> Partition:
     bitwise = config.get().bitwise
     if not bitwise:
         take_biases_out(joint.graph)
+        if compute_complex_parts(joint.graph):
+            cse(joint.graph)
+            dce(joint.graph)
     if any(one is not None for one in joint.gradients):
         write_formulas(joint.graph, exact=bitwise)
         cse(joint.graph)

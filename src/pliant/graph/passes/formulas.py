@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.simplify import same_layout
@@ -43,8 +44,8 @@ class Writer:
         self.made: list[fx.Node] = []
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in args]
-        fake = next(v for v in values if isinstance(v, FakeTensor))
+        values = pytree.tree_map(lambda a: a.meta["val"] if isinstance(a, fx.Node) else a, args)
+        fake = next(v for v in pytree.tree_leaves(values) if isinstance(v, FakeTensor))
         with self.graph.inserting_after(self.last):
             made = append_node(self.graph, "call_function", target, args, kwargs, target.overloadpacket.__name__)
         made.meta = {k: v for k, v in self.like.meta.items() if k not in ("val", "binds")}
