@@ -20,7 +20,7 @@ import itertools
 import re
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -185,7 +185,7 @@ def _function(b: Statements, obj: types.FunctionType) -> str:
 def _reduced(b: Statements, obj: Any) -> str:
     """An iterator of the standard library, by its own `__reduce__`: (function, args[, state])."""
     made = obj.__reduce__()
-    if type(obj) is itertools.groupby and len(made) == 2 and len([one for one in gc.get_referents(obj) if one is not type(obj)]) > 2:
+    if type(obj) is itertools.groupby and len(made) == 2 and _has_keys(obj) and not _is_at_end(made[1][0]):
         raise CannotReconstruct("builtin-instance", obj)  # it stands within a group, whose key it does not tell
     b.keep.append(made)
     name = b.bind(obj, f"{b.hold(made[0])}({b.items(made[1])})", hint="iterator")
@@ -194,6 +194,19 @@ def _reduced(b: Statements, obj: Any) -> str:
     elif len(made) > 2 and made[2] is not None:
         b.emit(f"{name}.__setstate__({b.value(made[2])})")
     return name
+
+
+def _has_keys(groups: itertools.groupby[Any, Any]) -> bool:
+    """Whether it refers to keys beside the iterator and the function."""
+    return len([one for one in gc.get_referents(groups) if one is not type(groups)]) > 2
+
+
+def _is_at_end(iterator: Any) -> bool:
+    """Whether nothing is left, as far as iterators tell: one over a sequence gave that back, others have one that did."""
+    made = iterator.__reduce__()
+    if made[0] is iter:
+        return len(made) == 2 and not made[1][0]
+    return type(iterator) in (enumerate, zip, map, filter) and any(_is_at_end(one) for one in made[1] if isinstance(one, Iterator))
 
 
 def _over_unordered(b: Statements, obj: Any) -> str:
