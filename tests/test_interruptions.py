@@ -16,6 +16,7 @@ import own_process
 import pliant
 from pliant import interruptions
 from pliant.debug import events
+from pliant.entries import keeper
 from pliant.errors import BackendError
 
 
@@ -162,6 +163,27 @@ def test_what_the_program_handles_meanwhile_is_no_news():
     except Limit:
         with pytest.raises(BackendError):
             pliant.compile(program(w), backend=unfit)(torch.randn(3, 4))
+
+
+def test_what_the_program_handles_is_no_news_while_entries_are_looked_for(monkeypatch, tmp_path):
+    """A fault there leaves the old way; an exception thrown into a generator has come from no `raise`."""
+
+    def at_fault(*given):
+        raise ValueError("mine")
+
+    def generator():
+        yield
+
+    monkeypatch.setattr(keeper, "key_of", at_fault)
+    x, items = torch.ones(3, 4), generator()
+    next(items)
+    with pliant.config.patch(keep_entries=True, cache_dir=str(tmp_path)):
+        pliant.compile(program(torch.ones(4, 6)))(x)  # the store is not empty
+        try:
+            items.throw(Limit)
+        except Limit:
+            run = pliant.compile(program(torch.ones(4, 8)))
+            torch.testing.assert_close(run(x), program(torch.ones(4, 8))(x))
 
 
 def test_our_own_errors_are_not_the_programs():

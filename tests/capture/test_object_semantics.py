@@ -454,3 +454,27 @@ def test_containers_whose_class_iterates_over_other_items(name, what):
         ITERATED.clear()
         seen.append((function(torch.ones(1), 2), [*ITERATED]))
     assert seen[1] == seen[0]
+
+
+class Hiding:
+    def __init__(self):
+        self.n = 3
+
+    @property
+    def __dict__(self):
+        return {"m": 5}
+
+
+def test_objects_whose_dict_a_property_hides_run_eagerly():
+    """What such an object holds cannot be read, so it is not made again behind a break."""
+
+    def run(x):
+        hiding = Hiding()
+        hiding.k = 4
+        pliant.graph_break()
+        return x * hiding.n, hiding.k, hasattr(hiding, "m"), vars(hiding)
+
+    pliant.reset()
+    product, *rest = pliant.compile(run)(torch.ones(2))
+    assert product.tolist() == [3.0, 3.0] and rest == [4, False, {"m": 5}]
+    assert "Hiding" in next(iter(pliant.stats()["fallback_reasons"]))

@@ -38,7 +38,14 @@ from pliant.capture.graph_breaks import (
 )
 from pliant.capture.handlers.effects import check_put_off
 from pliant.capture.iterators.carried import count_by_turn
-from pliant.capture.iterators.generators import TracedGenerator, kept_cells, kept_locals, notice, started
+from pliant.capture.iterators.generators import (
+    TracedGenerator,
+    is_traced_generator,
+    kept_cells,
+    kept_locals,
+    notice,
+    started,
+)
 from pliant.capture.iterators.standing_iterators import step, use_up
 from pliant.capture.iterators.suspended import Carry, put, running
 from pliant.capture.outside.settings import cast_of, on_casts
@@ -167,7 +174,7 @@ class _Attempt:
     def _start(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Return:
         outside = sys.exc_info()[1]
         if outside is not None:
-            self.t.current_exception = self.t.world.bring(outside, HandledSource())
+            self.t.exception_around = self.t.world.bring(outside, HandledSource())
         match self.root:
             case CallableRoot(fn):
                 return self._call_root(fn, args, kwargs)
@@ -207,7 +214,7 @@ class _Attempt:
 
         stack = [bring(f"stack{i}") if full else NULL for i, full in enumerate(point.stack)]
         if point.handled:
-            t.current_exception = bring("exception")
+            t.own_exception = bring("exception")
         local = {name: bring(name) for name in point.locals}
         frame = Frame(t, point.code, root.globals, local, cells, root.name, True)
         frame.stack.extend(stack)
@@ -399,6 +406,8 @@ def _states(
         layout = layouts(frame.program)[index]
         if layout is not None and layout.handling:
             handled = frame.saved[layout.handling[0]]
+        if is_traced_generator(frame.generator):
+            handled = frame.generator.exception_around
     return tuple(reversed(states))
 
 

@@ -141,7 +141,9 @@ class Tracer:
         self.frames: list[Frame] = []
         self.steps, self.stop_at = 0, stop_at  # the step of the operation at which an earlier attempt broke
         self.active = True  # whether what the program does still counts
-        self.current_exception: BaseException | None = None
+        # The exceptions that are handled: here, and, where nothing is, by who asked the generator that runs for an item.
+        self.own_exception: BaseException | None = None
+        self.exception_around: BaseException | None = None
         self.carrying: tuple[BaseException, BaseException | None, bool, types.TracebackType | None] | None = None
         self.broken_frames: tuple[Frame, ...] | None = None
         self.failure: CannotCapture | None = None
@@ -233,7 +235,8 @@ class Tracer:
         self.frame_values.forget()
         self.recorder.elements.forget()
         self.unread = self.lock = self.message = self.skipped = None
-        self.broken_frames = self.current_exception = self.carrying = self.failure = None
+        self.broken_frames = self.carrying = self.failure = None
+        self.own_exception = self.exception_around = None
         self.inputs.forget()
         self.world.forget()
 
@@ -364,6 +367,11 @@ class Tracer:
         """The exception for C code to carry. Python chains it to what the interpreter itself handles, so its context is kept."""
         self.carrying = error, error.__context__, error.__suppress_context__, error.__traceback__
         return error
+
+    @property
+    def current_exception(self) -> BaseException | None:
+        """The exception that the trace knows to be handled."""
+        return self.exception_around if self.own_exception is None else self.own_exception
 
     def handling(self) -> BaseException | None:
         """The exception that is being handled, by the program here or by what called it."""

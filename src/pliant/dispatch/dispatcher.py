@@ -36,7 +36,7 @@ from pliant.guards.state import observers, tracing
 from pliant.guards.steps import MISS
 from pliant.records import dataclass
 from pliant.source import SourceLocation
-from pliant.torch_adapter import shielded
+from pliant.torch_adapter import Beginning, shielded
 
 if TYPE_CHECKING:
     from pliant.bytecode.resume import ResumePoint
@@ -311,8 +311,12 @@ class Dispatcher:
 
     def _next_of(self, found: Iterator[Entry]) -> Entry | None:
         """One thread looks at a time; what is found runs without the lock, as it may run the rest of the program."""
-        with self._lock, GcPause(), config.use(self.compilation.options()):
-            return next(found, None)
+        before = Beginning()
+        try:
+            with self._lock, GcPause(), config.use(self.compilation.options()):
+                return next(found, None)
+        finally:
+            before.restore()
 
     def _adopt(self, entry: Entry, arguments: list[Served]) -> None:
         """Take an entry that serves a call of these arguments."""

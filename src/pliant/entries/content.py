@@ -370,6 +370,12 @@ def _code_of(function: Any, depth: int) -> Content:
 
 
 # ---- others
+def _module(module: types.ModuleType, depth: int) -> Content:
+    if type(module).__getattribute__ is not types.ModuleType.__getattribute__:  # the program's own, which is not run here
+        raise NotKept("no-content", "a module that looks up its attributes in its own way")
+    return [module.__name__]
+
+
 def _named(obj: Any, depth: int) -> Content:
     """A function or a descriptor in C: which one it is, and of what."""
     of = getattr(obj, "__objclass__", None)
@@ -409,7 +415,7 @@ _CONTENT: dict[type, Callable[[Any, int], Content]] = {
     types.FunctionType: _function,
     types.CodeType: lambda code, depth: [_code(code)],
     type: _class,
-    types.ModuleType: lambda module, depth: [module.__name__],
+    types.ModuleType: _module,
     types.BuiltinFunctionType: _named,
     types.MethodDescriptorType: _named,
     types.WrapperDescriptorType: _named,

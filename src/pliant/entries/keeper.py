@@ -32,6 +32,7 @@ from pliant.entries.programs import ProgramReader
 from pliant.errors import PliantError
 from pliant.interruptions import pass_on
 from pliant.runtime.load import reads_memory_later
+from pliant.torch_adapter import Beginning
 
 if TYPE_CHECKING:
     from pliant.entries.claims import Claim
@@ -57,8 +58,12 @@ class Keeper:
     ) -> Callable[[], None] | None:
         """What writes the entry, once it has served the call: its guards then hold for what is looked at here."""
         claim, dispatcher.claim = dispatcher.claim, None
-        with config.use(dispatcher.compilation.options()):
-            return self._prepared(dispatcher, entry, args, kwargs, claim)
+        before = Beginning()
+        try:
+            with config.use(dispatcher.compilation.options()):
+                return self._prepared(dispatcher, entry, args, kwargs, claim)
+        finally:
+            before.restore()
 
     def _prepared(
         self, dispatcher: Dispatcher, entry: Entry, args: Sequence[Any], kwargs: Mapping[str, Any], claim: Claim | None
@@ -80,7 +85,11 @@ class Keeper:
     # ---- finding
     def may_find(self) -> bool:
         """Whether there are any entries."""
-        return _wanted() and not open_store(_STORE).is_empty()
+        before = Beginning()
+        try:
+            return _wanted() and not open_store(_STORE).is_empty()
+        finally:
+            before.restore()
 
     def find(
         self, dispatcher: Dispatcher, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -165,13 +165,13 @@ class Namer:
             case Kind.IDENTITY | Kind.UNSET:
                 self._note_metaclass(guard.expected)
                 self._sources.setdefault(id(guard.expected), ("at", guard.source))
-                if isinstance(guard.expected, types.CodeType):
+                if type(guard.expected) is types.CodeType:
                     self._guarded.append(guard.expected)
             case Kind.TYPE:
                 self._sources.setdefault(id(guard.expected), ("type at", guard.source))
 
     def _note_metaclass(self, cls: Any) -> None:
-        if isinstance(cls, type) and type(cls) is not type:
+        if issubclass(type(cls), type) and type(cls) is not type:
             self._metaclasses.setdefault(id(type(cls)), cls)
 
     def _note_space(self, value: Any) -> None:
@@ -217,6 +217,8 @@ class Namer:
     def _row(self, obj: Any) -> Json:
         if obj is MISSING:
             return ["missing"]
+        if isinstance(type(obj).__getattribute__, types.FunctionType):
+            raise NotKept("no-name", f"a {type(obj).__qualname__}, which looks up its attributes in its own way")
         if type(obj) is CacheToken:
             return ["registrations", self._digest(obj), *map(self.reference, obj.asked)]
         found_by_guard = id(obj) in self._looked_up or id(obj) in self._sources

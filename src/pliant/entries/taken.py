@@ -106,11 +106,11 @@ class Taken:
         except NotKept as refused:
             found = refused
         self._contents[id(obj)] = found
-        if isinstance(obj, type):
+        if issubclass(type(obj), type):  # `isinstance` may ask a `__getattribute__` of the program's for `__class__`
             self._classes.add(obj)
         for _, part in homeless_parts(obj):
             self._take(part)
-        if isinstance(obj, enum.Enum):  # which is named after its class
+        if issubclass(type(obj), enum.Enum):  # which is named after its class
             self._take(type(obj))
 
     def _take_bases(self) -> None:

@@ -88,6 +88,8 @@ def _value_in(source: Source, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 
 
 def _short(value: Any) -> str:
+    if isinstance(type(value).__getattribute__, types.FunctionType):  # which is not asked
+        return f"a {type(value).__qualname__}"
     if isinstance(value, types.MethodType):
         return f"the method {value.__func__.__qualname__}"
     if isinstance(value, types.FunctionType):

@@ -1,7 +1,11 @@
 """Control flow, loops, comprehensions, generators, exceptions, pattern matching."""
 
+import sys
+
 import torch
 from tests.capture.constructs.harness import program
+
+import pliant
 
 
 @program("control")
@@ -425,3 +429,68 @@ def caught_tensor_error(x, y):
         return x @ y
     except RuntimeError:
         return x + y
+
+
+def handling_one():
+    """A generator that stands in a handler, and then behind it."""
+    try:
+        raise ValueError
+    except ValueError:
+        yield sys.exc_info()[0]
+    yield sys.exc_info()[0]
+    raise TypeError
+
+
+@program("control")
+def generators_handle_what_their_callers_do(x, y):
+    items, found = handling_one(), []
+    try:
+        raise IndexError
+    except IndexError:
+        found.append(next(items))
+    found.append(next(items))  # nothing is handled any more
+    try:
+        next(items)
+    except TypeError as error:
+        return x + 1, found, error.__context__ is None
+
+
+@program("control")
+def generators_that_delegate_in_handlers(x, y):
+    def around():
+        try:
+            raise KeyError
+        except KeyError:
+            yield from handling_one()
+
+    items, found = around(), []
+    try:
+        raise IndexError
+    except IndexError:
+        found.append(next(items))
+    found.append(next(items))
+    try:
+        next(items)
+    except TypeError as error:
+        found += [type(error.__context__), type(error.__context__.__context__)]
+    return x + 1, found, sys.exc_info()
+
+
+@program("control", whole=False)
+def breaks_in_generators_that_handle(x, y):
+    def items():
+        try:
+            raise ValueError
+        except ValueError:
+            pliant.graph_break()
+            yield sys.exc_info()[0]
+        pliant.graph_break()
+        yield sys.exc_info()[0]
+
+    found = []
+    try:
+        raise IndexError
+    except IndexError:
+        for item in items():
+            found += [item, sys.exc_info()[0]]
+    return x + 1, found, sys.exc_info()

@@ -1,5 +1,7 @@
 """Classes of the program that look up their attributes themselves."""
 
+import types
+
 from tests.capture.constructs.harness import program
 
 
@@ -37,3 +39,49 @@ def defaults_of_attributes(x, y):
     found = DEFAULTING.v, DEFAULTING.q, DEFAULTING.zz, DEFAULTING.__class__, DEFAULTING.__dict__
     del DEFAULTING.zz
     return x + 1, found, hasattr(DEFAULTING, "_a"), getattr(DEFAULTING, "_b", 3)
+
+
+LOG = []
+
+
+class Listening(types.ModuleType):
+    """A class of modules that tells what it is asked."""
+
+    def __getattribute__(self, name):
+        LOG.append(name)
+        return super().__getattribute__(name)
+
+    def __setattr__(self, name, value):
+        LOG.append((name, value))
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name):
+        LOG.append(("del", name))
+        super().__delattr__(name)
+
+
+class WithProperty(types.ModuleType):
+    @property
+    def half(self):
+        return self.whole / 2
+
+    @half.setter
+    def half(self, value):
+        self.whole = 2 * value
+
+
+@program("own lookup", whole=False)
+def modules_of_a_listening_class(x, y):
+    LOG.clear()
+    module = Listening("module")
+    module.n = 12
+    found = x * module.n
+    del module.n
+    return found, list(LOG)
+
+
+@program("own lookup", whole=False)
+def modules_with_properties(x, y):
+    module = WithProperty("module")
+    module.half = 3
+    return x * module.whole, module.half, "half" in vars(module)

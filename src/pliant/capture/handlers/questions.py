@@ -348,7 +348,7 @@ def _dir(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
 def _names_of_module(t: Tracer, module: types.ModuleType) -> list[str]:
     if "__dir__" in namespace_of(t.world, module):
         _no_names(t, module)
-    return sorted(t.world.keys_of(module.__dict__))
+    return sorted(t.world.keys_of(namespace_of(t.world, module)))
 
 
 def _no_names(t: Tracer, obj: Any) -> NoReturn:

@@ -94,6 +94,7 @@ class TracedGenerator(ItsOwnIterator):
         self.running = False
         self.is_broken = False  # a graph break is in its body
         self.handled: BaseException | None = None  # what it was handling when it was suspended
+        self.exception_around: BaseException | None = None  # what those handle who asked it for the item
         frame.tracer.open_generators += 1
         frame.tracer.generators.add(self)
 
@@ -146,8 +147,9 @@ class TracedGenerator(ItsOwnIterator):
     def _step(self, error: BaseException | None = None) -> Any:
         self.running = True
         tracer = self.frame.tracer
-        outer = tracer.current_exception
-        tracer.current_exception = self.handled or outer
+        outer = tracer.own_exception, tracer.exception_around
+        self.exception_around = tracer.current_exception
+        tracer.own_exception, tracer.exception_around = self.handled, self.exception_around
         failure: BaseException
         try:
             result = self.frame.run() if error is None else self._throw(error)
@@ -164,9 +166,9 @@ class TracedGenerator(ItsOwnIterator):
             self._finish()
         finally:
             self.running = False
-            current = tracer.current_exception
-            self.handled = None if current is outer or self.finished else current
-            tracer.current_exception = outer
+            self.handled = None if self.finished else tracer.own_exception
+            self.exception_around = self.exception_around if self.is_broken else None
+            tracer.own_exception, tracer.exception_around = outer
         try:
             raise tracer.carried(failure)
         finally:  # a cycle of the error, its traceback and this frame would keep what the callers hold

@@ -52,13 +52,13 @@ def _instance(t: Tracer, value: Any, what: str) -> BaseException:
 
 @takes("PUSH_EXC_INFO")
 def push_exc_info(t: Tracer, op: Op, error: Any) -> tuple[Any, Any]:
-    before, t.current_exception = t.current_exception, error
+    before, t.own_exception = t.own_exception, error
     return before, error
 
 
 @opcode("POP_EXCEPT")
 def pop_except(frame: Frame, op: Op) -> None:
-    frame.tracer.current_exception = frame.pop()
+    frame.tracer.own_exception = frame.pop()
 
 
 @takes("CHECK_EXC_MATCH")
@@ -116,7 +116,7 @@ def check_eg_match(t: Tracer, op: Op, error: Any, wanted: Any) -> tuple[Any, Any
     else:
         matching, rest = None, error
     if matching is not None:
-        t.current_exception = matching
+        t.own_exception = matching
     return rest, matching
 
 

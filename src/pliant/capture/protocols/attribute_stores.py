@@ -215,6 +215,11 @@ def _change_namespace(t: Tracer, obj: Any, name: str, value: Any) -> None:
     t.world.dict_set(table, name, value)
 
 
+def _change_module(t: Tracer, module: types.ModuleType, name: str, value: Any) -> Any:
+    """A class of modules may have properties, and a `__setattr__` of its own."""
+    return (_change_namespace if type(module) is types.ModuleType else _change_object)(t, module, name, value)
+
+
 _OF_FUNCTIONS = "code defaults kwdefaults name qualname doc module annotations dict"
 _FUNCTION_FIELDS = frozenset(f"__{name}__" for name in _OF_FUNCTIONS.split())
 
@@ -257,7 +262,7 @@ _change = by_kind(
             find_store(t, obj, name, value) if value is DELETED else t.world.slot_set(obj, name, value, "plain")
         ),
     },
-    {types.ModuleType: _change_namespace, type: _change_class},
+    {types.ModuleType: _change_module, type: _change_class},
     place=1,
 )
 set_attr = ending(_change)  # obj.name = value

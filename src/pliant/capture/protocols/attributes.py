@@ -38,7 +38,7 @@ from pliant.capture.protocols.descriptors import (
     plain_class_value,
     refuse_attributes,
 )
-from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, namespace_of
+from pliant.capture.protocols.module_attributes import asked_attribute, is_asked, name_of, namespace_of
 from pliant.capture.protocols.tail_calls import TailCall, ended, ending, is_tail_call, steps_of
 from pliant.capture.protocols.tensor_members import OF_AUTOGRAD, grad_of_input, of_autograd, own_attribute, own_member
 from pliant.capture.recording.stand_ins import is_detached
@@ -347,7 +347,7 @@ def _tensor_attribute(t: Tracer, fake: FakeTensor, name: str) -> Any:
 
 # ---- modules, functions, methods, classes
 def _module_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
-    place = held(module, module.__name__)
+    place = held(module, name_of(module))
     t.world.set_origin(module, place)
     t.world.guard(TypeSource(place), Kind.IDENTITY, type(module))
     if is_asked(module, name):

@@ -10,6 +10,7 @@ import builtins
 import dis
 import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -24,7 +25,16 @@ def namespace_of(world: World, obj: Any) -> dict[str, Any]:
     """Of a module or a function."""
     if is_function(obj):
         return world.instance_dict(obj)
-    return world.hold(obj.__dict__, obj.__name__)  # type: ignore[no-any-return]
+    return world.hold(own_namespace(obj), name_of(obj))  # type: ignore[no-any-return]
+
+
+# The namespace of a module; what its class says of `__dict__` is not asked.
+own_namespace: Callable[[types.ModuleType], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
+
+
+def name_of(module: types.ModuleType) -> str:
+    """For messages and paths. A class of modules with its own way to look up attributes is not asked."""
+    return str(own_namespace(module).get("__name__", "a module"))
 
 
 def builtins_of(namespace: dict[str, Any]) -> dict[str, Any]:
@@ -38,8 +48,9 @@ def is_asked(module: types.ModuleType, name: str) -> bool:
     cls: Any = type(module)
     if cls.__module__.partition(".")[0] == "torch":
         return True
-    hooks = (module.__dict__.get("__getattr__"), getattr(cls, "__getattr__", None))
-    return name not in module.__dict__ and any(
+    namespace = own_namespace(module)
+    hooks = (namespace.get("__getattr__"), getattr(cls, "__getattr__", None))
+    return name not in namespace and any(
         is_function(h) and _imports(h.__code__) for h in hooks
     )
 
@@ -51,14 +62,14 @@ def _imports(code: types.CodeType) -> bool:
 
 def asked_attribute(t: Tracer, module: types.ModuleType, name: str) -> Any:
     """What Python finds now, and is asked again in each call if it is not in the module's namespace."""
-    world, place = t.world, held(module, module.__name__)
+    world, place = t.world, held(module, name_of(module))
     namespace = namespace_of(world, module)
     if name in namespace or world.has_changes(namespace):
         value = world.dict_get(namespace, name)
         if value is not MISSING:
             return world.resolve(value)
     if name in namespace:
-        raise GraphBreak("unknown-object", f"`{name}` of {module.__name__}, which the program has deleted")
+        raise GraphBreak("unknown-object", f"`{name}` of {name_of(module)}, which the program has deleted")
     try:
         value = t.native(getattr, module, name)
     except Raised as raised:

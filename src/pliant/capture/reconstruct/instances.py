@@ -186,11 +186,20 @@ def instance(b: Statements, obj: Any) -> str:
     return name
 
 
+_OF_DICTS = (types.GetSetDescriptorType, types.MemberDescriptorType, type(None))
+
+
+def _found_in_class(cls: type, name: str) -> Any:
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+
+
 def fill_dict(b: Statements, obj: Any, name: str) -> str:
     """Give the object that has the name its attributes."""
     table: dict[str, Any] = {}
     with contextlib.suppress(AttributeError):
         table = object.__getattribute__(obj, "__dict__")
+    if not isinstance(_found_in_class(type(obj), "__dict__"), _OF_DICTS):  # the class' own hides the real one
+        raise CannotReconstruct("builtin-instance", obj)
     plain = not is_function(type(obj).__getattribute__)  # the program's is not run
     place = f"{name}.__dict__" if plain or not table else f"{b.hold(object.__getattribute__)}({name}, '__dict__')"
     b.fill_each(table.items(), lambda k, v: f"{place}[{k!r}] = {b.value(v)}")
