@@ -203,6 +203,10 @@ def _has_keys(groups: itertools.groupby[Any, Any]) -> bool:
 
 def _is_at_end(iterator: Any) -> bool:
     """Whether nothing is left, as far as iterators tell: one over a sequence gave that back, others have one that did."""
+    if isinstance(iterator, CarriedItems):
+        return iterator.ended
+    if isinstance(iterator, Numbered):
+        return _is_at_end(iterator.items)
     made = iterator.__reduce__()
     if made[0] is iter:
         return len(made) == 2 and not made[1][0]
