@@ -10,6 +10,7 @@ import torch
 
 from loop_programs import Program, get
 from pliant import config
+from pliant.codegen import prelude
 from pliant.ir.scalar import apply
 from pliant.runtime.compile_program import compile_program
 
@@ -284,3 +285,11 @@ def test_functions_of_two_doubles_are_eagers(name):
     found, expected = run([a, b])[0], eager(a, b)
     same = (found.view(torch.int64) == expected.view(torch.int64)) | (found.isnan() & expected.isnan())
     assert same.all()
+
+
+def test_functions_of_the_c_library_are_found_in_one_order():
+    """A name that begins as another does is found whole, and the pattern does not depend on the hashes of strings."""
+    names = prelude._NAMES.split("|")
+    assert names == sorted(prelude._FUNCTIONS)
+    for name in names:
+        assert prelude._mentioned(f"{name}(x) + {name}f(y)") == [name, f"{name}f"]

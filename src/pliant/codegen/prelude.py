@@ -193,7 +193,8 @@ def declaration(name: str) -> str:
     return f"extern {simd}{real} {name}({arguments});\n"
 
 
-_NAMES = "|".join(sorted(_FUNCTIONS, key=len, reverse=True))
+# In any order they find the same, as "(" has to follow; in this one the pattern is the same in each process.
+_NAMES = "|".join(sorted(_FUNCTIONS))
 _MENTION = re.compile(rf"\bp_\w+|\b(?:{_NAMES})f?(?=\()")
 _PROVIDES = {
     "p_from_bf16": "p_bf16", "p_to_bf16": "p_bf16", "p_from_f16": "p_f16", "p_to_f16": "p_f16",
