@@ -28,6 +28,13 @@ HOSTILE = [  # each ended the process, or read what is no memory of its tensors
     ("embedding_dense_backward.default", [ONES(2, 3), torch.tensor([1, 1 << 40]), 10, -1, True]),
     ("native_batch_norm_backward.default", [ONES(4, 9), ONES(4, 9), ONES(9), None, None, ONES(9), ONES(9), False, 1e-5, [True] * 3]),
     ("native_batch_norm_backward.default", [ONES(1, 9), ONES(4, 9), ONES(9), None, None, ONES(9), ONES(9), True, 1e-5, [True] * 3]),
+    ("native_batch_norm_backward.default", [ONES(4, 9), ONES(4, 9), ONES(1), None, None, ONES(9), ONES(9), True, 1e-5, [True] * 3]),
+    ("native_batch_norm.default", [ONES(4, 9), ONES(9), ONES(9), None, None, False, 0.1, 1e-5]),
+    ("native_batch_norm.default", [ONES(4, 900), ONES(1), ONES(900), None, None, True, 0.1, 1e-5]),
+    ("_native_batch_norm_legit.no_stats", [ONES(4, 900), ONES(1), ONES(900), True, 0.1, 1e-5]),
+    ("_native_batch_norm_legit.no_stats", [ONES(4, 9), ONES(9), ONES(9), False, 0.1, 1e-5]),
+    ("_native_batch_norm_legit_functional.default", [ONES(4, 900), ONES(900), ONES(1), ONES(900), ONES(900), True, 0.1, 1e-5]),
+    ("_native_batch_norm_legit_no_training.default", [ONES(4, 900), None, None, ONES(1), ONES(900), 0.1, 1e-5]),
     ("_scaled_dot_product_flash_attention_for_cpu_backward.default", [
         ONES(1, 2, 1, 8), *[ONES(1, 2, 500, 8)] * 3, ONES(1, 2, 1, 8), ONES(1, 1, 2), 0.0, False]),
     ("mkldnn_rnn_layer.default", [
@@ -48,6 +55,10 @@ def test_kernels_that_trust_sizes_are_given_right_ones(operator, args):
 
 
 GOOD = [
+    ("native_batch_norm.default", [IMAGE, None, None, None, None, True, 0.1, 1e-5]),
+    ("_native_batch_norm_legit.no_stats", [IMAGE, ONES(4), None, True, 0.1, 1e-5]),
+    ("native_batch_norm_backward.default", [IMAGE, IMAGE, None, ONES(4), ONES(4), ONES(0), ONES(0), False, 1e-5, [True] * 3]),
+    ("_native_batch_norm_legit_no_training.default", [IMAGE, ONES(4), ONES(4), ONES(4), ONES(4), 0.1, 1e-5]),
     ("_adaptive_avg_pool3d_backward.default", [ONES(1, 2, 2, 2, 2), VOLUME]),
     ("native_layer_norm_backward.default", [ONES(10, 4), ONES(10, 4), [4], ONES(10, 1), ONES(10, 1), ONES(4), ONES(4), [True] * 3]),
     ("_upsample_bilinear2d_aa.default", [IMAGE, [13, 4], False, 1.7, 0.5]),

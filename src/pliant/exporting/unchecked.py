@@ -117,11 +117,15 @@ def _of_rows(given: Given) -> bool:
 
 
 def _of_channels(given: Given) -> bool:
-    """`native_batch_norm_backward`: it has the statistics that it reads, which are one element a channel."""
-    statistics = [given[name] for name in (("save_mean", "save_invstd") if given["train"] else ("running_mean", "running_var"))]
-    sizes = _sizes(given["input"])
-    given_right = all(isinstance(one, fx.Node) and _sizes(one) == sizes[1:2] for one in statistics)
-    return given_right and _sizes(_grad(given)) == sizes
+    """Batch norm and its derivative: the statistics that it reads are there, and what it is given has one element a channel."""
+    sizes, training = _sizes(given["input"]), given.get("train", given.get("training", False))
+    saved, running = ("save_mean", "save_invstd"), ("running_mean", "running_var")
+    made = training and "save_mean" not in given
+    read = () if made else saved if training else running
+    parts = [given.get(name) for name in ("weight", "bias", *running, *(saved if training else ())) if given.get(name) is not None]
+    there = all(isinstance(given.get(name), fx.Node) for name in read)
+    grad = _grad(given)
+    return len(sizes) > 1 and there and all(_sizes(one) == sizes[1:2] for one in parts) and (grad is None or _sizes(grad) == sizes)
 
 
 def _of_images(rank: int) -> Row:
@@ -204,6 +208,11 @@ _PADDED = {
     f"{kind}_pad{rank}d": _as_forward(getattr(_aten, f"{kind}_pad{rank}d").default, {"grad_output": None})
     for kind in ("reflection", "replication") for rank in (1, 2, 3)
 }  # fmt: skip
+_BATCH_NORMS = (
+    _aten.native_batch_norm.default, _aten.native_batch_norm_backward.default, _aten._native_batch_norm_legit.no_stats,
+    _aten._native_batch_norm_legit_functional.default, _aten._native_batch_norm_legit_no_training.default,
+    _aten._batch_norm_with_update_functional.default,
+)  # fmt: skip
 _BAG = {"offset2bag": 1, "bag_size": 2, "maximum_indices": 3}
 _ROWS: dict[OpOverload, Row] = {
     _aten.max_pool2d_with_indices_backward.default: _derivative(_aten.max_pool2d_with_indices.default, {"indices": 1}, 1),
@@ -225,7 +234,7 @@ _ROWS: dict[OpOverload, Row] = {
         _aten._embedding_bag.default, {"offset2bag": 1}, 0, "per_sample_weights"
     ),
     _aten.embedding_dense_backward.default: _of_rows,
-    _aten.native_batch_norm_backward.default: _of_channels,
+    **dict.fromkeys(_BATCH_NORMS, _of_channels),
     _aten._adaptive_avg_pool2d_backward.default: _of_images(2),
     _aten._adaptive_avg_pool3d_backward.default: _of_images(3),
     _aten.avg_pool2d_backward.default: _as_forward(_aten.avg_pool2d.default, {"grad_output": None}),

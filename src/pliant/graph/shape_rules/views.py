@@ -423,8 +423,7 @@ def neg_view(x: TensorSpec) -> TensorSpec:
 @rule(_aten.view_as_real.default)
 def view_as_real(x: TensorSpec) -> TensorSpec:
     require(x.dtype.is_complex, "view_as_real is only supported for complex tensors")
-    if x.lazy:
-        raise UnsupportedOperator("the parts of numbers that are conjugated when they are read", kind="lazy-view")
+    require(not x.lazy, "view_as_real doesn't work on unresolved conjugated tensors. To resolve the conjugate tensor use resolve_conj()")
     stride = (*[s * 2 for s in x.stride], 1)
     return TensorSpec((*x.size, 2), stride, x.dtype.to_real(), x.device, x.offset * 2)
 
