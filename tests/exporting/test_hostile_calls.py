@@ -29,6 +29,8 @@ HOSTILE = [  # each ended the process, or read what is no memory of its tensors
     ("native_batch_norm_backward.default", [ONES(4, 9), ONES(4, 9), ONES(9), None, None, ONES(9), ONES(9), False, 1e-5, [True] * 3]),
     ("native_batch_norm_backward.default", [ONES(1, 9), ONES(4, 9), ONES(9), None, None, ONES(9), ONES(9), True, 1e-5, [True] * 3]),
     ("native_batch_norm_backward.default", [ONES(4, 9), ONES(4, 9), ONES(1), None, None, ONES(9), ONES(9), True, 1e-5, [True] * 3]),
+    ("native_batch_norm_backward.default", [
+        ONES(4, 9), ONES(4, 9), ONES(9), ONES(1).expand(9), ONES(9), ONES(9), ONES(9), False, 1e-5, [True] * 3]),
     ("native_batch_norm.default", [ONES(4, 9), ONES(9), ONES(9), None, None, False, 0.1, 1e-5]),
     ("native_batch_norm.default", [ONES(4, 900), ONES(1), ONES(900), None, None, True, 0.1, 1e-5]),
     ("_native_batch_norm_legit.no_stats", [ONES(4, 900), ONES(1), ONES(900), True, 0.1, 1e-5]),
@@ -55,6 +57,8 @@ def test_kernels_that_trust_sizes_are_given_right_ones(operator, args):
 
 
 GOOD = [
+    ("_standard_gamma_grad.default", [ONES(1), ONES(2, 3)]),
+    ("_dirichlet_grad.default", [ONES(3) / 2, ONES(1), ONES(2, 3)]),
     ("native_batch_norm.default", [IMAGE, None, None, None, None, True, 0.1, 1e-5]),
     ("_native_batch_norm_legit.no_stats", [IMAGE, ONES(4), None, True, 0.1, 1e-5]),
     ("native_batch_norm_backward.default", [IMAGE, IMAGE, None, ONES(4), ONES(4), ONES(0), ONES(0), False, 1e-5, [True] * 3]),

@@ -117,15 +117,17 @@ def _of_rows(given: Given) -> bool:
 
 
 def _of_channels(given: Given) -> bool:
-    """Batch norm and its derivative: the statistics that it reads are there, and what it is given has one element a channel."""
+    """Batch norm and its derivative: the statistics that it reads are there, and what it is given has one element a channel,
+    one behind the other: the derivative reads statistics as if strides were 1."""
     sizes, training = _sizes(given["input"]), given.get("train", given.get("training", False))
     saved, running = ("save_mean", "save_invstd"), ("running_mean", "running_var")
     made = training and "save_mean" not in given
     read = () if made else saved if training else running
-    parts = [given.get(name) for name in ("weight", "bias", *running, *(saved if training else ())) if given.get(name) is not None]
+    parts: list[Any] = [given.get(name) for name in ("weight", "bias", *running, *(saved if training else ())) if given.get(name) is not None]
     there = all(isinstance(given.get(name), fx.Node) for name in read)
     grad = _grad(given)
-    return len(sizes) > 1 and there and all(_sizes(one) == sizes[1:2] for one in parts) and (grad is None or _sizes(grad) == sizes)
+    dense = all(one.meta["val"].spec.stride == (1,) for one in parts)
+    return len(sizes) > 1 and there and dense and all(_sizes(one) == sizes[1:2] for one in parts) and (grad is None or _sizes(grad) == sizes)
 
 
 def _of_images(rank: int) -> Row:

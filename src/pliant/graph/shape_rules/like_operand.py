@@ -187,6 +187,10 @@ def written_by_second(x: TensorSpec, value: TensorSpec, *_: Any, **__: Any) -> T
     return fits(x, value.size)
 
 
+def broadcast_with_rest(x: TensorSpec, *others: TensorSpec) -> TensorSpec:
+    return x.like(broadcast(x.size, *[one.size for one in others]))
+
+
 def broadcast_with_second(x: TensorSpec, other: TensorSpec, *_: Any, **__: Any) -> TensorSpec:
     return x.like(broadcast(x.size, other.size))
 
@@ -232,9 +236,9 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
     filled: (_aten.fill.Tensor,),
     same_size: (
         _aten.normal.Tensor_float, _aten.bernoulli.default, _aten.poisson.default, _aten._standard_gamma.default, _aten.rrelu_with_noise.default,
-        _aten._standard_gamma_grad.default, _aten._sample_dirichlet.default, _aten._dirichlet_grad.default,
-        _aten.binomial.default,
+        _aten._sample_dirichlet.default, _aten.binomial.default,
     ),
+    broadcast_with_rest: (_aten._standard_gamma_grad.default, _aten._dirichlet_grad.default),
     with_noise: (_aten.rrelu_with_noise_functional.default,),
     with_mask: (
         _aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
