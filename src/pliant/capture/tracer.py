@@ -175,13 +175,11 @@ class Tracer:
         self.questions: dict[Any, Source] = {}  # sources of what a thread is asked
         self.module_calls: list[tuple[int, int]] = []  # that are open: how many frames are outside, frames of PyTorch's own
         self.broken_calls: tuple[tuple[int, int], ...] = ()
-        self.frame_values = FrameValues()
         self.unread: UnreadArguments | None = None  # of the call, which no guard tells yet
         self.warning_blocks: list[Any] = []  # the `catch_warnings` blocks that are open
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
-        self.repeated = RepeatedCalls()
         self.hook_ids = 0  # keys of hooks that were taken
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
@@ -190,6 +188,7 @@ class Tracer:
 
     def _make_parts(self, policy: DynamicPolicy) -> None:
         """What knows sizes, inputs, the program's objects, and the graph."""
+        self.frame_values, self.repeated = FrameValues(), RepeatedCalls()
         options = config.get()
         shapes = options.shapes
         self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
