@@ -85,3 +85,28 @@ def modules_with_properties(x, y):
     module = WithProperty("module")
     module.half = 3
     return x * module.whole, module.half, "half" in vars(module)
+
+
+class Noting(types.ModuleType):
+    """A class of modules that notes what is stored, and stores it."""
+
+    def __setattr__(self, name, value):
+        if name != "noted":
+            super().__setattr__("noted", name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name):
+        super().__delattr__(name)
+        super().__setattr__("noted", "del " + name)
+
+
+NOTING = Noting("noting")
+
+
+@program("own lookup")
+def stores_by_a_class_of_modules(x, y):
+    NOTING.n = x.shape[0]
+    found = NOTING.noted
+    NOTING.m = 1
+    del NOTING.m
+    return x * NOTING.n, found, NOTING.noted, hasattr(NOTING, "m")

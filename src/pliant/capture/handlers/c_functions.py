@@ -451,8 +451,10 @@ def _call_c_classmethod(t: Tracer, function: Any, args: Args, kwargs: Kwargs) ->
     return rule(t, function.__self__, function, args, kwargs)
 
 
+# A function of a module; its methods are an object's.
+_call_in_module = by_kind(_call_c_function, {types.MethodWrapperType: _call_bound}, place=1)
 _BOUND_TO: ByKind[Callable[..., Any]] = ByKind(
     _call_bound,
     {type(None): _call_c_function, types.GetSetDescriptorType: call_torch},  # `Tensor.shape.__get__`
-    {types.ModuleType: _call_c_function, type: _call_c_classmethod},
+    {types.ModuleType: _call_in_module, type: _call_c_classmethod},
 )
