@@ -31,8 +31,10 @@ Operand = tuple[fx.Node | float, fx.Node | float]
 
 def compute_complex_parts(graph: fx.Graph) -> bool:
     """Rewrite what is read as real numbers; whether anything is left to be removed."""
-    reads = [node for node in graph.find_nodes(op="call_function", target=_AS_REAL) if _pays(node)]
-    apart = _apart(graph, reads) if reads else {}
+    reads = frozenset(filter(_pays, graph.find_nodes(op="call_function", target=_AS_REAL)))
+    if not reads:
+        return False
+    apart = _apart(graph, reads)
     parts: dict[fx.Node, Parts] = {}
     for node in [*graph.nodes]:
         if node in apart:
@@ -41,7 +43,7 @@ def compute_complex_parts(graph: fx.Graph) -> bool:
         elif node in reads and node.args[0] in apart:
             write = Writer(graph, node)
             write.replace(node, _joined(write, parts[node.args[0]]))
-    return bool(apart)
+    return True
 
 
 def _pays(read: fx.Node) -> bool:
