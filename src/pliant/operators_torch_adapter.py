@@ -255,7 +255,7 @@ TRANSFORMED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default), torch.ops.aten.reshape.default),
 }
 # Kernels of GPUs that read 16 bytes at a time.
-ALIGNED_ATTENTION = tuple(
+_ALIGNED_ATTENTION = tuple(
     getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention{way}").default
     for kind in ("cudnn", "flash")
     for way in ("", "_backward")
@@ -267,7 +267,7 @@ RUNS_AS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.diagonal_scatter.default: _scattered(torch.ops.aten.diagonal.default),
     torch.ops.aten.select_scatter.default: _scattered(torch.ops.aten.select.int),
     torch.ops.aten.slice_scatter.default: _scattered(torch.ops.aten.slice.Tensor),
-    **{operator: _of_aligned(operator) for operator in ALIGNED_ATTENTION},
+    **{operator: _of_aligned(operator) for operator in _ALIGNED_ATTENTION},
 }
 # (operator, position) of results whose size only the operator itself knows.
 OPAQUE_RESULTS = frozenset([(torch.ops.aten.mkldnn_rnn_layer.default, 3)])

@@ -358,7 +358,8 @@ def checked_before(
     program: LoopProgram, versions: Mapping[int, object], first: int, looked_up: Set[object]
 ) -> _Checked | None:
     """What to do before `first`, where something of the caller's is written first, so that nothing fails behind it: what an
-XX    """
+    operator would find out later is looked up before. None if that cannot be. Indices that one operator found in range another
+    one of the same kind will."""
     passed, looked = {*looked_up}, set[object]()
     moved: set[int] = set()
     checks: list[Computation] = []
