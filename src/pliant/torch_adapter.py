@@ -27,6 +27,7 @@ from torch.utils import _foreach_utils
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 from pliant import interruptions
+from pliant.autograd_torch_adapter import AROUND_DATA_PARALLEL as AROUND_DATA_PARALLEL
 from pliant.autograd_torch_adapter import DUAL_LEVEL as DUAL_LEVEL
 from pliant.autograd_torch_adapter import SAVED_TENSOR_HOOKS as SAVED_TENSOR_HOOKS
 from pliant.autograd_torch_adapter import after_backward as after_backward

@@ -117,7 +117,7 @@ def reduce_scatter_tensor(x):
 
 @whole
 def all_to_all(x):
-    out = [torch.zeros(2), torch.zeros(2)]
+    out = [x.new_zeros(2), x.new_zeros(2)]
     dist.all_to_all(out, list((x * 2).chunk(2)))
     return torch.cat(out) + x
 
@@ -210,9 +210,11 @@ def gradients_summed_inside(x):
 
 @whole
 def numbers_that_were_known(x):
-    n, parts, most = torch.tensor([4]), [torch.tensor([0]), torch.tensor([0])], torch.tensor(dist.get_rank())
+    where, rank = x.device, dist.get_rank()
+    n, most = torch.tensor([4], device=where), torch.tensor(rank, device=where)
+    parts = [torch.tensor([0], device=where), torch.tensor([0], device=where)]
     dist.all_reduce(n)
-    dist.all_gather(parts, torch.tensor([3 + dist.get_rank()]))
+    dist.all_gather(parts, torch.tensor([3 + rank], device=where))
     dist.broadcast(most, 1)
     return x * n.item() + parts[1].item() - parts[0].item() + int(most)
 
@@ -225,7 +227,7 @@ def functional_all_reduce(x):
 
 @whole
 def functional_numbers_that_were_known(x):
-    n = functional.all_reduce(torch.tensor([4]), "sum", dist.group.WORLD)
+    n = functional.all_reduce(torch.tensor([4], device=x.device), "sum", dist.group.WORLD)
     return x * n.item()
 
 
@@ -384,6 +386,10 @@ DIFFERENTIATED = (
 )
 
 
+def compiled_names():
+    return [f"{name} compiled" for name in COMPILED]
+
+
 def rows():
     from tests.distributed import sharded
     from tests.distributed.worker import compared
@@ -393,5 +399,5 @@ def rows():
         yield name, lambda rank, p=program, g=with_gradients: compared(p, rank, "aot_eager", g)
     for name in COMPILED:
         yield f"{name} compiled", lambda rank, p=WHOLE[name]: compared(p, rank, "pliant", p is in_a_backward)
-    for name, program in sharded.PROGRAMS.items():
+    for name, program in {**sharded.PROGRAMS, **sharded.DATA_PARALLEL, **sharded.AROUND}.items():
         yield name, lambda rank, p=program: sharded.compared(p, rank)

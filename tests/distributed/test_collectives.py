@@ -2,6 +2,7 @@
 
 import pytest
 from tests.distributed import programs, sharded, two_ranks
+from tests.distributed.checks import check_behind_a_break, check_breaks_around_a_model, check_in_the_graph
 
 pytestmark = pytest.mark.multiprocess
 
@@ -11,18 +12,19 @@ def results():
     return two_ranks.run("tests.distributed.programs")
 
 
-@pytest.mark.parametrize("name", [*programs.WHOLE, *(f"{name} compiled" for name in programs.COMPILED)])
+@pytest.mark.parametrize("name", [*programs.WHOLE, *programs.compiled_names(), *sharded.AROUND])
 def test_in_the_graph(results, name):
-    for one in results[name]:
-        assert not one["wrong"], one["wrong"]
-        assert one["graphs"] and not one["graph_breaks"] and not one["fallbacks"], one
+    check_in_the_graph(results[name])
 
 
 @pytest.mark.parametrize("name", [*programs.BREAKING, *sharded.PROGRAMS])
 def test_behind_a_break(results, name):
-    for one in results[name]:
-        assert not one["wrong"], one["wrong"]
-        assert one["graph_breaks"] or one["fallbacks"], one
+    check_behind_a_break(results[name])
+
+
+@pytest.mark.parametrize("name", sharded.DATA_PARALLEL)
+def test_breaks_around_a_model_alone(results, name):
+    check_breaks_around_a_model(results[name])
 
 
 def test_both_processes_end_well(results):

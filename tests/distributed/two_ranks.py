@@ -10,8 +10,8 @@ from pathlib import Path
 import quick_build
 
 
-def run(module):
-    """What each process found, by the row's name: [that of rank 0, that of rank 1]."""
+def run(module, kind="cpu"):
+    """What each process found, by the row's name: [that of rank 0, that of rank 1]. `kind`: "cpu" or "cuda", a GPU each."""
     with tempfile.TemporaryDirectory() as folder:
         paths = os.pathsep.join(p for p in sys.path if p)
         environment = {**os.environ, **quick_build.ENVIRONMENT, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
@@ -19,7 +19,7 @@ def run(module):
         logs = [Path(folder, f"log{rank}") for rank in range(2)]
         processes = [
             subprocess.Popen(
-                [*command, str(rank), folder], env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT
+                [*command, str(rank), folder, kind], env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT
             )
             for rank, log in enumerate(logs)
         ]

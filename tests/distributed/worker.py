@@ -1,6 +1,6 @@
 """One of the processes that run a table of programs, eagerly and compiled: `python -m tests.distributed.worker`.
 
-Arguments: the module of the table, this process's rank, the folder where processes meet and results are left.
+Arguments: the module of the table, this process's rank, the folder where processes meet and results are left, "cpu" or "cuda".
 """
 
 import datetime
@@ -16,23 +16,24 @@ import torch
 import torch.distributed as dist
 
 import pliant
+from tests.distributed import devices
 
 
 def outcome(run, rank):
     """What the program returns and what it leaves in its argument."""
-    x = torch.arange(1.0, 5.0) + 10 * rank
+    x = torch.arange(1.0, 5.0, device=devices.current()) + 10 * rank
     result = run(x)
     return [_plain(t) for t in _tensors(result)], x
 
 
 def gradient(run, rank):
     """The gradient of what the program returns; the kind of error where eager has none."""
-    leaf = (torch.arange(1.0, 5.0) + rank).requires_grad_()
+    leaf = (torch.arange(1.0, 5.0, device=devices.current()) + rank).requires_grad_()
     try:
         results = [t for t in _tensors(run(leaf.clone())) if t.requires_grad]
         return torch.autograd.grad([t.sum() for t in results], leaf) if results else ()
     except RuntimeError:
-        return (torch.tensor(-1.0),)
+        return (leaf.new_tensor(-1.0),)
 
 
 def _tensors(value):
@@ -60,11 +61,12 @@ def compared(program, rank, backend, gradients):
     return {"wrong": wrong, **counts}
 
 
-def main(module, rank, folder):
+def main(module, rank, folder, kind):
     warnings.simplefilter("ignore")
     table = importlib.import_module(module)
+    where = devices.use(kind, rank)
     limit = datetime.timedelta(seconds=100)
-    dist.init_process_group("gloo", rank=rank, world_size=2, init_method=f"file://{folder}/meet", timeout=limit)
+    dist.init_process_group(rank=rank, world_size=2, init_method=f"file://{folder}/meet", timeout=limit, **where)
     results = Path(folder, f"rank{rank}.json")
     found = {}
     for name, run in table.rows():
@@ -78,4 +80,4 @@ def main(module, rank, folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -153,4 +153,5 @@ def _find(function: types.FunctionType) -> Any:
 
 if dist.is_available():
     _fill()
+    ROWS.refuses(torch_adapter.AROUND_DATA_PARALLEL, "side-effect-call", "{}")
     SPECIAL_MODULES["torch.distributed"] = _find

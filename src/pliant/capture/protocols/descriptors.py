@@ -142,8 +142,8 @@ def _compute_once(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: 
 
 def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
     """What the `__get__` of the class attribute gives, if it has one."""
-    if type(found).__name__ == "cython_function_or_method":
-        return (itself if obj is None else _held_method)(t, found, obj, cls, name, owner)
+    if (binds := _IN_EXTENSIONS.get(type(found).__name__)) is not None:
+        return binds(t, found, obj, cls, name, owner)
     if (getter := t.world.python_function(type(found), "__get__")) is not None:
         return TailCall(getter, (itself(t, found, obj, cls, name, owner), obj, cls))
     if not has_getter(t, found):
@@ -152,6 +152,19 @@ def _got(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | No
         raise GraphBreak("unknown-object", f"the descriptor {type(found).__name__} behind attribute '{name}'")
     value = t.native(found.__get__, obj, cls)
     return plain_class_value(t, cls, found, name, owner) if value is found else value  # a partial, from Python 3.13 on
+
+
+def _function_of_cython(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    return (itself if obj is None else _held_method)(t, found, obj, cls, name, owner)
+
+
+def _method_of_pybind(t: Tracer, found: Any, obj: Any, cls: type, name: str, owner: type | None) -> Any:
+    function = inside(t, found, "__func__", name, cls)
+    return function if obj is None else types.MethodType(function, obj)
+
+
+# Descriptors of native extensions by their types' names: no module shows the types themselves.
+_IN_EXTENSIONS = {"cython_function_or_method": _function_of_cython, "instancemethod": _method_of_pybind}
 
 
 def plain_class_value(t: Tracer, cls: type, found: Any, name: str, owner: type | None = None) -> Any:
