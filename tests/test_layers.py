@@ -12,7 +12,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("unpatched",),
     ("background", "own_modules", "records", "tables"),
     ("arity",),
-    ("errors", "gc_pause", "option_types", "autograd_torch_adapter", "operators_torch_adapter"),
+    ("errors", "gc_pause", "option_types", "autograd_torch_adapter", "distributed_torch_adapter", "operators_torch_adapter"),
     ("interruptions",),
     ("config", "source", "torch_adapter", "cpython", "peer"),
     ("debug.events", "reached_objects", "saved_hooks", "set_orders"),

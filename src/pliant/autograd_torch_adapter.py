@@ -28,10 +28,6 @@ SAVED_TENSOR_HOOKS = (torch._C._autograd._push_saved_tensors_default_hooks, torc
 # The innermost `saved_tensors_hooks` (no public form); True: also where they are hidden while tracing.
 saved_tensor_hooks: Callable[[bool], tuple[Any, Any] | None] = torch._C._autograd._top_saved_tensors_default_hooks
 
-# What data parallelism does around the forward of a model, so that native code sums its gradients up.
-_DataParallel: Any = torch.nn.parallel.DistributedDataParallel
-AROUND_DATA_PARALLEL = (_DataParallel._pre_forward, _DataParallel._post_forward)
-
 
 def gradients(
     outputs: list[torch.Tensor],

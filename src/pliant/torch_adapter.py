@@ -27,7 +27,6 @@ from torch.utils import _foreach_utils
 from torch.utils._device import DeviceContext as DeviceContext  # the mode behind `torch.set_default_device`
 
 from pliant import interruptions
-from pliant.autograd_torch_adapter import AROUND_DATA_PARALLEL as AROUND_DATA_PARALLEL
 from pliant.autograd_torch_adapter import DUAL_LEVEL as DUAL_LEVEL
 from pliant.autograd_torch_adapter import SAVED_TENSOR_HOOKS as SAVED_TENSOR_HOOKS
 from pliant.autograd_torch_adapter import after_backward as after_backward
@@ -55,6 +54,16 @@ from pliant.autograd_torch_adapter import seen_written as seen_written
 from pliant.autograd_torch_adapter import uncounted_writes as uncounted_writes
 from pliant.autograd_torch_adapter import without_base as without_base
 from pliant.autograd_torch_adapter import without_saved_tensor_hooks as without_saved_tensor_hooks
+from pliant.distributed_torch_adapter import AROUND_DATA_PARALLEL as AROUND_DATA_PARALLEL
+from pliant.distributed_torch_adapter import COLLECTIVES as COLLECTIVES
+from pliant.distributed_torch_adapter import FORWARD_OF_DATA_PARALLEL as FORWARD_OF_DATA_PARALLEL
+from pliant.distributed_torch_adapter import coalesces as coalesces
+from pliant.distributed_torch_adapter import default_group_facts as default_group_facts
+from pliant.distributed_torch_adapter import gradient_bytes_at_a_time as gradient_bytes_at_a_time
+from pliant.distributed_torch_adapter import group_name as group_name
+from pliant.distributed_torch_adapter import is_distributed as is_distributed
+from pliant.distributed_torch_adapter import process_group as process_group
+from pliant.distributed_torch_adapter import reduction_name as reduction_name
 from pliant.operators_torch_adapter import OPAQUE_RESULTS as OPAQUE_RESULTS
 from pliant.operators_torch_adapter import RUNS_AS as RUNS_AS
 from pliant.operators_torch_adapter import TRANSFORMED as TRANSFORMED
@@ -240,8 +249,6 @@ override_of_tensor: Any = torch.Tensor.__torch_function__.__func__  # type: igno
 dispatch_of_tensor: Any = torch.Tensor.__torch_dispatch__
 apply_function: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 BYTES_OF_TENSOR = torch.Tensor.__basicsize__  # of its Python object
-# Operators of collectives, which `torch.distributed` records in its functional form.
-COLLECTIVES: Any = torch.ops._c10d_functional
 # Copies on write; none where this torch cannot make them.
 lazy_clone: Callable[[torch.Tensor], torch.Tensor] | None = getattr(torch, "_lazy_clone", None)
 # Dispatch modes as `TorchDispatchMode` (whose module is no public one) has them.
@@ -440,39 +447,6 @@ _SMALLEST = sys.float_info.min
 
 def _mode_counts() -> tuple[int, int]:
     return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
-
-
-def is_distributed() -> bool:
-    """Whether this process is one of a group that works together."""
-    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
-
-
-def default_group_facts() -> tuple[str, int, int] | None:
-    """(name, size, this process's rank) of the default process group; None before there is one."""
-    group = torch.distributed.group.WORLD if torch.distributed.is_available() else None
-    return None if group is None else (group.group_name, group.size(), group.rank())
-
-
-def group_name(group: Any) -> str | None:
-    """The name by which a process group is found again; None if it is no group of this process."""
-    return group.group_name if isinstance(group, torch.distributed.ProcessGroup) else None
-
-
-def process_group(name: str) -> Any:
-    """The process group of this name (no public form)."""
-    namespace: Any = torch.distributed.distributed_c10d
-    return namespace._resolve_process_group(name)
-
-
-def reduction_name(reduction: Any) -> str:
-    """The name of a reduction of `torch.distributed`; "" of one that has a factor."""
-    named = torch.distributed.ReduceOp.RedOpType.__members__
-    return next((name for name, one in named.items() if name != "PREMUL_SUM" and reduction == one), "")
-
-
-def coalesces() -> bool:
-    """Whether calls of `torch.distributed` are put together, to be made at the end of a block (no public form)."""
-    return bool(torch.distributed.distributed_c10d._world.pg_coalesce_state)
 
 
 def current_gpu() -> int:

@@ -10,6 +10,8 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
 WHOLE, BREAKING = {}, {}
+GLOO_ALONE = {"monitored_barrier"}
+_resolve_group = getattr(functional, "_resolve_group", None) or functional._resolve_group_name  # before PyTorch 2.13
 
 
 def whole(program):
@@ -258,7 +260,7 @@ def functional_all_to_all(x):
 
 @whole
 def functional_operators(x):
-    ops, name = torch.ops._c10d_functional, functional._resolve_group(dist.group.WORLD)
+    ops, name = torch.ops._c10d_functional, _resolve_group(dist.group.WORLD)
     name = name if isinstance(name, str) else name.group_name
     y = ops.all_reduce(x * 2, "sum", name)
     z = x.cos()

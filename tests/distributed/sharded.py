@@ -4,6 +4,7 @@ model that sum their gradients up."""
 import traceback
 
 import torch
+from tests.distributed import devices
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
@@ -11,7 +12,6 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import pliant
-from tests.distributed import devices
 
 
 def _eager(program):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from tests.distributed import devices
 
 import pliant
-from tests.distributed import devices
 
 
 def outcome(run, rank):

@@ -42,7 +42,7 @@ _WHOLE = ("conv", "hook", "gradients", "backward", "requires_grad", "retain_grad
 def find_layers(captured: CapturedGraph) -> Cuts | None:
     """Where to cut a program that has enough equal layers, one after the other."""
     nodes = [node for node in captured.module.graph.nodes if node.op.startswith("call_")]
-    if len(nodes) < LEAST_SAVED or not _lends_itself(captured, nodes):
+    if len(nodes) < LEAST_SAVED or not lends_itself(captured, nodes):
         return None
     try:
         kinds = _kinds(nodes)
@@ -56,7 +56,7 @@ def find_layers(captured: CapturedGraph) -> Cuts | None:
     return Cuts(tuple([places[nodes[start]] for start in starts]))
 
 
-def _lends_itself(captured: CapturedGraph, nodes: list[fx.Node]) -> bool:
+def lends_itself(captured: CapturedGraph, nodes: list[fx.Node]) -> bool:
     """Whether the program only computes: writes may be seen by tensors of any layer."""
     if captured.shape_env.has_unbacked or captured.attributes.get("moved_inputs") or captured.changed_inputs():
         return False

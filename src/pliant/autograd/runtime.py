@@ -19,6 +19,7 @@ from torch import fx
 
 from pliant.autograd.aliasing import LastingWrite, UnsupportedAliasing
 from pliant.autograd.around import Call, asking_writes
+from pliant.autograd.buckets import find_buckets
 from pliant.autograd.calls import as_it_is, chain, inference, with_constants
 from pliant.autograd.endings import Ending
 from pliant.autograd.forward import runnable, with_versions, written_in_graph
@@ -60,8 +61,8 @@ def build(captured: CapturedGraph, compile_aten: AtenCompiler, config: Any = Non
 
 
 def build_in_layers(captured: CapturedGraph, compile_aten: AtenCompiler) -> Call:
-    """The same, where layers that are alike are compiled once."""
-    cuts = find_layers(captured)
+    """The same, where layers that are alike are compiled once, and gradients that travel are ready part by part."""
+    cuts = find_buckets(captured) or find_layers(captured)
     if cuts is None:
         return build(captured, compile_aten)
     taken = captured.shape_env.asserts_taken()

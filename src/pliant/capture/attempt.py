@@ -66,7 +66,7 @@ from pliant.guards.settings import Settings
 from pliant.guards.sources import ArgSource, HandledSource, ItemSource, KwargSource
 from pliant.interruptions import pass_on
 from pliant.source import SourceLocation, user_location
-from pliant.torch_adapter import pop_function_mode
+from pliant.torch_adapter import gradient_bytes_at_a_time, pop_function_mode
 
 _MAX_RESTARTS = 16
 
@@ -362,6 +362,8 @@ class _Attempt:
         attributes = {"moved_inputs": moved} if moved else {}
         if told := frozenset(t.inputs.told_last()):
             attributes["told_inputs"] = told
+        if size := t.gradient_bytes or gradient_bytes_at_a_time():
+            attributes["gradient_bytes"] = frozenset([size])
         captured = CapturedGraph(module, t.inputs.as_given(), t.shape_env, self.root.name, grad, attributes)
         captured.attributes["draws"] = t.mode.draws
         return captured

@@ -181,6 +181,7 @@ class Tracer:
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
         self.hook_ids = 0  # keys of hooks that were taken
+        self.gradient_bytes = 0  # that data parallelism around the model sums up at a time
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
         self.message: Message | None = None  # of a check, while it is made

@@ -23,7 +23,7 @@ from pliant.entries.own_sources import source_digest
 from pliant.guards.settings import KERNEL_SETTINGS, Settings, precisions
 from pliant.runtime.compilers import CompilerNotFound, find_compiler
 from pliant.runtime.load import reads_lists, takes_tensors
-from pliant.torch_adapter import VERSION, mkldnn_enabled, python_kernels_of_aten
+from pliant.torch_adapter import VERSION, gradient_bytes_at_a_time, mkldnn_enabled, python_kernels_of_aten
 from pliant.wrappers.vector_math import vector_math
 
 Parts = dict[str, object]
@@ -49,6 +49,7 @@ def circumstances_of(compilation: Compilation, root: Root, args: Sequence[Any], 
         "config": options.code_key,
         "patterns": digest_of(_patterns(compilation)),
         "threads": torch.get_num_threads(),
+        "gradient_bytes": gradient_bytes_at_a_time(),
         "settings": Settings().values[1:],  # the grad mode has a guard
         **_backends(),
     }

@@ -151,7 +151,14 @@ def _find(function: types.FunctionType) -> Any:
     return _SPECIAL.get(function.__name__)
 
 
+def _forward_of_data_parallel(function: Any, t: Tracer, args: Args, kwargs: Kwargs) -> Any:
+    if t.world.is_foreign(args[0]):
+        t.gradient_bytes = torch_adapter.gradient_bytes_at_a_time(args[0])
+    return t.inline(function, args, kwargs)
+
+
 if dist.is_available():
     _fill()
+    ROWS.each([torch_adapter.FORWARD_OF_DATA_PARALLEL], _forward_of_data_parallel)
     ROWS.refuses(torch_adapter.AROUND_DATA_PARALLEL, "side-effect-call", "{}")
     SPECIAL_MODULES["torch.distributed"] = _find
