@@ -3,7 +3,8 @@
 In:     a `CapturedGraph` that data parallelism calls, which sums the gradients of all processes up, so many bytes at a time.
 Out:    `find_buckets`: before which nodes to cut, so that each segment has as many bytes of parameters, or more.
 Holds:  to autograd each segment is one function, which gives its gradients when its own backward has run: they travel while
-        the backward of earlier segments computes. Where to cut changes no result.
+        the backward of earlier segments computes. Where to cut changes no result. Programs of GPUs are left whole: there
+        the calls of segments took longer than what was won.
 Reads on: `runtime.py`, which builds the segments.
 """
 
@@ -14,7 +15,7 @@ import itertools
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
-from pliant.autograd.layers import lends_itself
+from pliant.autograd.layers import least_work, lends_itself
 from pliant.autograd.partition.cost import size_in_bytes
 from pliant.autograd.segments import Cuts
 from pliant.graph.contracts import CapturedGraph
@@ -27,15 +28,15 @@ def find_buckets(captured: CapturedGraph) -> Cuts | None:
     (size,) = captured.attributes.get("gradient_bytes", (0,))
     nodes = list(captured.module.graph.nodes)
     calls = [node for node in nodes if node.op.startswith("call_")]
-    if not size or not captured.grad_enabled or not calls or not lends_itself(captured, calls):
+    if not size or not captured.grad_enabled or not lends_itself(captured, calls) or least_work(calls) is None:
         return None
     sizes = _gradients(captured, nodes)
     count = min(sum(sizes) // size, MOST_SEGMENTS)
     if count < 2:
         return None
     first = nodes.index(calls[0])
-    cuts = _cuts(sizes, _crossing(nodes), sum(sizes) // count)
-    return Cuts(tuple([place for place in cuts if place > first])) if any(place > first for place in cuts) else None
+    cuts = [place for place in _cuts(sizes, _crossing(nodes), sum(sizes) // count) if place > first]
+    return Cuts(tuple(cuts)) if cuts else None
 
 
 def _gradients(captured: CapturedGraph, nodes: list[fx.Node]) -> list[int]:

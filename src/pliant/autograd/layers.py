@@ -116,10 +116,16 @@ def _narrowest(nodes: list[fx.Node], first: int, period: int) -> int:
 
 def _is_long(layer: list[fx.Node]) -> bool:
     """Whether a layer takes so long that a call of its own is not noticed."""
-    values = [one for node in layer for one in tree_leaves(node.meta.get("val")) if isinstance(one, FakeTensor)]
+    least = least_work(layer)
+    return least is not None and sum(map(_work, layer)) >= least
+
+
+def least_work(nodes: list[fx.Node]) -> int | None:
+    """Work in bytes next to which a call of its own is not noticed; None where each call is."""
+    values = [one for node in nodes for one in tree_leaves(node.meta.get("val")) if isinstance(one, FakeTensor)]
     targets = {known_target(device) for device in {value.device for value in values}}
     least = [target.layer_bytes * target.units if target is not None else 0 for target in targets]
-    return bool(least) and all(least) and sum(map(_work, layer)) >= max(least)
+    return max(least) if least and all(least) else None
 
 
 def _work(node: fx.Node) -> int:

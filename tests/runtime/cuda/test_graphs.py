@@ -55,6 +55,21 @@ def reasons(kind):
     return [e.fields["why"] for e in events.events(kind)]
 
 
+def test_nothing_is_replayed_between_messages_of_others():
+    """Where gradients may travel between the backwards of several graphs."""
+    made = [recorded(lambda x: [x + 1])[0] for _ in range(3)]
+    made[0].name, made[1].name, made[2].name = "f_forward", "f_backward", "g_backward"
+    for graphed in made[:2]:
+        graphs.beside_messages(graphed)
+        for _ in range(3):
+            run(graphed, torch.ones(2))
+        assert graphed.refused is None and graphed._recordings
+    graphs.beside_messages(made[2])
+    for graphed in made:
+        assert torch.equal(run(graphed, torch.ones(2))[0], torch.full((2,), 2.0))
+        assert "travel" in graphed.refused and not graphed._recordings
+
+
 def test_a_tensor_that_is_returned_twice_is_one_tensor():
     def function(x, w):
         view, product = x[1:], x * w

@@ -21,6 +21,7 @@ that is written, which would have to be copied back as well, when it has moved s
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ from pliant.runtime.cuda.recorder import Recorder, recorder_of
 from pliant.runtime.cuda.recording import Recording
 from pliant.runtime.cuda.roles import Roles, key_of, misalignment
 from pliant.runtime.cuda.trials import Trials
+from pliant.torch_adapter import is_distributed
 from pliant.wrappers.remade import remade
 
 Call = Callable[[list[Any]], list[Any]]
@@ -186,6 +188,11 @@ class Graphed:
         others = recording.static - self.roles.static
         return self._record(key, inputs, self._static | {k for k in others if self._may_stay(k)})
 
+    def stop(self, why: str) -> None:
+        """Nothing is recorded or replayed any more."""
+        self._recordings.clear()
+        self._refuse(why)
+
     def _refuse(self, why: str) -> None:
         self.refused = why
         events.record("cuda_graph_refused", name=self.name, why=why)
@@ -195,4 +202,20 @@ class Graphed:
 def recorded_on(call: Call, roles: Roles, device: torch.device, name: str, always: bool) -> Graphed:
     """`call`, recorded on a GPU; not `always`: where it pays."""
     recorder = recorder_of(device)
-    return Graphed(call, roles, recorder, name, None if always else Trials(recorder))
+    made = Graphed(call, roles, recorder, name, None if always else Trials(recorder))
+    if is_distributed():
+        beside_messages(made)
+    return made
+
+
+_in_group: weakref.WeakSet[Graphed] = weakref.WeakSet()  # made in a process of a group
+
+
+def beside_messages(made: Graphed) -> None:
+    """Data parallelism sends gradients between the backwards of a program's graphs, on streams of its own. Steps were seen to go
+    wrong where such backwards were replays, for a reason that is not known; those of programs of one graph were right."""
+    _in_group.add(made)
+    if sum(one.name.endswith("_backward") for one in _in_group) > 1:
+        for one in [*_in_group]:
+            if one.refused is None:
+                one.stop("gradients may travel to other processes between the backwards of several graphs")
