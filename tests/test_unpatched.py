@@ -183,6 +183,17 @@ def test_what_the_package_uses_is_taken_when_it_is_imported():
     assert used - later == {*unpatched.USED}
 
 
+def test_what_a_module_had_is_there_when_it_is_first_asked_for(monkeypatch):
+    """Names are put there one by one; nothing in the package asks for all that is there."""
+    own, functions = unpatched._as_it_was(math), {name for name in dir(math) if callable(getattr(math, name))}
+    for name in functions:
+        monkeypatch.setattr(math, name, None)
+    assert functions.isdisjoint(vars(own)) and functions <= {*dir(own)}
+    assert all(map(callable, map(own.__getattr__, functions))) and functions <= vars(own).keys()
+    asked = re.compile(r"\bvars\((" + "|".join(unpatched.USED) + r")\)")
+    assert not [path for path in OWN.rglob("*.py") if path.name != "unpatched.py" and asked.search(path.read_text())]
+
+
 def test_other_values_of_a_module_are_those_of_now(monkeypatch):
     own = unpatched.standard("linecache")
     monkeypatch.setattr("linecache.cache", {})

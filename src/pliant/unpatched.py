@@ -23,6 +23,11 @@ from typing import Any
 
 __all__ = ["BUILTINS", "IN_CODE", "is_as_it_was", "standard"]
 
+_import_now = builtins.__import__
+BUILTINS = types.SimpleNamespace(**vars(builtins))
+IN_CODE = {**vars(builtins)}  # which nobody changes
+__builtins__ = IN_CODE  # type: ignore[assignment]  # for the functions below, too, which run at any time
+
 _STATE = frozenset(("builtins", "sys", "warnings"))
 _STANDARD = sys.stdlib_module_names - _STATE
 _MADE_IN_C = {"collections": "_collections", "functools": "_functools"}
@@ -68,21 +73,27 @@ def is_as_it_was(module: types.ModuleType) -> bool:
 
 
 def _as_it_was(module: types.ModuleType) -> types.ModuleType:
-    kept, before = types.ModuleType(module.__name__, module.__doc__), _AT_FIRST.get(module.__name__, vars(module))
+    """What it had is put there name by name, when it is asked for: of most modules few names are."""
+    kept, before = types.ModuleType(module.__name__, module.__doc__), _first_of(module)
+    in_c = _first_of(_load(_MADE_IN_C[module.__name__])) if module.__name__ in _MADE_IN_C else {}
     space = vars(kept)
-    space.update({name: value for name, value in before.items() if callable(value) or isinstance(value, _CONSTANTS)})
-    if module.__name__ in _MADE_IN_C:
-        in_c = vars(_load(_MADE_IN_C[module.__name__]))
-        space.update({name: in_c[name] for name in in_c.keys() & before.keys() if callable(in_c[name])})
 
     def __getattr__(name: str) -> Any:
+        value = before.get(name, module)
+        if callable(value) or isinstance(value, _CONSTANTS):
+            value = space[name] = in_c[name] if callable(in_c.get(name)) else value
+            return value
         value = getattr(module, name)
         if type(value) is types.ModuleType and _is_standard(value.__name__):
             value = space[name] = standard(value.__name__)
         return value
 
-    space["__getattr__"] = __getattr__
+    space.update(__getattr__=__getattr__, __dir__=lambda: [*before])
     return kept
+
+
+def _first_of(module: types.ModuleType) -> dict[str, Any]:
+    return _AT_FIRST.get(module.__name__) or dict(vars(module))
 
 
 def _import(
@@ -99,6 +110,4 @@ def _import(
     return _import_now(name, globals, locals, fromlist, level)
 
 
-_import_now = builtins.__import__
-BUILTINS = types.SimpleNamespace(**vars(builtins))
-IN_CODE = {**vars(builtins), "__import__": _import}  # which nobody changes
+IN_CODE["__import__"] = _import

@@ -71,7 +71,7 @@ _IN_CLASSES = (
     types.MemberDescriptorType,
 )
 # Classes of the interpreter's own objects, which say that they are builtins.
-_OF_TYPES = {value: name for name, value in vars(types).items() if isinstance(value, type)}
+_OF_TYPES = {value: name for name in dir(types) if isinstance(value := getattr(types, name), type)}
 _WITH_NAMES = (types.FunctionType, types.BuiltinFunctionType, type)
 
 def _said_paths(obj: Any) -> Iterable[tuple[Any, list[str]]]:

@@ -24,7 +24,7 @@ ROWS = Rows()
 handles, TABLE = ROWS.handles, ROWS.callables
 
 
-_count: Any = vars(collections)["_count_elements"]
+_count: Any = collections._count_elements  # type: ignore[attr-defined]
 
 
 @functools.cache

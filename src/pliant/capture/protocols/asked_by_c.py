@@ -149,7 +149,7 @@ _TAKE_ITEMS = frozenset(
 )  # fmt: skip
 _LOOK_AT_CLASS = (BUILTINS.isinstance, BUILTINS.issubclass, BUILTINS.getattr, BUILTINS.callable, BUILTINS.id)
 _COMPARE = (operator.eq, operator.ne, operator.lt, operator.gt, operator.le, operator.ge, operator.is_, BUILTINS.hash)
-_OPERATORS = frozenset(id(vars(operator)[name]) for name in (*_OF_TWO, *COMPARED, "__setitem__") if name in vars(operator))
+_OPERATORS = frozenset(id(getattr(operator, name)) for name in (*_OF_TWO, *COMPARED, "__setitem__") if hasattr(operator, name))
 _AFTER_ASKING = (BUILTINS.len, BUILTINS.iter, BUILTINS.next)  # their handlers know the one method that they ask for
 _BY_NAME = frozenset((*_LOOK_AT_CLASS, *_AFTER_ASKING))
 _OF_PLACES = (operator.contains, operator.getitem, operator.setitem, operator.delitem)
