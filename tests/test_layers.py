@@ -10,7 +10,7 @@ import architecture
 # A name stands for itself and what is below it; the longest match decides.
 LAYERS: list[tuple[str, ...]] = [
     ("unpatched",),
-    ("background", "own_modules", "records", "tables"),
+    ("background", "own_modules", "records", "regular", "tables"),
     ("arity",),
     ("errors", "gc_pause", "option_types", "autograd_torch_adapter", "distributed_torch_adapter", "operators_torch_adapter"),
     ("interruptions",),

@@ -20,6 +20,7 @@ import torch
 from torch._ops import OpOverload
 
 from pliant import background
+from pliant.regular import pattern
 
 
 def is_composite(func: Any) -> bool:
@@ -370,7 +371,7 @@ def _is_registered_by_pytorch(name: str) -> bool:
 
 
 _PACKAGE = os.path.dirname(torch.__file__)
-_REGISTERED = re.compile(r"(\w+)(?:\[alias\])?: registered at (.*):\d+ ::")
+_REGISTERED = pattern(r"(\w+)(?:\[alias\])?: registered at (.*):\d+ ::")
 
 
 def has_library_convolution(dtype: torch.dtype) -> bool:

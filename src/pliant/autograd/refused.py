@@ -9,7 +9,6 @@ Holds:  a gradient is an error if a function that fails is on a way to the leaf:
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from pliant import torch_adapter
 from pliant.autograd.history import Node, leaves_behind
 from pliant.errors import Unsupported
 from pliant.records import dataclass
+from pliant.regular import pattern
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
@@ -27,7 +27,7 @@ FREED = (
 )  # in PyTorch's own words
 # What PyTorch says of a function without a derivative, of a custom operator without one, and of a source that is larger than the
 # indices by which it is scattered.
-_MISSING = re.compile(
+_MISSING = pattern(
     "derivative for .* is not implemented|no autograd formula was registered|Function Scatter.* returned an invalid gradient"
 )
 

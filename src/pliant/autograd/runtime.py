@@ -10,7 +10,6 @@ Reads on: `training.py`, where gradients are asked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,6 +35,7 @@ from pliant.graph.contracts import AtenCompiler, CapturedGraph, Runnable, name_o
 from pliant.graph.failing import operator_may_fail
 from pliant.graph.printer import graph_text
 from pliant.graph.unbacked import assume
+from pliant.regular import pattern
 
 _USED_WHERE_MADE = "a returned tensor is used where it is made"
 
@@ -214,7 +214,7 @@ def places_of_writes(nodes: Iterable[fx.Node]) -> frozenset[str]:
     return frozenset(str(node.meta.get("origin")) for node in calls if _IN_PLACE.fullmatch(name_of_target(node)))
 
 
-_IN_PLACE = re.compile(r"\w*[^_]_|__i\w+__|setitem|__setitem__|i(add|sub|mul|truediv|pow|and|or|xor)")
+_IN_PLACE = pattern(r"\w*[^_]_|__i\w+__|setitem|__setitem__|i(add|sub|mul|truediv|pow|and|or|xor)")
 
 
 def _may_fail(joint: JointGraph) -> bool:

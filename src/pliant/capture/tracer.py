@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dis
 import itertools
-import re
 import types
 import weakref
 from collections.abc import Callable
@@ -80,6 +79,7 @@ from pliant.guards.settings import Settings
 from pliant.guards.sources import HandledSource, Source
 from pliant.interruptions import pass_on
 from pliant.reached_objects import Reached
+from pliant.regular import pattern
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Expr
 from pliant.symbolic.shape_env import ShapeEnv
@@ -451,7 +451,7 @@ class Tracer:
             self.world.slot_set(error, "__context__", handled, "plain")
 
 
-_STAND_IN = re.compile(r"\b(Sym(Int|Float|Bool)|FakeTensor)\b")  # in the message of an error
+_STAND_IN = pattern(r"\b(Sym(Int|Float|Bool)|FakeTensor)\b")  # in the message of an error
 
 
 def _no_handler(frame: Frame, op: Op) -> NoReturn:

@@ -8,12 +8,12 @@ Holds:  bool is `_Bool` in registers, bf16 and f16 keep their 16 bits in `uint16
 from __future__ import annotations
 
 import math
-import re
 
 import torch
 
 from pliant.codegen import prelude
 from pliant.ir.ops import OPS
+from pliant.regular import pattern
 
 MEMORY_TYPES: dict[torch.dtype, str] = {
     torch.float32: "float", torch.float64: "double", torch.bfloat16: "uint16_t", torch.float16: "uint16_t",
@@ -24,7 +24,7 @@ MEMORY_TYPES: dict[torch.dtype, str] = {
 REGISTER_TYPES = MEMORY_TYPES | {torch.bool: "_Bool"}
 _HALF = {torch.bfloat16: "bf16", torch.float16: "f16"}
 NARROW = frozenset((torch.int8, torch.int16, torch.uint8, torch.uint16))
-_OWN_NAME = re.compile(r"\bp_(\w+)\(")
+_OWN_NAME = pattern(r"\bp_(\w+)\(")
 
 
 class NoCForm(NotImplementedError):

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from pliant.codegen.float_functions import of_floats
 from pliant.codegen.vectors import VECTOR_FUNCTIONS, vector_text
+from pliant.regular import pattern
 from pliant.wrappers.shared_text import BASE
 from pliant.wrappers.vector_math import vector_math
 
@@ -195,7 +196,7 @@ def declaration(name: str) -> str:
 
 # In any order they find the same, as "(" has to follow; in this one the pattern is the same in each process.
 _NAMES = "|".join(sorted(_FUNCTIONS))
-_MENTION = re.compile(rf"\bp_\w+|\b(?:{_NAMES})f?(?=\()")
+_MENTION = pattern(rf"\bp_\w+|\b(?:{_NAMES})f?(?=\()")
 _PROVIDES = {
     "p_from_bf16": "p_bf16", "p_to_bf16": "p_bf16", "p_from_f16": "p_f16", "p_to_f16": "p_f16",
     "p_log_edgesf": "p_log_splitf", "p_log_edgesv": "p_log_splitv",

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pliant.codegen.c import KernelText
+from pliant.regular import pattern
 from pliant.symbolic.expr import ONE, Expr
 
 FEW = 16  # distinct kernels, from which on the compiler's time is worth more than constants
@@ -30,13 +31,13 @@ _FRACTION = r"\b(\d+\.\d+(?:e[+-]?\d+)?f?|\d+e[+-]?\d+f?)\b"
 _KEPT = r"INT64_C\(\d+\)|, \d+\)|[/%] (?:P_B)?\(?\d[\w.]*|pow\w*\(.*|"
 _OTHER = r"\b0[xX][\w.]*(?:[pP][+-]?\d+\w*)?|\b\d+(?:\.\d*)?[eE][+-]?\d+\w*|\b\d+\.\w*|\b\d+[a-zA-Z_]\w*|\.\d\w*"
 _NUMBERS = rf"{_FRACTION}|{_OTHER}|\b(\d+)\b"
-_INSIDE, _ANY = re.compile(_KEPT + _NUMBERS), re.compile(_NUMBERS)
-_DIGIT = re.compile(r"(?<!\w)\d")  # where numbers begin
-_ARRAY = re.compile(r"\s*(?:static )?(?:const )?\w+ \w+\[")
+_INSIDE, _ANY = pattern(_KEPT + _NUMBERS), pattern(_NUMBERS)
+_DIGIT = pattern(r"(?<!\w)\d")  # where numbers begin
+_ARRAY = pattern(r"\s*(?:static )?(?:const )?\w+ \w+\[")
 # which item of the parallel loop it is, once an item; where a block ends
-_ITEM = re.compile(r"\s*const int64_t \w+ = (?:\(*[tq]\d* [/%]|p_min\()")
+_ITEM = pattern(r"\s*const int64_t \w+ = (?:\(*[tq]\d* [/%]|p_min\()")
 
-_LANES = re.compile(r"^#(?:if P_L .*|endif)\n", re.M)  # lines around loops that only machines with some vectors need
+_LANES = pattern(r"^#(?:if P_L .*|endif)\n", re.M)  # lines around loops that only machines with some vectors need
 
 Found = tuple[str, bool]  # a number; whether it is a length of an array
 Change = Callable[[str, bool], str]

@@ -20,6 +20,7 @@ from pliant.codegen.float_tables import TABLE_FUNCTIONS
 from pliant.codegen.spaced_vectors import SPACED
 from pliant.codegen.vector_powers import POWERS
 from pliant.codegen.vector_remainders import REMAINDERS
+from pliant.regular import pattern
 
 _VECTORS = """\
 #ifndef P_PLAIN
@@ -374,8 +375,8 @@ def _transposes() -> str:
 
 _VECTORS = _VECTORS.replace("P_SPACED\n", SPACED).replace("P_TRANSPOSES\n", _transposes())
 _PIECES = re.split(r"^(?=P_INLINE|#|typedef|//)", _VECTORS, flags=re.M)
-_DEFINED = re.compile(r"P_INLINE \w+ (p_\w+)\(")
-_NAME = re.compile(r"\b[pP]_\w+")
+_DEFINED = pattern(r"P_INLINE \w+ (p_\w+)\(")
+_NAME = pattern(r"\b[pP]_\w+")
 
 
 @functools.cache

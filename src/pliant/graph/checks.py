@@ -7,12 +7,12 @@ Holds:  a process that found its graph on disk runs them: they need nothing that
 from __future__ import annotations
 
 import builtins
-import re
 from typing import Any
 
 from pliant.errors import AssumptionError
+from pliant.regular import pattern
 
-_PLACE = re.compile("\0(\\d+):(.*?)\0")
+_PLACE = pattern("\0(\\d+):(.*?)\0")
 
 
 def place(number: int, spec: str) -> str:

@@ -17,6 +17,7 @@ from pliant.guards.facts import has_items, lacks_item
 from pliant.guards.kinds import Guard, Kind
 from pliant.guards.steps import READ_ERRORS, Step
 from pliant.records import dataclass
+from pliant.regular import pattern
 
 Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
 
@@ -24,7 +25,7 @@ Probe = Callable[[Sequence[Any], dict[str, Any]], bool]
 _BASIC = frozenset((Kind.TYPE, Kind.NUMBER_TYPE, Kind.IDENTITY, Kind.EQUALS, Kind.TENSOR, Kind.TYPE_LOOKUP))
 
 
-_NAME = re.compile(r"[^\W\d]\w*")
+_NAME = pattern(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True, slots=True)

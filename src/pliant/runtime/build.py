@@ -26,6 +26,7 @@ from pliant.cache.key import Key, machine, make_key
 from pliant.cache.store import open_store
 from pliant.debug import events
 from pliant.errors import CompileError, NoKernels
+from pliant.regular import pattern
 from pliant.runtime.compilers import CompilerNotFound, find_compiler
 from pliant.runtime.kept import keep, no_space
 
@@ -37,7 +38,7 @@ MEANING_FLAGS = (
 )  # fmt: skip
 # Nothing else is linked: libm and the OpenMP runtime are already in the process. This halves the linker's time.
 LINK_FLAGS = ("-shared", "-fPIC", "-pipe", "-w", "-nostdlib", "-fno-stack-protector", "-fno-asynchronous-unwind-tables")
-_COMMENTS = re.compile(r"^//.*\n", re.M)
+_COMMENTS = pattern(r"^//.*\n", re.M)
 
 
 def flags_of(options: config.Build) -> tuple[str, ...]:

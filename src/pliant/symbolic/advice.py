@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping
 
 from pliant.records import dataclass
+from pliant.regular import pattern
 from pliant.source import SourceLocation
 from pliant.symbolic.expr import Eq, Expr, Symbol
 from pliant.torch_adapter import CHECK
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)\s*(.+)")
+_ASSIGNMENT = pattern(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)\s*(.+)")
 
 
 @dataclass(frozen=True, slots=True)

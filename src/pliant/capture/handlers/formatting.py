@@ -23,10 +23,11 @@ from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import LITERALS, concrete, has_method, is_symbolic, is_text
 from pliant.capture.varying_values import join
 from pliant.graph.fake_tensor import is_fake
+from pliant.regular import pattern
 from pliant.unpatched import BUILTINS
 
 # ---- pattern % value
-_FIELD = re.compile(r"%(?:\((?P<key>[^()]*)\))?(?P<flags>[#0\- +]*\d*(?:\.\d+)?)(?P<kind>[diouxXeEfFgGcrsa%])")
+_FIELD = pattern(r"%(?:\((?P<key>[^()]*)\))?(?P<flags>[#0\- +]*\d*(?:\.\d+)?)(?P<kind>[diouxXeEfFgGcrsa%])")
 _CONVERSIONS = {"s": str, "r": repr, "a": BUILTINS.ascii}
 _NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {  # how an object becomes a number, and the methods that it has then
     **dict.fromkeys("diu", (int, ("__int__", "__index__"))),

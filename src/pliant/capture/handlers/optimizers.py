@@ -17,7 +17,6 @@ import functools
 import inspect
 import itertools
 import operator
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -173,7 +172,7 @@ ROWS.each(
 ROWS.each((radam, asgd, rprop), _without_branches)
 
 
-_FUSED = [name for name in dir(VARIABLE_FUNCTIONS) if re.fullmatch("_fused_(ada|sgd).*_", name)]
+_FUSED = [name for name in dir(VARIABLE_FUNCTIONS) if name.startswith(("_fused_ada", "_fused_sgd")) and name.endswith("_")]
 ROWS.refuses(
     (getattr(torch, name) for name in _FUSED),
     "unsupported-operator",

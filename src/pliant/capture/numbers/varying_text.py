@@ -8,7 +8,6 @@ Holds:  it only flows (to output, results, attributes, messages). Whoever asks w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -19,9 +18,10 @@ from pliant.capture.value_kinds import is_str
 from pliant.capture.varying_values import Part, Text
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.records import dataclass
+from pliant.regular import pattern
 
 # Formats that every number of a type has, whatever its value.
-_FORMAT = re.compile(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")
+_FORMAT = pattern(r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?[bdoxXeEfFgG%]?")
 _EXAMPLES = {torch.SymInt: 2, torch.SymFloat: 2.5, torch.SymBool: True}
 
 

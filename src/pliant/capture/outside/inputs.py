@@ -14,7 +14,6 @@ import dataclasses
 import itertools
 import keyword
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,6 +46,7 @@ from pliant.guards.sources import (
     Source,
     StrideSource,
 )
+from pliant.regular import pattern
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.shape_env import ShapeEnv
 from pliant.torch_adapter import (
@@ -58,7 +58,7 @@ from pliant.torch_adapter import (
     plain_tensor,
 )
 
-_OTHERS = re.compile(r"\W")  # characters that names have not
+_OTHERS = pattern(r"\W")  # characters that names have not
 _MOST_LEFT = 64  # items of a list of which each is compared with what was there
 
 

@@ -10,7 +10,6 @@ Holds:  once a class is known so, `World.type_lookup` finds what it holds there,
 
 from __future__ import annotations
 
-import re
 import sys
 import types
 from collections.abc import Callable
@@ -23,12 +22,13 @@ from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import dict_of, root_of
 from pliant.guards.sources import AttributeSource, DictAttributeSource, Source, TypeSource
 from pliant.guards.standard import can_change
+from pliant.regular import pattern
 
 if TYPE_CHECKING:
     from pliant.capture.outside.fields import Fields
 
 # ---- functions
-_LOCAL = re.compile("<locals>|<lambda>")
+_LOCAL = pattern("<locals>|<lambda>")
 
 
 def bring_function(world: World, value: types.FunctionType, source: Source) -> Any:

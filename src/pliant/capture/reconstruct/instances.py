@@ -14,7 +14,6 @@ import enum
 import functools
 import gc
 import inspect
-import re
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +37,7 @@ from pliant.guards.kinds import Guard, Kind
 from pliant.guards.parts import root_of
 from pliant.guards.sources import held
 from pliant.guards.standard import SENTINEL_TYPES, can_change
+from pliant.regular import pattern
 
 
 def _fill_list(b: Statements, obj: Any, name: str) -> None:
@@ -267,7 +267,7 @@ _NOTED = frozenset(
     __orig_bases__ __parameters__ __type_params__ __dataclass_fields__ __dataclass_params__ __match_args__
     __abstractmethods__ _abc_impl _field_defaults""".split()
 )
-_NOTED_BY_ENUM = re.compile(r"_\w+_")
+_NOTED_BY_ENUM = pattern(r"_\w+_")
 
 
 def class_(b: Statements, obj: type) -> str:

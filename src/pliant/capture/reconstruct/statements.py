@@ -16,6 +16,7 @@ from pliant.capture.trace import Trace
 from pliant.capture.value_kinds import LITERALS, ByKind
 from pliant.errors import Unsupported
 from pliant.guards.codegen import GuardWriter
+from pliant.regular import pattern
 
 
 class CannotReconstruct(Unsupported):
@@ -29,7 +30,7 @@ class _ImmutableCycle(CannotReconstruct):
     """An immutable object is needed while it is being made: what needs it must be filled after it is there."""
 
 
-_WORD = re.compile(r"\w+")
+_WORD = pattern(r"\w+")
 _LITERAL = LITERALS - {float}
 
 # Text of an empty container of each kind whose contents are made before it (if it does not hold itself).

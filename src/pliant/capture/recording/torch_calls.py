@@ -9,7 +9,6 @@ import copy
 import dis
 import functools
 import itertools
-import re
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -48,6 +47,7 @@ from pliant.guards.kinds import Kind
 from pliant.guards.sources import question
 from pliant.guards.standard import standard_module
 from pliant.interruptions import pass_on
+from pliant.regular import pattern
 from pliant.torch_adapter import (
     C_NN,
     OVERRIDABLE_MODULES,
@@ -108,7 +108,7 @@ def _is_replaced(function: types.FunctionType) -> bool:
 
 
 # C functions of torch that change a setting. Those that the graph records have handlers of their own.
-_SETTER = re.compile(
+_SETTER = pattern(
     r"^_*(set|push|pop|enter|exit|enable|disable|increment|decrement|unset|begin|end|start|stop)_"
     r"|^_saved_tensors_hooks_(enable|disable)|autocast_cache$|_nesting$"
 )
@@ -232,7 +232,7 @@ def _called(t: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 # Every entry depends on these; or the capture itself changes them.
-_AMBIENT = re.compile(r"inference_mode|is_grad_enabled|autocast(_cpu|_gpu)?_enabled|torch_function|tracing|functorch")
+_AMBIENT = pattern(r"inference_mode|is_grad_enabled|autocast(_cpu|_gpu)?_enabled|torch_function|tracing|functorch")
 _OLD_NAMES = {
     torch.get_autocast_cpu_dtype: (torch.get_autocast_dtype, "cpu"),
     torch.get_autocast_gpu_dtype: (torch.get_autocast_dtype, "cuda"),
