@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from pliant.codegen.c_text import MEMORY_TYPES
 from pliant.codegen.loops import plan_loops
+from pliant.codegen.pairs import paired
 from pliant.codegen.reducing_writer import ReducingWriter
 from pliant.codegen.reductions import Accumulator, Variable
 from pliant.codegen.unroll_and_jam import unroll_and_jam
+from pliant.codegen.vector_statements import NoVectorForm
 from pliant.ir.loops import Buffer
 from pliant.records import dataclass
 from pliant.schedule.fuse import total
@@ -43,7 +45,14 @@ class KernelText:
 
 def write_kernel(kernel: Kernel) -> KernelText:
     """The C text of a kernel."""
-    return Writer(unroll_and_jam(plan_loops(kernel))).write()
+    plan = unroll_and_jam(plan_loops(kernel))
+    pairs = paired(plan)
+    if pairs is not None:
+        try:
+            return Writer(pairs).write()
+        except NoVectorForm:
+            pass
+    return Writer(plan).write()
 
 
 class Writer(ReducingWriter):

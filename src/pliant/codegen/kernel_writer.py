@@ -9,31 +9,27 @@ Reads on: `scan_writer.py`, `reducing_writer.py`, `c.py`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from pliant.codegen.c_text import MEMORY_TYPES, cast_text
+from pliant.codegen.c_text import cast_text
 from pliant.codegen.expressions import Body, Statements
-from pliant.codegen.loops import LoopPlan, asked_ahead, bytes_read, reads_far_apart, step_along
+from pliant.codegen.loops import LoopPlan, asked_ahead, bytes_read, reads_far_apart
+from pliant.codegen.pairs import loads_by_place
 from pliant.codegen.reductions import Accumulator
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
-from pliant.codegen.vectors import TRANSPOSED_BITS
 from pliant.codegen.whole_vectors import Around, Points, around_rest, around_whole
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction
 from pliant.ir.ops import OPS
-from pliant.ir.scalar import Apply, Load, Scalar, replace, walk
-from pliant.lowering.seams import chosen, is_only_moved, ranges_of, row_choice
+from pliant.ir.scalar import Apply, Load, Scalar, walk
 from pliant.schedule.kernel import Member, loads_of
 from pliant.symbolic.expr import ONE, Expr
-from pliant.symbolic.traverse import linear_coefficient
 
 SHORTEST = 4  # points of a loop that is worth writing with vectors: most lanes may be masked, the others take no longer
 ADDITIONS = 4  # elements that are added at places of their own, of which few are the same
 LOOKUPS = 8  # elements that are moved one behind the other: a loop's turn takes as long as moving one of them
-ROWS_APART = 8  # kinds of rows with loops of their own
 DEAR = 12  # additions that an operator costs for which lanes are read and written one by one
 
 Fill = Callable[[Statements], None]  # write the body of a loop
@@ -57,6 +53,7 @@ class KernelWriter(Body):
         self.divided: list[Member] = []  # they live as long as the names that are given to their values
         self.far = bytes_read(plan.kernel) > self.target.cache_bytes
         self.loads_ahead = self.stores_ahead = asked_ahead(plan)
+        self.pairs = loads_by_place(plan)
         self.columns = bool(plan.kernel.reduced) and plan.vector in plan.kernel.outer
         for k, axis in enumerate(dict.fromkeys([a for a, _ in plan.parallel] + plan.inner)):
             self.names.symbols[axis.symbol] = f"i{k}"
@@ -120,103 +117,7 @@ class KernelWriter(Body):
         name = self.names.symbols[axis.symbol]
         self.loop(axis, f"{name}b", f"{name}e")
 
-    # -- kernels without reductions --------------------------------------------------------------------------------
-
-    def _points(self) -> None:
-        if self.plan.vector is None:
-            self._section(self.kernel.members, None, None)
-            return
-        if self._is_direct():
-            self._parts_of_row(self.plan.vector, ("begin", "end"))
-            return
-        self._decompose()
-        blocked = {axis for axis, block in self.plan.parallel if block is not None}
-        opened = 1
-        if len(self.plan.inner) > 1:
-            self._stage_transposed(self.plan.inner[0], self.plan.vector)
-        for axis in self.plan.inner[:-1]:
-            self._block_loop(axis)
-            opened += 1
-        name = self.names.symbols[self.plan.vector.symbol]
-        bounds = (f"{name}b", f"{name}e") if self.plan.vector in blocked else None
-        self._parts_of_row(self.plan.vector, bounds)
-        for _ in range(opened):
-            self.end()
-
-    def _parts_of_row(self, vector: Axis, bounds: tuple[str, str] | None) -> None:
-        """The innermost loop, or one for each part of a row that is only put together."""
-        first, *others = self.kernel.members
-        if others or self.staged or not is_only_moved(first.loops.value):
-            self._section(self.kernel.members, vector, bounds)
-        else:
-            self._moved(first, vector, bounds, ROWS_APART)
-
-    def _moved(self, m: Member, vector: Axis, bounds: tuple[str, str] | None, parts: int) -> None:
-        """Rows that are one or the other, `parts` at most, each with loops of its own."""
-        varies = {s for s, e in m.place.items() if vector.symbol in e.free}
-        choice = row_choice(m.loops.value, varies) if parts > 1 else None
-        if choice is None:
-            self._ranges_of_row(m, vector, bounds)
-            return
-        statements = self._statements(None)
-        condition = statements.value(choice.args[0], m)
-        self._lines(statements.body)
-        for head, side in ((f"if ({condition})", choice.args[1]), ("else", choice.args[2])):
-            self.begin(head)
-            self._moved(self._part(m, replace(m.loops.value, {choice: side})), vector, bounds, parts - 1)
-            self.end()
-
-    def _ranges_of_row(self, m: Member, vector: Axis, bounds: tuple[str, str] | None) -> None:
-        extent, value = vector.extent.as_int(), m.loops.value
-        own = next((s for s, e in m.place.items() if e is vector.symbol), None)
-        ranges = [] if own is None or extent is None else ranges_of(value, own, extent)
-        if own is None or len(ranges) < 2:
-            self._section([m], vector, bounds)
-            return
-        for begin, end in ranges:
-            limits = (str(begin), str(end))
-            if bounds is not None:
-                limits = (f"p_max({bounds[0]}, {begin})", f"p_min({bounds[1]}, {end})")
-            self._section([self._part(m, chosen(value, own, begin))], vector, limits)
-
-    def _part(self, m: Member, value: Scalar) -> Member:
-        """The member where its value is known to be this one."""
-        part = Member(dataclasses.replace(m.loops, value=value), m.place, True, 0)
-        self.order[id(part)] = 0
-        self.divided.append(part)
-        return part
-
-    def _stage_transposed(self, tiled: Axis, vector: Axis) -> None:
-        """Copy tiles of what runs along `tiled` into small arrays that run along `vector`."""
-        statements = self._statements(vector)
-        blocks = dict(self.plan.parallel)
-        width, points = blocks[vector], (blocks[vector] or 0) * (blocks[tiled] or 0)
-        for m in self.kernel.members:
-            for load in loads_of(m.loops):
-                e = m.at(load.index)
-                if load.buffer in self.writers or (load.buffer, e) in self.staged or step_along(e, tiled) != 1:
-                    continue
-                if step_along(e, vector) in (0, 1) or not statements.in_range(load, m):
-                    continue
-                name = f"s{len(self.staged)}"
-                v, t = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol]
-                index = f"({t} - {t}b) * {width} + {v} - {v}b"
-                self.line(f"{MEMORY_TYPES[load.dtype]} {name}[{points}];")
-                self._copy_tile(name, load, e, tiled, vector)
-                self.staged[(load.buffer, e)] = (name, index)
-
-    def _copy_tile(self, name: str, load: Load, e: Expr, tiled: Axis, vector: Axis) -> None:
-        """`name[t * width + v]` = what is loaded at (v, t) of this block."""
-        v, t, width = self.names.symbols[vector.symbol], self.names.symbols[tiled.symbol], dict(self.plan.parallel)[vector]
-        source, step = f"{self.names.buffer(load.buffer)}[{self.names.text(e)}]", linear_coefficient(e, vector.symbol)
-        bits = load.dtype.itemsize * 8
-        if step is None or linear_coefficient(e, tiled.symbol) is not ONE or bits not in TRANSPOSED_BITS:
-            self.line(f"for (int64_t {v} = {v}b; {v} < {v}e; {v}++) for (int64_t {t} = {t}b; {t} < {t}e; {t}++)")
-            self.line(f"  {name}[({t} - {t}b) * {width} + {v} - {v}b] = {source};")
-            return
-        self.line(f"{{ const int64_t {v} = {v}b, {t} = {t}b;")
-        to, size = f"(void*){name}, {width}", f"{v}e - {v}b, {t}e - {t}b"
-        self.line(f"  p_transpose{bits}({to}, (const void*)&{source}, {self.names.text(step)}, {size}); }}")
+    # -- scatters, and innermost loops -----------------------------------------------------------------------------------
 
     def _ordered(self) -> None:
         opened = 0
@@ -287,6 +188,7 @@ class KernelWriter(Body):
             self.names, vector.symbol, self.kernel.axes, self._resolve, self.counter, mask, shared, self._is_dear(), self.far,
             self._computes(), self.loads_ahead, self.stores_ahead,
         )  # fmt: skip
+        self.open.pairs = self.pairs
         return self.open
 
     def _is_dear(self) -> bool:

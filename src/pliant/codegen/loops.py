@@ -39,13 +39,17 @@ SHORT_ROW = 256  # columns up to which what follows are the rows that come next
 SHORT_AXIS = 15  # points of an axis that is no good for vectors
 SCANNED_ROWS = 16  # that are folded side by side as lanes: those of the longest vectors, with which transposing them pays
 _IRREGULAR = 1 << 30  # in place of a step that is no number
+_STEPS = {0: 0, 1: 4, 2: -1}  # how well an access with such a step is vectorized; larger ones: -3
 _SHORT, _SHORT_ROW = 8, 4  # what a short axis costs; less where sums go on from row to row
+
+Halves = tuple[list[Member], list[Member]]
 
 
 @dataclass(slots=True)
 class LoopPlan:
     """`parallel`: (axis, block or None) over threads, outermost first; `inner`: loops inside, vectorized one last.
-    `at_once`: a thread takes its blocks of columns as one, and so reads rows in runs as long as they can be."""
+    `at_once`: a thread takes its blocks of columns as one, and so reads rows in runs as long as they can be. `halves`: the
+    members at both points of an axis that is written out (`pairs.py`)."""
 
     kind: str
     kernel: Kernel
@@ -53,6 +57,7 @@ class LoopPlan:
     parallel: list[tuple[Axis, int | None]]
     inner: list[Axis]
     at_once: bool = False
+    halves: Halves | None = None
 
     @property
     def width(self) -> int:
@@ -365,7 +370,7 @@ def _score(weighted: list[tuple[Expr, int]], axis: Axis, short: int) -> int:
     points = 0
     for e, weight in weighted:
         step = step_along(e, axis)
-        points += weight * (4 if step == 1 else 0 if step == 0 else -3)
+        points += weight * _STEPS.get(step, -3)
     extent = axis.extent.as_int()
     if extent is not None and extent <= SHORT_AXIS:
         points -= 100 if extent < 4 else short

@@ -13,8 +13,8 @@ import torch
 
 from pliant.codegen.c_text import MEMORY_TYPES, cast_text, register_type
 from pliant.codegen.expressions import Statements
-from pliant.codegen.kernel_writer import KernelWriter
 from pliant.codegen.loops import SCANNED_ROWS, folds_on_lanes, rows_in_turn, step_along
+from pliant.codegen.points_writer import PointsWriter
 from pliant.codegen.vector_statements import NoVectorForm, VectorStatements
 from pliant.ir.loops import Axis, Scan
 from pliant.ir.scalar import Apply, Scalar
@@ -26,7 +26,7 @@ _FOLDS = {"sum": "+", "prod": "*"}
 _HALVES = {torch.bfloat16: "p_to_bf16v", torch.float16: "p_to_f16v"}
 
 
-class ScanWriter(KernelWriter):
+class ScanWriter(PointsWriter):
     """Adds loops that scan."""
 
     def _scanning(self) -> None:

@@ -9,7 +9,8 @@ Holds:  a load or store under a mask touches no memory where the mask is not set
 SPACED = """\
 // int64 elements, clamped to what a lane holds
 P_INLINE p_vi p_narrowed(p_vi low, p_vi high) { return p_choosei(high == (low >> 31), low, (high >> 31) ^ 0x7fffffff); }
-// every second element (`_2`); each element twice, or `p` and `q` in turn (`_pairs`); from `p` back (`_back`)
+// every second element (`_2`; where both are read: `_evens`, `_odds`); each element twice, or `p` and `q` in turn (`_pairs`);
+// from `p` back (`_back`)
 P_INLINE p_vf p_load_apart(const float* p, int64_t step) { p_vf r; P_EACH r[k] = p[step * k]; return r; }
 P_INLINE p_vf p_load_apart_part(const float* p, int64_t step, p_vi m) {
   p_vf r = {};
@@ -51,10 +52,20 @@ P_INLINE p_vh p_load16_pairs_lanes(const uint16_t* p, const uint16_t* q, p_vi m)
   P_EACH if (m[k]) r[k] = (k % 2 ? q : p)[k / 2];
   return r;
 }
+P_INLINE void p_store_pairs_part(float* p, p_vf x, p_vf y, p_vi m) { P_EACH if (m[k]) p[2 * k] = x[k], p[2 * k + 1] = y[k]; }
+P_INLINE void p_store16_pairs_part(uint16_t* p, p_vh x, p_vh y, p_vi m) {
+  P_EACH if (m[k]) p[2 * k] = x[k], p[2 * k + 1] = y[k];
+}
+P_INLINE void p_store_pairs(float* p, p_vf x, p_vf y) { P_EACH p[2 * k] = x[k], p[2 * k + 1] = y[k]; }
+P_INLINE void p_store16_pairs(uint16_t* p, p_vh x, p_vh y) { P_EACH p[2 * k] = x[k], p[2 * k + 1] = y[k]; }
 P_INLINE p_vi p_load64(const int64_t* p) { p_vi r; P_EACH r[k] = p_clamp(p[k]); return r; }
 P_INLINE void p_store64(int64_t* p, p_vi x) { P_EACH p[k] = x[k]; }
 P_INLINE p_vi p_load64_pairs(const int64_t* p, const int64_t* q) { return p_load64_pairs_part(p, q, P_BI(-1)); }
 P_INLINE p_vf p_load_2(const float* p) { return p_load_2_lanes(p, P_BI(-1)); }
+P_INLINE p_vf p_load_evens(const float* p) { return p_load_2(p); }
+P_INLINE p_vf p_load_odds(const float* p) { return p_load_2(p + 1); }
+P_INLINE p_vh p_load16_evens(const uint16_t* p) { return p_load16_2_lanes(p, P_BI(-1)); }
+P_INLINE p_vh p_load16_odds(const uint16_t* p) { return p_load16_2_lanes(p + 1, P_BI(-1)); }
 P_INLINE p_vh p_load16_2(const uint16_t* p) { return p_load16_2_lanes(p, P_BI(-1)); }
 P_INLINE p_vf p_load_pairs(const float* p, const float* q) { return p_load_pairs_lanes(p, q, P_BI(-1)); }
 P_INLINE p_vh p_load16_pairs(const uint16_t* p, const uint16_t* q) { return p_load16_pairs_lanes(p, q, P_BI(-1)); }
@@ -98,6 +109,30 @@ P_INLINE p_vi p_load64_pairs_part(const int64_t* p, const int64_t* q, p_vi m) {
   P_EACH even[k] = k - k % 2 + k % 2 * P_L;
   return p_narrowed(P_BOTH(a, b, even), P_BOTH(a, b, even + 1));
 }
+P_INLINE void p_store_pairs(float* p, p_vf x, p_vf y) {
+  p_vi low;
+  P_EACH low[k] = k / 2 + k % 2 * P_L;
+  p_store(p, P_BOTH(x, y, low));
+  p_store(p + P_L, P_BOTH(x, y, low + P_L / 2));
+}
+P_INLINE void p_store_pairs_part(float* p, p_vf x, p_vf y, p_vi m) {
+  p_vi low;
+  P_EACH low[k] = k / 2 + k % 2 * P_L;
+  p_store_part(p, P_BOTH(x, y, low), p_twice(m, 0));
+  p_store_part(p + P_L, P_BOTH(x, y, low + P_L / 2), p_twice(m, P_L / 2));
+}
+P_INLINE void p_store16_pairs(uint16_t* p, p_vh x, p_vh y) {
+  p_vh low;
+  P_EACH low[k] = k / 2 + k % 2 * P_L;
+  p_store16(p, P_BOTH(x, y, low));
+  p_store16(p + P_L, P_BOTH(x, y, low + P_L / 2));
+}
+P_INLINE void p_store16_pairs_part(uint16_t* p, p_vh x, p_vh y, p_vi m) {
+  p_vh low;
+  P_EACH low[k] = k / 2 + k % 2 * P_L;
+  p_store16_part(p, P_BOTH(x, y, low), p_twice(m, 0));
+  p_store16_part(p + P_L, P_BOTH(x, y, low + P_L / 2), p_twice(m, P_L / 2));
+}
 P_INLINE p_vf p_load_pairs_lanes(const float* p, const float* q, p_vi m) {
   const p_vf a = p_load_part(p, p_every_second(m, P_BI(0))), b = p_load_part(q, p_every_second(m, P_BI(1)));
   p_vi i;
@@ -127,6 +162,18 @@ P_INLINE p_vh p_load16_2_lanes(const uint16_t* p, p_vi m) {
   p_vh i;
   P_EACH i[k] = 2 * k + (2 * k >= P_L);
   return P_BOTH(a, b, i);
+}
+P_INLINE p_vf p_load_evens(const float* p) { return P_BOTH(p_load(p), p_load(p + P_L), p_lanes() * 2); }
+P_INLINE p_vf p_load_odds(const float* p) { return P_BOTH(p_load(p), p_load(p + P_L), p_lanes() * 2 + 1); }
+P_INLINE p_vh p_load16_evens(const uint16_t* p) {
+  p_vh i;
+  P_EACH i[k] = 2 * k;
+  return P_BOTH(p_load16(p), p_load16(p + P_L), i);
+}
+P_INLINE p_vh p_load16_odds(const uint16_t* p) {
+  p_vh i;
+  P_EACH i[k] = 2 * k + 1;
+  return P_BOTH(p_load16(p), p_load16(p + P_L), i);
 }
 P_INLINE p_vf p_load_2(const float* p) {  // the second load ends with the last element that is wanted
   const p_vf a = p_load(p), b = p_load(p + P_L - 1);

@@ -11,11 +11,12 @@ Reads on: `vectors.py` has the C functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from pliant.codegen.expressions import Names, Resolve, Statements, is_rounded_to_whole, may_fail
+from pliant.codegen.vector_memory import LOADS, PAIRED, SPACED, STORES, TYPES, WHOLE
 from pliant.codegen.vectors import VECTOR_OPS
 from pliant.ir.loops import Axis, Buffer
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, walk
@@ -29,24 +30,6 @@ class NoVectorForm(Exception):
     """A value that has no vector form here: the loop is written without vectors."""
 
 
-_TYPES: dict[torch.dtype, str] = {
-    torch.float32: "p_vf", torch.bool: "p_vi", torch.int32: "p_vi", torch.int64: "p_vi", torch.int8: "p_vi",
-    torch.uint8: "p_vi", torch.bfloat16: "p_vh", torch.float16: "p_vh",
-}  # fmt: skip
-_LOADS: dict[torch.dtype, str] = {
-    torch.float32: "p_load{part}({at}{masked})", torch.int32: "(p_vi)p_load{part}((const void*){at}{masked})",
-    torch.int64: "p_load64{part}({at}{masked})",
-    torch.bool: "p_from8(p_load8{part}((const void*){at}{masked})) != 0",
-    torch.uint8: "p_from8(p_load8{part}({at}{masked}))",
-    torch.int8: "p_from_signed8(p_load8{part}((const void*){at}{masked}))",
-    torch.bfloat16: "p_load16{part}({at}{masked})", torch.float16: "p_load16{part}({at}{masked})",
-}  # fmt: skip
-_STORES: dict[torch.dtype, tuple[str, str]] = {  # the function, what it stores
-    torch.float32: ("p_store", "{0}"), torch.int32: ("p_store", "(p_vf)({0})"), torch.bool: ("p_store8", "p_to8({0} & 1)"),
-    torch.bfloat16: ("p_store16", "{0}"), torch.float16: ("p_store16", "{0}"), torch.int64: ("p_store64", "{0}"),
-    torch.int8: ("p_store8", "p_to8({0})"), torch.uint8: ("p_store8", "p_to8({0})"),
-}  # fmt: skip
-_WHOLE = frozenset((torch.float32, torch.int32))  # of which a vector in memory is as wide as one in a register
 _HALVES = {torch.bfloat16: "bf16", torch.float16: "f16"}
 # operators whose results are halves where their arguments are, on the 16 bits: the sign is a bit
 _OF_HALVES = {"abs": "{0} & 0x7fff", "neg": "{0} ^ 0x8000", "copysign": "({0} & 0x7fff) | ({1} & 0x8000)"}
@@ -58,11 +41,6 @@ _OF_BYTES = _COMPARISONS | {"minimum", "maximum", "bit_and", "bit_or", "bit_xor"
 _RANGES = {torch.int8: Interval(-128, 127), torch.uint8: Interval(0, 255), torch.bool: Interval(0, 1)}
 _NARROW = Interval(-(2**31) + 1, 2**31 - 2)  # what int64 values in lanes of 32 bits may be; clamped numbers lie outside
 _LANE = Interval(-(2**31), 2**31 - 1)
-_SPACED: dict[str, frozenset[torch.dtype]] = {  # element types that have loads of lanes spaced in this way
-    "_back": frozenset((torch.float32, torch.bfloat16, torch.float16)),
-    "_2": frozenset((torch.float32, torch.bfloat16, torch.float16)),
-    "_pairs": frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int64)),
-}
 _ONE_SIDE = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int32))  # any value of these is one of a lane
 _LOOKED_UP = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.int32))
 
@@ -97,6 +75,7 @@ class VectorStatements(Statements):
         self.mask = self.base = mask
         self.one_side = 0  # how many branches around what is being written only one side of which is executed
         self.ranges: dict[str, Interval] = {}
+        self.pairs: Mapping[tuple[Buffer, Expr], tuple[Load, Member]] = {}  # what is loaded, where pairs are
         self.masked: dict[tuple[Scalar, int, str | None], str] = {}
         if shared is not None:
             self.values = {text: name for text, name in shared.values.items() if name not in shared.varying}
@@ -133,7 +112,7 @@ class VectorStatements(Statements):
     def define(self, text: str, dtype: torch.dtype, varying: bool) -> str:
         if not varying:
             return super().define(text, dtype, False)
-        return self._local(_TYPES[dtype], text) if dtype in _TYPES else self._refuse(f"{dtype}")
+        return self._local(TYPES[dtype], text) if dtype in TYPES else self._refuse(f"{dtype}")
 
     def _local(self, ctype: str, text: str) -> str:
         found = self.values.get(text)
@@ -164,7 +143,7 @@ class VectorStatements(Statements):
         template = VECTOR_OPS.get((x.op, kind))
         if template is None:
             raise NoVectorForm(f"`{x.op}` on {of}")
-        return self._local(_TYPES[x.dtype], template.format(*(self.lanes(a, of) for a in args)))
+        return self._local(TYPES[x.dtype], template.format(*(self.lanes(a, of) for a in args)))
 
     def _of_halves(self, x: Scalar, dtype: torch.dtype, member: Member) -> str:
         """A float32 value that is a half, as one: neither widened nor rounded."""
@@ -293,7 +272,7 @@ class VectorStatements(Statements):
         element = f"{self.names.buffer(x.buffer)}[{self._nested_index(x, member)}]"
         inside = "" if self.mask is None else f"if ({self.mask}[k]) "
         self.body += [
-            f"{_TYPES[x.dtype]} {lanes} = {{}};",
+            f"{TYPES[x.dtype]} {lanes} = {{}};",
             f"const int64_t {here} = {point};",
             "#pragma GCC unroll 16",
             f"P_EACH {inside}{{ const int64_t {point} = {here} + k; {lanes}[k] = {element}; }}",
@@ -309,11 +288,20 @@ class VectorStatements(Statements):
             return self._shared(f"&{array}[{index}], &{array}[{second}]", x.dtype, "_pairs")
         step = self._step(e)
         how = {1: "", 2: "_2", -1: "_back"}.get(step)
+        if step == 2 and self.mask is None and not x.indirect:
+            for part, first in (("_evens", e), ("_odds", e - 1)):
+                if self._is_loaded(x.buffer, first) and self._is_loaded(x.buffer, first + 1):
+                    return self._shared(f"&{array}[{self.names.text(first)}]", x.dtype, part)
         if how is None:
             return self._local("p_vf", self._lanes_apart("load", f"&{array}[{index}], {step}", x.dtype))
         if x.buffer in self.loads_ahead and not x.indirect:
             self._ask_ahead("load", f"{array}[{index}]", how)
         return self._shared(f"&{array}[{index}]", x.dtype, how)
+
+    def _is_loaded(self, buffer: Buffer, e: Expr) -> bool:
+        """Whether what lies there is in the buffer for all points, and loaded for one half of the pairs or the other."""
+        found = self.pairs.get((buffer, e))
+        return found is not None and self.in_range(*found)
 
     def _is_read(self, x: Load, member: Member) -> bool:
         """Whether it is read from memory, as neighbours."""
@@ -351,22 +339,22 @@ class VectorStatements(Statements):
 
     def _shared(self, at: str, dtype: torch.dtype, how: str) -> str:
         """What lies in memory: read once, whatever number of members wants it."""
-        if how and dtype not in _SPACED[how]:
+        if how and dtype not in SPACED[how]:
             raise NoVectorForm(f"{dtype} that are not neighbours")
         text = self._memory(at, dtype, how)
-        return self._local(_TYPES[dtype], text)
+        return self._local(TYPES[dtype], text)
 
     def read(self, array: str, index: str, dtype: torch.dtype) -> str:
         text = self._memory(f"&{array}[{index}]", dtype)
-        return self._fresh(_TYPES[dtype], text)
+        return self._fresh(TYPES[dtype], text)
 
     def _memory(self, at: str, dtype: torch.dtype, how: str = "") -> str:
         """The text of a load."""
-        template = _LOADS.get(dtype)
+        template = LOADS.get(dtype)
         if template is None:
             raise NoVectorForm(f"{dtype} in memory")
         part, masked = (how, "") if self.mask is None else (f"{how}_part", f", {self.mask}")
-        if self.far and not part and dtype in _WHOLE:
+        if self.far and not part and dtype in WHOLE:
             part = "_far"
         return template.format(part=part, at=at, masked=masked)
 
@@ -380,7 +368,7 @@ class VectorStatements(Statements):
 
     def write(self, array: str, index: str, value: str, dtype: torch.dtype, e: Expr | None = None) -> None:
         step = 1 if e is None else self._step(e)
-        if dtype not in _STORES:
+        if dtype not in STORES:
             raise NoVectorForm(f"{dtype} in memory")
         if step != 1:
             text = f"&{array}[{index}], {step}, {self.lanes(value, dtype)}"
@@ -388,7 +376,7 @@ class VectorStatements(Statements):
             return
         if dtype is torch.int64:
             self._needs_lane(value)
-        function, form = _STORES[dtype]
+        function, form = STORES[dtype]
         text = form.format(self.lanes(value, dtype))
         if e is not None and any(self.names.buffers.get(b) == array for b in self.stores_ahead):
             self._ask_ahead("store", f"{array}[{index}]")
@@ -396,6 +384,19 @@ class VectorStatements(Statements):
             self.body.append(f"{function}((void*)&{array}[{index}], {text});")
         else:
             self.body.append(f"{function}_part((void*)&{array}[{index}], {text}, {self.mask});")
+
+    def write_pair(self, array: str, indices: tuple[Expr, Expr], values: Sequence[str], dtype: torch.dtype) -> None:
+        """Store a vector of the first elements of pairs and one of the second ones; `indices` depend on loops alone."""
+        if self._step(indices[0]) == 1:
+            for e, value in zip(indices, values, strict=True):
+                self.write(array, self.names.text(e), value, dtype, e)
+            return
+        function, form = STORES.get(dtype, ("", ""))
+        if function not in PAIRED:
+            raise NoVectorForm(f"pairs of {dtype}")
+        lanes = ", ".join(form.format(self.lanes(value, dtype)) for value in values)
+        part, masked = ("", "") if self.mask is None else ("_part", f", {self.mask}")
+        self.body.append(f"{function}_pairs{part}((void*)&{array}[{self.names.text(indices[0])}], {lanes}{masked});")
 
     # -- choice ----------------------------------------------------------------------------------------------------
 
@@ -430,7 +431,7 @@ class VectorStatements(Statements):
         """A choice that is the same for all lanes: only that side is executed, and its locals are gone after it."""
         found = f"t{self.counter[0]}"
         self.counter[0] += 1
-        self.body.append(f"{_TYPES[x.dtype]} {found};")
+        self.body.append(f"{TYPES[x.dtype]} {found};")
         self.one_side += 1
         for head, side in ((f"if ({condition}) {{", x.args[1]), ("} else {", x.args[2])):
             values, masked, names, start = dict(self.values), dict(self.masked), dict(self.indirect_names), len(self.body)
@@ -476,9 +477,9 @@ def _is_widened(x: Scalar, dtype: torch.dtype) -> bool:
 
 
 def _type_of(dtype: torch.dtype) -> str:
-    if dtype not in _TYPES:
+    if dtype not in TYPES:
         raise NoVectorForm(f"{dtype}")
-    return _TYPES[dtype]
+    return TYPES[dtype]
 
 
 def _fits(interval: Interval) -> bool:

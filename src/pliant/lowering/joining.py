@@ -22,6 +22,7 @@ from pliant.lowering.views import dim_of, flip, selected, slice_start, unsqueeze
 from pliant.symbolic.expr import ONE, ZERO, Expr, lit
 
 aten = torch.ops.aten
+_PAIR = 2  # loops over pairs have no choice of parity
 _LONG = 32  # elements of a row that are worth a loop
 _MAX_PIECES = 4  # more pieces are copied one by one by the operator itself
 
@@ -75,6 +76,17 @@ def _between(low: Lowering, e: Expr, start: Expr, end: Expr, size: Expr) -> list
     return found if end is size else [*found, apply("lt", position, low.number(end))]
 
 
+def _stepped(low: Lowering, e: Expr, first: Expr, count: Expr, size: Expr, step: int) -> tuple[list[Scalar], Expr]:
+    """Whether `first <= e < size` is one of so many places, each `step` behind the one before, and which one it is."""
+    if step == 1:
+        return _between(low, e, first, first + count, size), e - first
+    hit = apply("eq", low.number((e - first) % step), low.number(ZERO))
+    stop = first + count * step  # the last place is one of those from `stop - step` on
+    before, behind = first.as_int(), (size - stop).as_int()
+    begin, end = ZERO if before is not None and before < step else first, size if behind is not None and behind <= 0 else stop
+    return [hit, *_between(low, e, begin, end, size)], (e - first) // step
+
+
 def _pad(low: Lowering, out: torch.Tensor, x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
     if len(pad) % 2 or any(not isinstance(p, int) for p in pad):
         raise Unsupported("symbolic padding")
@@ -110,15 +122,15 @@ def _slice_scatter(
     step: Any = 1,
 ) -> Tensor:
     d = dim_of(dim, len(x.shape))
-    if step != 1:
+    size, extent = x.shape[d], x.shape[d].as_int()
+    if step != 1 and (step != _PAIR or (d == len(x.shape) - 1 and (extent is None or extent % _PAIR))):
         raise Unsupported("a step")
-    first = slice_start(low, x.shape[d], 0 if start is None else start)
-    last = first + source.shape[d]
+    first = slice_start(low, size, 0 if start is None else start)
     dtype = opmath(out.dtype)
 
     def at(index: Index) -> Scalar:
-        conditions = _between(low, index[d], first, last, x.shape[d])
-        new = _piece(source, index, d, first, dtype)
+        conditions, local = _stepped(low, index[d], first, source.shape[d], size, step)
+        new = cast(source.at([*index[:d], ZERO if source.shape[d] is ONE else local, *index[d + 1 :]]), dtype)
         return where(all_of(conditions), new, x.math_at(index)) if conditions else new
 
     return low.pointwise(out.dtype, low.shape_of(out), at, x.weight + source.weight + 2)

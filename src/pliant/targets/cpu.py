@@ -24,6 +24,7 @@ def target() -> Target:
         adds_in_order=True,
         adds_while_scanning=True,
         depthwise_gradients=True,
+        complex_parts=frozenset((torch.float32,)),
         looks_up_words=True,
         layer_bytes=1 << 24,
         called_bytes=1 << 16,

@@ -53,7 +53,8 @@ class Target:
     window_points: neighbouring results that a thread computes at a time, most of what windows share being read and converted
         once; 1: threads take them one after the other, and find it in a cache.
     adds_atomically: they do not, but add atomically, in any order, as the library does.
-    complex_parts: products and sums of complex numbers are loops over their parts, where these are all that is read.
+    complex_parts: products of complex numbers whose parts have these dtypes are loops over the parts, where these are all
+        that is read.
     row_products: products of a single row of these dtypes with a matrix whose columns are dense are loops.
     scan_row: running sums along rows are loops, of chunks where there are few rows of many times so many elements; 0: the
         library's are kept.
@@ -108,7 +109,7 @@ class Target:
     depthwise_images: frozenset[torch.dtype] = frozenset()
     depthwise_sums: int = 0
     window_points: int = 1
-    complex_parts: bool = False
+    complex_parts: frozenset[torch.dtype] = frozenset()
     row_products: frozenset[torch.dtype] = frozenset()
     scan_row: int = 0
     looks_up_words: bool = False

@@ -21,7 +21,7 @@ from torch import fx
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.formulas import Writer
 from pliant.graph.passes.purity import memory_root
-from pliant.targets.registry import has_target, target_of
+from pliant.targets.registry import known_target
 
 _aten = torch.ops.aten
 _AS_REAL, _AS_COMPLEX, _MUL = _aten.view_as_real.default, _aten.view_as_complex.default, _aten.mul.Tensor
@@ -49,7 +49,10 @@ def compute_complex_parts(graph: fx.Graph) -> bool:
 def _pays(read: fx.Node) -> bool:
     """Whether loops that write both parts in turn are quicker than operators of complex numbers."""
     value = read.meta.get("val")
-    return type(value) is FakeTensor and has_target(value.device_) and target_of(value.device_).complex_parts
+    if type(value) is not FakeTensor:
+        return False
+    target = known_target(value.device_)
+    return target is not None and value.dtype_ in target.complex_parts
 
 
 def _apart(graph: fx.Graph, reads: Collection[fx.Node]) -> dict[fx.Node, None]:
