@@ -30,6 +30,7 @@ FEW = {
     "method": (lambda x: x.cumsum(0), X),
     "linear": (lambda x, w: F.linear(x, w), X, W),
     "two": (lambda x: x.flip(0) * 2, X),
+    "one on more elements": (lambda x: F.softmax(x, -1), torch.randn(256, 256)),
     "loss": (lambda x, t: F.cross_entropy(x, t), X, torch.tensor([1, 0, 7, 3])),
     "keyword": (lambda x: x.sum(dim=1, keepdim=True), X),
 }
@@ -65,7 +66,9 @@ OTHERS = {
     "several": (lambda x, w: (x @ w).tanh() * 2, X, W),
     "one of several": (lambda x: F.normalize(x), X),
     "one that a library begins": (lambda x: F.gelu(x), X),
-    "many elements": (lambda x: F.softmax(x, -1), torch.randn(256, 256)),
+    "many elements": (lambda x: F.softmax(x, -1), torch.randn(512, 256)),
+    "several on more elements": (lambda x: x.flip(0) * 2 + 1, torch.randn(128, 256)),
+    "one that is slow": (lambda x: F.elu(x), torch.randn(64, 256)),
     "a write": (lambda x, m: (x * 2, m.add_(1))[0], X, torch.ones(4, dtype=torch.int64)),
     "a view": (lambda x: x.t(), X),
     "an operator of the user's": (lambda x: doubled(x), X),

@@ -27,7 +27,7 @@ def target() -> Target:
         complex_parts=frozenset((torch.float32,)),
         looks_up_words=True,
         layer_bytes=1 << 24,
-        called_bytes=1 << 16,
+        called_bytes=3 << 16,
         attention_scores=3 << 17,
         attention_scores_trained=1 << 23,
     )
