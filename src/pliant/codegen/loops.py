@@ -21,6 +21,7 @@ from itertools import combinations
 
 import torch
 
+from pliant.codegen.divided_rows import divided
 from pliant.codegen.joined_rows import joined
 from pliant.ir.loops import Axis, Buffer, Pointwise, Reduction, Scan
 from pliant.ir.scalar import Apply, Const, IndexValue, Load
@@ -130,7 +131,7 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
         return _scan(kernel)
     if any(accumulates(m.loops) for m in kernel.members):
         return _ordered(kernel)
-    kernel = merged(joined(kernel))
+    kernel = merged(joined(divided(kernel)))
     weighted = weighted_accesses(kernel)
     axes, vector = order_axes(kernel, weighted)
     if vector is None:
