@@ -23,6 +23,7 @@ from pliant.schedule.fuse import total
 from pliant.schedule.kernel import Member, loads_of
 
 SHORT_ROW = 256  # terms of a row's sum that lanes add up in float
+SEARCHED = 16  # elements of which is asked at once whether one is better than the best so far
 SUM_BLOCK = 2048  # terms summed before they are added to the total
 RECOMPUTE = 10  # values cheaper than this are computed again in each pass
 SCRATCH = 16384  # elements of a row kept between passes on the stack
@@ -257,6 +258,13 @@ class ReducingWriter(VectorPasses):
         is added up in double, one by one."""
         if self._row_on_vectors(members, bounds):
             return
+        positions = [m for m in members if isinstance(m.loops, Reduction) and self.accumulators[id(m)].is_arg]
+        others = [m for m in members if m not in positions]
+        if positions and others and all(isinstance(m.loops, Reduction) for m in others):
+            # the others wait for no comparison in a loop of their own, which goes through the row before it leaves the cache
+            self._row_loop(others, bounds, True, self._has_partial_sums())
+            self._row_loop(positions, bounds, False, False)
+            return
         s = self._statements(self.plan.vector)
         taken: list[tuple[Accumulator, str, str]] = []
         for m in members:
@@ -279,9 +287,32 @@ class ReducingWriter(VectorPasses):
                         self.line(f"{v.ctype} {name}{v.suffix} = {v.start};")
                 update += acc.update(value, "", flat, name)
                 after += acc.merge(name) if alone or u else []
+        if positions and not others:
+            self._emit_in_blocks(s, taken, updates[0], bounds)
+            return
         texts = "".join(f" reduction({op}:{', '.join(names)})" for op, names in clauses.items())
         self._emit_in_parts(s, updates, bounds, f"#pragma omp simd{texts}" if vectorized else "")
         self._lines(after)
+
+    def _emit_in_blocks(
+        self, s: Statements, taken: list[tuple[Accumulator, str, str]], update: list[str], bounds: tuple[str, str]
+    ) -> None:
+        """The innermost loop over blocks, most of which hold nothing that is taken: the compiler's vectors find that out."""
+        vector, body = self.plan.vector, s.body
+        assert vector is not None
+        name, (start, stop) = self.names.symbols[vector.symbol], bounds
+        self._lines([*s.before, "{", f"int64_t {name}c = {start};"])
+        self.begin(f"for (; {name}c + {SEARCHED} <= {stop}; {name}c += {SEARCHED})")
+        around = f"for (int64_t {name} = {name}c; {name} < {name}c + {SEARCHED}; {name}++) {{"
+        behind = [f"const int64_t {name} = {name}c;", *(f"{acc.name}b = {acc.name}k <= {flat};" for acc, _, flat in taken)]
+        self._lines([*(f"_Bool {acc.name}b;" for acc, _, _ in taken), "{", *behind, "}"])
+        tests = " | ".join(acc.may_take(value, f"{acc.name}b") for acc, value, _ in taken)
+        self._lines(["int64_t any = 0;", "#pragma omp simd reduction(|:any)", around, *body, f"any |= -(int64_t)({tests});", "}"])
+        self._lines([f"if (any) {around}", *body, *update, "}"])
+        self.end()
+        s.before, s.body = [], [*body, *update]
+        self._emit(s, vector, (f"{name}c", stop), "")
+        self.line("}")
 
     def _parts_of_sums(self, members: list[Member]) -> int:
         """In how many parts the compiler's vectors go through a row, each with sums of its own: an addition of floats need

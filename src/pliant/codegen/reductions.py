@@ -100,6 +100,10 @@ class Accumulator:
             case _:
                 return [self._update_arg(value, n, at, flat, sign)]
 
+    def may_take(self, value: str, behind: str) -> str:
+        """A condition without which an argmax or argmin does not take the value in; `behind`: whether it lies behind the best."""
+        return f"(!({self.name} {'>' if self.op.endswith('max') else '<'} {value}) & !({behind} & ({self.name} == {value})))"
+
     def _update_arg(self, value: str, n: str, at: str, flat: str, sign: str) -> str:
         acc, best = f"{n}{at}", f"{n}k{at}"
         nan = f"{value} != {value} && ({acc} == {acc} || {flat} < {best})"
