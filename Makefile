@@ -16,7 +16,8 @@ else
 VENV ?= .venv-$(VERSION)
 endif
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Packages are compiled when all are there: by all cores, without their tests and transformers' models.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 TORCH ?= 2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
@@ -26,7 +27,7 @@ ARGS ?=
 
 # Spinning OpenMP threads slow everything down as soon as two processes share the cores.
 export OMP_WAIT_POLICY ?= PASSIVE
-PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} $(BIN)/python -m pytest -q -n $(WORKERS)
+PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 .PHONY: all env demo test fast lint sizes bench bench-env clean
 all: test
@@ -39,18 +40,21 @@ $(VENV)/.created:
 # The CPU build is a tenth of the size of the default one: from where pip looks anyway, from PyTorch's index,
 # else whatever build there is.
 $(VENV)/.torch-$(TORCH): $(VENV)/.created
-	$(PIP) install "torch==$(TORCH)+cpu" 2>/dev/null \
-	  || $(PIP) install --retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX) "torch==$(TORCH)+cpu" 2>/dev/null \
-	  || $(PIP) install "torch==$(TORCH)"
+	$(INSTALL) "torch==$(TORCH)+cpu" 2>/dev/null \
+	  || $(INSTALL) --retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX) "torch==$(TORCH)+cpu" 2>/dev/null \
+	  || $(INSTALL) "torch==$(TORCH)"
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.torch-$(TORCH) constraints.txt pyproject.toml
-	$(PIP) install -c constraints.txt -e ".[dev]"
-	@$(BIN)/python -c 'import nvidia' 2>/dev/null || $(PIP) install -c constraints.txt -e ".[cuda]" 2>/dev/null \
-	  || echo "NVRTC cannot be installed: tests that build kernels of GPUs are skipped"
-	@$(PIP) install -c constraints.txt -e ".[compiler]" 2>/dev/null \
-	  || echo "ziglang cannot be installed: tests that build with its clang are skipped"
-	$(BIN)/python -m compileall -q src
+	@$(BIN)/python -c 'import nvidia' 2>/dev/null || cuda=,cuda; \
+	$(INSTALL) -c constraints.txt -e ".[dev,compiler$$cuda]" 2>/dev/null || { \
+	  $(INSTALL) -c constraints.txt -e ".[dev]" || exit 1; \
+	  [ -z "$$cuda" ] || $(INSTALL) -c constraints.txt -e ".[cuda]" 2>/dev/null \
+	    || echo "NVRTC cannot be installed: tests that build kernels of GPUs are skipped"; \
+	  $(INSTALL) -c constraints.txt -e ".[compiler]" 2>/dev/null \
+	    || echo "ziglang cannot be installed: tests that build with its clang are skipped"; \
+	}
+	$(BIN)/python -m compileall -q -j 0 -x 'site-packages/.*/(tests?|transformers/models)/' src $(VENV)/lib/python*/site-packages || true
 	@touch $@
 
 env: $(VENV)/.installed
@@ -79,7 +83,7 @@ bench: env
 
 # Image models for the benchmarks. Only the Python part of torchvision is used, hence no dependencies.
 bench-env: env
-	$(PIP) install --no-deps -c constraints.txt timm torchvision
+	$(INSTALL) --no-deps -c constraints.txt timm torchvision
 
 clean:
 	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache
