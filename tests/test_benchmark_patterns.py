@@ -14,6 +14,7 @@ def tiny(monkeypatch):
     monkeypatch.setitem(pattern_programs.SIZES, "tiny", (16, 32))
 
 
+@pytest.mark.spread(2, "dtype", "pattern")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("pattern", "training"), ROWS, ids=lambda v: getattr(v, "name", str(v)))
 def test_a_pattern_runs(pattern, training, dtype):

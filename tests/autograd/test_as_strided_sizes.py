@@ -40,6 +40,7 @@ def _outcome(function, x):
     return out.detach(), x.grad
 
 
+@pytest.mark.spread(2, "base", "geometry")
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_one_graph_for_all_sizes(geometry, base):

@@ -18,6 +18,7 @@ LARGEST = {
 }
 
 
+@pytest.mark.spread(2, "dim", "largest", "value")
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("largest", LARGEST)
 @pytest.mark.parametrize("value", VALUES)

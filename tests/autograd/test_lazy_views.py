@@ -78,6 +78,7 @@ def loss_of(results):
     return sum(kept)
 
 
+@pytest.mark.spread(2, "dynamic", "name")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_in_eager(name, dynamic):

@@ -15,6 +15,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.spread(2, "marked", "retained", "layout")
 @pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("retained", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -179,6 +179,7 @@ OF_INPUTS = {
 }
 
 
+@pytest.mark.spread(2, "backend", "dtype", "requires_grad", "write")
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 @pytest.mark.parametrize("requires_grad", [False, True])

@@ -130,6 +130,7 @@ def differences(use, make, change):
     return [pair for pair in zip(ours, told(program), strict=True) if pair[0] != pair[1]]
 
 
+@pytest.mark.spread(2, "form", "use")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("use", SPECIAL)
 def test_special_methods_of_every_kind(use, form):

@@ -106,6 +106,7 @@ def given_new_arguments(cls, args, kwargs):
     return error
 
 
+@pytest.mark.spread(2, "program", "cls")
 @pytest.mark.parametrize("program", [made, behind, caught, given_new_arguments], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @pytest.mark.fallbacks_expected  # constructors that raise

@@ -70,6 +70,7 @@ def in_result(value):
     return value
 
 
+@pytest.mark.spread(2, "way", "held")
 @pytest.mark.parametrize("way", [in_variable, in_list, in_dict, in_object, in_result], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("held", HELD, ids=lambda f: f.__name__)
 def test_the_object_itself_is_made_again(name, held, way):

@@ -37,6 +37,7 @@ ASKED = {
 }
 
 
+@pytest.mark.spread(2, "order", "asked", "made")
 @pytest.mark.parametrize("order", [(False, True, False), (True, False, True)], ids=["two first", "one first"])
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("made", MADE)

@@ -54,6 +54,7 @@ def told(result, argument):
     return found, argument.tolist()
 
 
+@pytest.mark.spread(2, "backend", "kind", "name")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PROGRAMS)

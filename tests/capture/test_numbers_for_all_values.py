@@ -131,6 +131,7 @@ OF_HARD = {
 }
 
 
+@pytest.mark.spread(2, "values", "name")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("values", [HARD, HARD[::-1]], ids=["forth", "back"])
 @pytest.mark.parametrize("name", OF_HARD)

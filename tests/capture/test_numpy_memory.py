@@ -23,6 +23,7 @@ EXPRESSIONS = [f"np.{text}" for text in SAME + COPIES + MORE_COPIES] + [f"v.{tex
 EXPRESSIONS += ["v[::-1]", "v[...]", "+v", "v.conj()", "v.round()", "v.real", *SCALARS]
 
 
+@pytest.mark.spread(2, "dtype", "expression")
 @pytest.mark.parametrize("dtype", ["f4", "i8"])
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_memory_of_results(expression, dtype):

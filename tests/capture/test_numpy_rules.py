@@ -38,6 +38,7 @@ def outcome(function, array):
     return found if isinstance(found, tuple) else (found,)
 
 
+@pytest.mark.spread(2, "array", "expression")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
 @pytest.mark.parametrize("expression", EXPRESSIONS)

@@ -15,6 +15,7 @@ def fresh():
     pliant.reset()
 
 
+@pytest.mark.spread(2, "kind", "name")
 @pytest.mark.parametrize("kind", [np.int64, np.float32])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_in_eager(name, kind):
@@ -32,6 +33,7 @@ def test_kernels(name):
     assert not differences(name, values_of(np.int64)[:3], backend="pliant")
 
 
+@pytest.mark.spread(2, "kind", "name")
 @pytest.mark.parametrize("kind", [np.int64, np.float64, np.float32])
 @pytest.mark.parametrize("name", VARYING)
 def test_does_not_compile_once_a_value(name, kind):

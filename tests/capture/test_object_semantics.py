@@ -212,6 +212,7 @@ def enumeration(x, n):
     return x, Mode.ONE.value, Mode("two").name, Mode.TWO.more(), Mode.TWO.more(3)
 
 
+@pytest.mark.spread(2, "make", "fn")
 @pytest.mark.parametrize("make", [int, lambda n: n + 1000, float, np.int64, np.float32])
 @pytest.mark.parametrize("fn", [named_tuple, named_tuple_of_fields, data_class, data_class_of_fields, enumeration])
 def test_classes_hold_values_of_the_call(fn, make):

@@ -241,6 +241,7 @@ def outcome(function, x, grad):
     return [r.detach() for r in results], [pointers.index(p) for p in pointers], x.detach(), x.grad
 
 
+@pytest.mark.spread(2, "grad", "function")
 @pytest.mark.parametrize("grad", [False, True, None], ids=["plain", "gradients", "inference mode"])
 @pytest.mark.parametrize("function", SELECTED + BROKEN + COMPUTED, ids=lambda f: f.__name__)
 def test_either_side_is_eagers(function, grad):

@@ -94,6 +94,7 @@ def check(program, make):
         assert (text, [*LOG]) == expected
 
 
+@pytest.mark.spread(2, "base", "name")
 @pytest.mark.parametrize("base", CLASSES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_containers_with_an_iter_of_their_own(base, name):

@@ -54,6 +54,7 @@ def several(x, *rest, **options):
     return x * 2
 
 
+@pytest.mark.spread(2, "make", "holder", "kind")
 @pytest.mark.parametrize("make", [lambda: plain, lambda: several, Module, lambda: Module().forward])
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("kind", VALUES)

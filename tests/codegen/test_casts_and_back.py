@@ -8,6 +8,7 @@ import pliant
 GIVEN = (-0.3, 0.3, -1.7, 2.5, -0.0, 1e5, -7e4, float("nan"), float("inf"), -float("inf"), 3e9, -0.99)
 
 
+@pytest.mark.spread(2, "kind", "whole", "repeats")
 @pytest.mark.parametrize("kind", (torch.float32, torch.float64, torch.bfloat16))
 @pytest.mark.parametrize("whole", (torch.int32, torch.int64, torch.int16, torch.int8))
 @pytest.mark.parametrize("repeats", (1, 3))

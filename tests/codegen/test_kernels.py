@@ -52,6 +52,7 @@ def test_layer_norm_is_one_kernel():
     assert check(layer_norm(37, 100), torch.randn(37, 100), torch.randn(100), torch.randn(100)).kernels == 1
 
 
+@pytest.mark.spread(2, "rows", "op")
 @pytest.mark.parametrize(("rows", "columns"), [s for s in SIZES if 0 not in s])
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min", "argmax", "argmin"])
 def test_reductions(op, rows, columns):

@@ -48,6 +48,7 @@ def text(function, x):
     return "".join(write_kernel(step).text for step in steps)
 
 
+@pytest.mark.spread(2, "dtype", "function")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int8, torch.bool])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_values_are_eagers(function, dtype):

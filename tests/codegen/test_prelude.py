@@ -70,6 +70,7 @@ def lanes_stay_together(monkeypatch):
     monkeypatch.setattr("pliant.codegen.kernel_writer.DEAR", 1000)
 
 
+@pytest.mark.spread(2, "step", "name")
 @pytest.mark.parametrize("step", [1, 3])  # on vectors; one by one, where elements are not neighbours
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_error_is_a_few_ulp(name, step, lanes_stay_together):
@@ -169,6 +170,7 @@ def options_with(flags: tuple[str, ...]) -> config.Config:
     return config.get().with_options({"opt_flags": ("-O2", "-fno-math-errno", *flags)})
 
 
+@pytest.mark.spread(2, "flags", "name")
 @pytest.mark.parametrize("flags", FLAGS[1:], ids=str)
 @pytest.mark.parametrize("name", ["acos", "asin", "atan", "erfc", "log2", "log10", "tan", "fast_exp", "fast_tanh", "fast_erf"])
 def test_errors_are_small_on_other_processors(name, flags):

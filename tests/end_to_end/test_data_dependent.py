@@ -28,6 +28,7 @@ def _gradients(outputs: Any, inputs: tuple[Any, ...]) -> list[Any]:
     return list(torch.autograd.grad([t.sum() for t in roots], leaves, allow_unused=True))
 
 
+@pytest.mark.spread(2, "dynamic", "name")
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name, dynamic):

@@ -203,6 +203,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(2, "dtype", "name")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_infinities_and_zeros_are_kept(name, dtype):

@@ -42,6 +42,7 @@ def numbers(call: Callable[[Tensor], Tensor], size: int) -> list[Tensor]:
     return [*found, torch.rand(3)]
 
 
+@pytest.mark.spread(2, "budget", "dynamic", "function")
 @pytest.mark.parametrize("budget", [1.0, 0.0])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("function", [dropouts, samplers, attention, checkpointed])

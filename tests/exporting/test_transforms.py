@@ -178,6 +178,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(2, "name", "dtype")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_every_rule_computes_the_same(name, dtype):

@@ -13,6 +13,7 @@ def gradients(f, x, w, b, weights):
     return torch.autograd.grad(f(*given), [t for t in given if t is not None], weights)
 
 
+@pytest.mark.spread(2, "dynamic", "affine", "dtypes", "shape")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.bfloat16, torch.float32)])

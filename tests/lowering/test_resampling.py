@@ -36,6 +36,7 @@ def same(f, x: torch.Tensor, dynamic: bool) -> str:
     return "\n".join(e.fields["text"] for e in programs)
 
 
+@pytest.mark.spread(2, "dynamic", "k")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(("mode", "shape", "k"), LARGER, ids=str)
 def test_larger_images(mode, shape, k, dynamic):

@@ -124,6 +124,7 @@ def test_all_else_is_a_call(name, chunks):
     assert "aten.cum" in text
 
 
+@pytest.mark.spread(2, "dynamic", "name")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_in_order_the_bits_are_eagers(name, dynamic):

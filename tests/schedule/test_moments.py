@@ -94,6 +94,7 @@ def error(got, exact):
     return float((got.double() - exact).abs().max())
 
 
+@pytest.mark.spread(2, "values", "function", "shape")
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("function, shape, last", CASES)
 def test_errors_are_at_most_twice_those_of_eager(function, shape, last, values):

@@ -47,6 +47,7 @@ FLOATS = [("sum", torch.float64), ("max", torch.float32), ("prod", torch.float64
 OPERATORS = [*FLOATS, ("sum", torch.int64), ("min", torch.int32), ("any", torch.bool), ("all", torch.bool)]
 
 
+@pytest.mark.spread(2, "outer", "op", "symbolic")
 @pytest.mark.parametrize("outer, over, columns", CASES)
 @pytest.mark.parametrize("op, dtype", OPERATORS)
 @pytest.mark.parametrize("symbolic", [False, True, "first"])
