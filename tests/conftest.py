@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from crossed import spread
+from crossed import sample, spread
 from older_pytorch import MISSING, OLD
 from quick_build import quickly
 
@@ -27,11 +27,9 @@ sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
 
 
 def pytest_collection_modifyitems(items, config):
-    items[:], left_out = spread(items)
-    every = int(os.environ.get("PLIANT_TEST_EVERY", 1))  # of all tests, one of so many
-    left_out += [item for number, item in enumerate(items) if number % every]
-    items[:] = items[::every]
-    config.hook.pytest_deselected(items=left_out)
+    spread_out, not_crossed = spread(items)
+    items[:], not_sampled = sample(spread_out)
+    config.hook.pytest_deselected(items=not_crossed + not_sampled)
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
     if tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) < OLD:
         for item in items:

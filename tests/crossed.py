@@ -1,9 +1,10 @@
-"""Of the combinations of a test's parameters a spread is tried: each value of each, beside others of the rest.
+"""Which tests are tried: of the combinations of a test's parameters a spread, each value of each beside others of the rest.
 
 In:     `@pytest.mark.spread(every, *names)` on a test whose parameters of these names are crossed with each other.
-Out:    `spread(items)`: those that are tried, and those that are left out.
+Out:    `spread(items)`: those that are tried, and those that are left out. `sample(items)`: the same of all tests.
 Holds:  the positions of a combination's values add up to a multiple of `every`; of three parameters with that many values,
         any two of their values meet. With PLIANT_TEST_ALL=1 all are tried, and a test that is asked for by its whole name is.
+        With PLIANT_TEST_EVERY=50 one of fifty tests is.
 """
 
 import os
@@ -26,3 +27,9 @@ def _tried(item, positions, every, *names):
         known = positions[item.path, item.originalname, name]
         total += known.setdefault(id(item.callspec.params[name]), len(known))
     return total % every == 0 or os.environ.get("PLIANT_TEST_ALL") == "1"
+
+
+def sample(items):
+    """One of so many tests as the environment says, and the others."""
+    every = int(os.environ.get("PLIANT_TEST_EVERY", 1))
+    return items[::every], [item for number, item in enumerate(items) if number % every]

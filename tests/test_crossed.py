@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from crossed import spread
+from crossed import sample, spread
 
 FIRST, SECOND, THIRD = ("a", "b", "c"), (None, True), (1.5, 2.5)
 
@@ -36,3 +36,10 @@ def test_any_two_values_meet(monkeypatch, everything):
 
 def test_one_that_is_asked_for_is_tried():
     assert spread([_Item("c", True, 2.5)])[1] == []
+
+
+@pytest.mark.parametrize(("every", "tried"), [(None, [*range(10)]), ("4", [0, 4, 8])])
+def test_one_of_so_many(monkeypatch, every, tried):
+    monkeypatch.setenv("PLIANT_TEST_EVERY", every) if every else monkeypatch.delenv("PLIANT_TEST_EVERY", raising=False)
+    found = sample([*range(10)])
+    assert found[0] == tried and sorted(found[0] + found[1]) == [*range(10)]
