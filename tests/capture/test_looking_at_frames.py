@@ -206,7 +206,7 @@ def _looked(function, x):
     return found, [(one.filename, one.lineno) for one in given], records.told
 
 
-@pytest.mark.spread(2, "way", "place")
+@pytest.mark.spread(4, "way", "place")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.fallbacks_expected  # frames cannot be made again
