@@ -22,6 +22,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.spread(2, "backend", "program", "case")
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager"])
 @pytest.mark.parametrize("program", [_two, _one])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}")

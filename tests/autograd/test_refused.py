@@ -67,6 +67,7 @@ def _asked(f, order, create_graph):
     return found
 
 
+@pytest.mark.spread(2, "create_graph", "order", "program")
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
 @pytest.mark.parametrize("program", PROGRAMS)

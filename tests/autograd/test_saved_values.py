@@ -42,6 +42,7 @@ def outcome(function, written, write, asked):
         return str(error).split(":")[0]
 
 
+@pytest.mark.spread(2, "asked", "name")
 @pytest.mark.parametrize("asked", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_errors_are_those_of_eager(name, asked):

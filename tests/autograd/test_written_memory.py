@@ -267,6 +267,7 @@ def _written_part(x):
 OF_COPIES["written part"] = _written_part
 
 
+@pytest.mark.spread(2, "backend", "name")
 @pytest.mark.parametrize("backend", ["pliant", "aot_eager", "eager"])
 @pytest.mark.parametrize("name", OF_COPIES)
 def test_writes_through_views_of_copies(name, backend):

@@ -241,6 +241,7 @@ def of_two_results(x):
     return y, z
 
 
+@pytest.mark.spread(2, "backend", "program")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "pliant"])
 @pytest.mark.parametrize("program", [
     written, written_by_a_block, written_reentrantly, viewed_then_written, a_view_written, in_another_checkpoint, passed_on,

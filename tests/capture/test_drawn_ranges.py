@@ -47,6 +47,7 @@ def test_a_layer_that_is_never_or_always_left_out_is_no_branch(chance):
     assert (stats["graphs"], stats["graph_breaks"]) == (1, 0)
 
 
+@pytest.mark.spread(2, "compare", "bound")
 @pytest.mark.parametrize("compare", COMPARISONS)
 @pytest.mark.parametrize("bound", BOUNDS, ids=str)
 def test_what_is_told_holds_for_every_draw(compare, bound):

@@ -61,6 +61,7 @@ def written(x, g):
         return "refused"
 
 
+@pytest.mark.spread(2, "dtype", "program")
 @pytest.mark.parametrize("dtype", INDEXES)
 @pytest.mark.parametrize("program", [read, written])
 def test_arrays_as_indexes(program, dtype):

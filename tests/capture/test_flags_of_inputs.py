@@ -156,6 +156,7 @@ def flags_and_gradients(fn, flags):
     return seen
 
 
+@pytest.mark.spread(2, "flags", "program")
 @pytest.mark.parametrize("flags", [(True, False, True), (False, None), (True, None)])
 @pytest.mark.parametrize(
     "program",

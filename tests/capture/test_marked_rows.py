@@ -103,6 +103,7 @@ def assert_as_eager(function, compiled, args, grad):
 CALLS = [given(5), given(6, 2, 1), given(7, 1, 2), given(9, EXPERTS, 3)]
 
 
+@pytest.mark.spread(2, "backend", "grad", "function")
 @pytest.mark.parametrize("backend", ["eager", "pliant"])
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("function", [by_tensor, by_number, of_truths, with_idle_experts])

@@ -156,6 +156,7 @@ ROOTS = {
 }
 
 
+@pytest.mark.spread(2, "dynamic", "kind", "name")
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("kind", [int, float, np.int64, np.float64])
 @pytest.mark.parametrize("name", ROOTS)

@@ -38,6 +38,7 @@ def _other(original):
     return method
 
 
+@pytest.mark.spread(2, "later", "name")
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_methods_of_the_programs_own_run_at_each_call(monkeypatch, name, later):

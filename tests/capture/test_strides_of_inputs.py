@@ -17,6 +17,7 @@ INPUTS = {
 }
 
 
+@pytest.mark.spread(2, "dynamic", "name")
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", INPUTS)
 def test_compiles(name, dynamic):

@@ -98,6 +98,7 @@ def same(found, expected):
         assert found == expected
 
 
+@pytest.mark.spread(2, "backend", "name")
 @pytest.mark.parametrize("backend", ["eager", "pliant"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_one_graph_for_both(name, backend):

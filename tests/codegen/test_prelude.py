@@ -206,6 +206,7 @@ def test_angles_of_two_numbers(flags, step, lanes_stay_together):
     assert angle_errors(found, y, x).max() <= LARGEST["atan2"]
 
 
+@pytest.mark.spread(2, "flags", "name")
 @pytest.mark.parametrize("flags", FLAGS, ids=str)
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floordiv", "truncdiv"])
 def test_remainders_are_the_same_on_vectors(name, flags, lanes_stay_together):

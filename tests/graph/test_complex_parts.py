@@ -63,6 +63,7 @@ def leaves(value):
     return value if isinstance(value, tuple) else (value,)
 
 
+@pytest.mark.spread(2, "training", "name")
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", [*READ_IN_PARTS, *STAY])
 def test_values_and_gradients(name, training):

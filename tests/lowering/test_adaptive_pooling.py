@@ -66,6 +66,7 @@ UNEVEN = [  # size, step, padding, rounded up, padding counts
 ]  # fmt: skip
 
 
+@pytest.mark.spread(2, "window", "dynamic", "last")
 @pytest.mark.parametrize("window", UNEVEN, ids=str)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("last", [False, True], ids=["rows", "channels last"])

@@ -53,6 +53,7 @@ def compare(f, compiled, args: tuple[torch.Tensor, ...]) -> str:
     return "\n".join(one.fields["text"] for one in programs)
 
 
+@pytest.mark.spread(2, "how", "name")
 @pytest.mark.parametrize("how", ["none", "mean", "sum"])
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_losses_of_elements(name, how):
@@ -70,6 +71,7 @@ def test_losses_of_elements(name, how):
         assert "aten." not in compare(f, pliant.compile(f), elements(4, 9, dtype))
 
 
+@pytest.mark.spread(2, "how", "name", "points")
 @pytest.mark.parametrize("how", ["none", "mean", "sum"])
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("points", [(6,), (2, 5, 7)], ids=["rows", "images"])

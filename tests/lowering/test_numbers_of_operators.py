@@ -68,6 +68,7 @@ COMPARISONS = {
 }
 
 
+@pytest.mark.spread(2, "varies", "dtype", "name")
 @pytest.mark.parametrize("varies", [False, True], ids=["constant", "varies"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", COMPARISONS)

@@ -90,6 +90,7 @@ WITHOUT_MASKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.spread(2, "function", "args")
 @pytest.mark.parametrize("function", WITHOUT_MASKS)
 @pytest.mark.parametrize("args", [(Q, K, V), TURNED], ids=["rows", "turned"])
 def test_is_one_operator(function, args):

@@ -107,6 +107,7 @@ def test_errors_are_at_most_twice_those_of_eager(function, shape, last, values):
         assert error(got, exact) <= max(2 * error(eager, exact), float(usual))
 
 
+@pytest.mark.spread(2, "function", "shape", "dtype")
 @pytest.mark.parametrize("function, shape, last", CASES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_dtypes(function, shape, last, dtype):

@@ -96,6 +96,7 @@ READ_ONCE = [plain, masked, interleaved, computed, one_for_both, transposed, wri
 ALL = [*READ_ONCE, also_returned, different_groups]
 
 
+@pytest.mark.spread(2, "f", "queries")
 @pytest.mark.parametrize("f", ALL, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("batch, queries", [(1, 1), (3, 1), (2, 5)])
 def test_results_are_those_of_repeated_heads(f, batch, queries):

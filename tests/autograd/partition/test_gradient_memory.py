@@ -47,6 +47,7 @@ OWN = {
 }
 
 
+@pytest.mark.spread(2, "name", "accumulated")
 @pytest.mark.parametrize("name", [*VIEWS, *OWN])
 @pytest.mark.parametrize("accumulated", [False, True])
 def test_gradients_lie_as_eagers(name, accumulated):
