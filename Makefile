@@ -1,5 +1,5 @@
 # make demo     compile a transformer and a convolutional net, compare with eager
-# make test     all tests; the fast ones first
+# make test     all tests
 # make fast     one of fifty tests, in a minute
 # make lint     ruff, mypy --strict
 # make sizes    lines per folder, longest functions
