@@ -148,3 +148,27 @@ def test_hashes_of_what_holds_new_objects_are_their_own():
         assert of_set == hash(frozenset(items))
         assert of_pair == hash((items[0], 1))
         assert of_both == hash((frozenset(items), "a"))
+
+
+class Holder:
+    """What its comparison reads holds what has no hash."""
+
+    def __init__(self):
+        self.held = (1, [2])
+
+    def __hash__(self):
+        return 3
+
+    def __eq__(self, other):
+        return isinstance(other, Holder) and self.held == other.held
+
+
+def test_what_a_comparison_reads_needs_no_hash():
+    def program(keys):
+        try:
+            return Holder() in keys
+        except TypeError as error:
+            return str(error)
+
+    compiled = pliant.compile(program)
+    assert [compiled({3, 4}), compiled({Holder()})] == [False, True]

@@ -388,9 +388,10 @@ def _is_constant(t: Tracer, obj: Any, name: str) -> bool:
         return False
     try:
         value = t.get_attr(obj, name)
-    except Raised:
+        seen = _fixed_field(t, obj, name) if type(value) in _FIXED else value
+    except Raised:  # there is none, or it holds what has no hash
         return False
-    return is_class(value) or consists_of(_fixed_field(t, obj, name) if type(value) in _FIXED else value, _PLAIN)
+    return is_class(value) or consists_of(seen, _PLAIN)
 
 
 _FIXED = (*PLAIN_TYPES, tuple)
