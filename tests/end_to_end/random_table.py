@@ -29,6 +29,8 @@ torch.randint_like(x, 3, 9)|torch.randint_like(x, x.shape[0])|torch.randperm(x.s
 torch.rand(x.shape, dtype=torch.bfloat16)|torch.randn(x.shape[0], 20)|torch.randn(x.shape[0], 3, dtype=torch.complex64)|torch.rand(())|torch.rand(0, x.shape[0])
 torch.bernoulli(x)|torch.bernoulli(x, 0.3)|x.bernoulli(0.3)|torch.empty_like(x).bernoulli_(0.4)|torch.empty_like(x).bernoulli_(x.detach())|torch.bernoulli(x.t())
 torch.bernoulli(x.detach().t(), 0.3)
+torch.zeros(x.shape[0] + 12, 8)[:, ::2].normal_()|torch.zeros(x.shape[0] + 12, 3)[:, 1].normal_()|torch.bernoulli(x.detach(), out=torch.zeros(4, x.shape[0]).t())
+torch.randn(x.shape[0], 4, out=torch.zeros(4, x.shape[0]).t())|torch.randn(x.shape, out=torch.zeros(x.shape[0], 4, dtype=torch.float64))
 torch.multinomial(x, 2)|torch.multinomial(x, 9, replacement=True)|torch.multinomial(x.t(), x.shape[0])|torch.multinomial(x[0], 1)|torch.multinomial(x, 4)
 torch.normal(x, 1.0)|torch.normal(0.0, x)|torch.normal(x, x)|torch.normal(0.0, 1.0, x.shape)|torch.normal(x.t(), x.t())|torch.poisson(x * 5)|torch.poisson(x.t() * 5)
 torch.binomial(torch.full_like(x, 9.0), x)|torch.empty_like(x).exponential_(2.0)|torch.empty_like(x).uniform_(1, 3)|torch.empty_like(x).normal_(1, 2)

@@ -14,6 +14,10 @@ FOUND = [
     "torch.poisson(x.t() * 5)",  # laid out in the order of positions
     "torch.rrelu(x.t() - 0.5, training=True)",
     "torch.bernoulli(x.detach().t(), 0.3)",  # drawn in that order, where `bernoulli_` draws in the order of memory
+    "torch.bernoulli(x.detach(), out=torch.zeros(4, x.shape[0]).t())",  # as that one
+    "torch.zeros(x.shape[0] + 12, 8)[:, ::2].normal_()",  # memory with gaps is filled in another way
+    "torch.randn(x.shape[0], 4, out=torch.zeros(4, x.shape[0]).t())",
+    "torch.randn(x.shape, out=torch.zeros(x.shape[0], 4, dtype=torch.float64))",  # numbers of that type
 ]
 
 

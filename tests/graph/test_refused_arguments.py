@@ -180,3 +180,42 @@ def test_parts_of_a_negative_size_are_an_error():
         else:
             with pytest.raises(RuntimeError, match="non-negative"):
                 compiled(torch.tensor([0, size]))
+
+
+OF_NOTHING = {
+    "amax": lambda x: x.amax(0),
+    "amax of all": lambda x: x.amax(),
+    "amin of two": lambda x: x.amin((0, 1)),
+    "max": lambda x: x.max(0),
+    "min of all": lambda x: x.min(),
+    "median": lambda x: x.median(0),
+    "mode": lambda x: x.mode(0),
+    "argmax": lambda x: x.argmax(0),
+    "argmin of all": lambda x: x.argmin(),
+    "aminmax": lambda x: x.aminmax(dim=0),
+    "aminmax of all": lambda x: x.aminmax(),
+    "largest norm": lambda x: x.norm(float("inf")),
+    "smallest norm": lambda x: torch.linalg.vector_norm(x, float("-inf"), 0),
+    "amax along another": lambda x: x.amax(1),
+}
+
+
+@pytest.mark.parametrize("read", (True, False))
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_nothing_to_choose_from_is_an_error_behind_what_came_before(name, read):
+    """Also of a result that nothing reads, and of a part that is empty for some sizes."""
+    log = []
+
+    def program(x, n):
+        x.add_(1)
+        log.append(n)
+        try:
+            found = OF_NOTHING[name](x[2:])
+        except (RuntimeError, IndexError) as error:
+            return type(error).__name__
+        return found if read else x * 2
+
+    compiled = pliant.compile(program, backend="eager")
+    for rows in (5, 6, 2, 0):
+        wanted, found = ((run(given := x(rows, 3), rows), given, [*log], log.clear()) for run in (program, compiled))
+        assert repr(found) == repr(wanted)

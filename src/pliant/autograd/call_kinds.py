@@ -8,6 +8,7 @@ Reads on: `functionalize.py`, `functional_ops.py` (counterparts of writing opera
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ from pliant.graph import collectives
 from pliant.graph.call_plan import argument, decomposed, plan_of
 from pliant.graph.concrete_sizes import QUESTIONS
 from pliant.graph.fake_tensor import FakeTensor, counting_as
-from pliant.graph.tensor_spec import same_known
+from pliant.graph.passes.purity import is_random
+from pliant.graph.tensor_spec import certain, dense_order, same_known
 
 if TYPE_CHECKING:
     from pliant.autograd.functionalize import FunctionalMode
@@ -101,6 +103,8 @@ def _write(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[st
     targets = [argument(key, args, kwargs) for key in call.plan.written]
     given_args, given_kwargs = _arguments(call, args, kwargs)
     outputs = mode.compute(call.func, given_args, given_kwargs)
+    if is_random(func) and not call.keeps_written:
+        _refuse_other_order(targets, outputs)
     node_args, node_kwargs = mode.lower_all(given_args, given_kwargs)
     node = mode.emit(call.func, node_args, node_kwargs, outputs)
     results = [(node, outputs)]
@@ -111,6 +115,24 @@ def _write(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[st
     for target, (result, output) in zip(targets, results[call.fresh :]):
         _write_result(mode, target, result, output, call.counted)
     return _returned(call, args, kwargs, [output for _, output in results[: call.fresh]])
+
+
+def _refuse_other_order(targets: list[Any], outputs: Any) -> None:
+    """Random numbers are drawn in the order of the memory that they are for, which a result of its own does not have."""
+    for target, drawn in zip(targets, outputs if isinstance(outputs, (list, tuple)) else [outputs], strict=False):
+        if type(target) is FakeTensor and same_known(target.size_, drawn.size_) and not same_known(target.stride_, drawn.stride_):
+            raise UnsupportedMutation("random numbers are drawn into memory of another order", kind="mutable-operator")
+
+
+def _normal(mode: FunctionalMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Eager draws sixteen numbers or more in another way where memory has gaps, which results of a graph have not."""
+    spec = args[0].spec if type(args[0]) is FakeTensor else None
+    if spec is not None and spec.device.type == "cpu" and dense_order(spec) is None and not certain(math.prod(spec.size) < _FEW_NUMBERS):
+        raise UnsupportedMutation("normal numbers are drawn into memory with gaps", kind="mutable-operator")
+    return _write(mode, func, args, kwargs)
+
+
+_FEW_NUMBERS = 16
 
 
 def _write_result(mode: FunctionalMode, target: Any, result: fx.Node, output: Any, counted: bool) -> None:
@@ -347,6 +369,7 @@ _handlers: dict[Any, Handler] = {
     _aten.copy_.default: _copy,
     _aten.lift_fresh.default: _lift_fresh,
     _aten.bernoulli.p: _bernoulli,
+    _aten.normal_.default: _normal,
     _aten.native_batch_norm.default: _batch_norm,
     _aten.native_batch_norm_backward.default: _batch_norm_backward,
     _aten.max_pool2d_with_indices_backward.default: _max_pool_backward,

@@ -225,12 +225,12 @@ def unlikely(condition: Any) -> bool:
     return holds(condition)
 
 
-def require(condition: Any, message: str = "sizes do not match") -> None:
+def require(condition: Any, message: str = "sizes do not match", error: type[Exception] = RuntimeError) -> None:
     """Raise as eager would unless the condition holds; learnt, and checked at run time, where only running tells."""
     if type(condition) is not bool:
         condition = condition.node.shape_env.expect_true(condition.node.expr)
     if not condition:
-        raise RuntimeError(message)
+        raise error(message)
 
 
 def require_floats(x: TensorSpec, what: str) -> None:

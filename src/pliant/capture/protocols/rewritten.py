@@ -117,6 +117,8 @@ def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
     if not is_tensor(out):
         return None
     others: dict[str, Any] = {name: value for name, value in kwargs.items() if name != "out"}
+    if name == "randn":
+        return _drawn_into(out, args, others)
     if name in _FROM_NUMBERS and not out.requires_grad and not others.keys() & _DESCRIBES:
         others |= {"dtype": out.dtype, "device": out.device}
     elif not _is_composition(name):
@@ -129,6 +131,14 @@ def into_out(func: Any, args: Args, kwargs: Kwargs) -> Any:
     if made.device != out.device:
         raise Unsupported(f"`{func.__name__}` with `out` on another device", kind="several-devices")
     return out.copy_(made)
+
+
+def _drawn_into(out: Any, args: Args, others: dict[str, Any]) -> Any:
+    """Normal numbers of the type of `out`, in the order of its memory."""
+    generator = others.pop("generator", None)
+    if out.requires_grad or others.keys() & _DESCRIBES or torch.empty(*args, **others).shape != out.shape:
+        raise Unsupported("`randn` resizes or refuses `out`", kind="resize")
+    return out.normal_(generator=generator)
 
 
 def refuse_cast(func: Any, args: Args, kwargs: Kwargs) -> None:

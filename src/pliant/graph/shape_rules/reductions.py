@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,16 @@ def _all_dims(dim: _Dims, ndim: int) -> tuple[int, ...]:
     return wrap_dims(dim, ndim)
 
 
+def _require_elements(x: TensorSpec, dim: _Dims, name: str, without_dim: type[Exception] = RuntimeError) -> None:
+    """Raise as eager does where there is nothing to choose from; `without_dim`: what it raises if all dimensions go."""
+    if dim is None or dim == () or dim == []:
+        for extent in x.size:
+            require(extent != 0, f"{name}(): Expected reduction dim to be specified for input.numel() == 0.", without_dim)
+    else:
+        for d in wrap_dims(dim, x.ndim) if x.ndim else ():
+            require(x.size[d] != 0, f"{name}(): Expected reduction dim {d} to have non-zero size.", IndexError)
+
+
 def _sum_dtype(x: TensorSpec, dtype: torch.dtype | None) -> torch.dtype:
     if dtype is not None:
         return dtype
@@ -69,22 +80,31 @@ def mean(x: TensorSpec, dim: _Dims = None, keepdim: bool = False, *, dtype: torc
 
 @rule(_aten.amax.default, _aten.amin.default)
 def amax(x: TensorSpec, dim: _Dims = (), keepdim: bool = False) -> TensorSpec:
+    _require_elements(x, dim, "amax")
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim))
 
 
 @rule(_aten.aminmax.default)
 def aminmax(x: TensorSpec, *, dim: int | None = None, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
+    _require_elements(x, dim, "aminmax")
     found = x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim))
     return found, found
 
 
-@rule(_aten.max.default, _aten.min.default, _aten.median.default, _aten.nanmedian.default)
+@rule(_aten.max.default, _aten.min.default)
 def max_all(x: TensorSpec) -> TensorSpec:
+    _require_elements(x, None, "max")
+    return x.like(())
+
+
+@rule(_aten.median.default, _aten.nanmedian.default)
+def median_all(x: TensorSpec) -> TensorSpec:
     return x.like(())
 
 
 @rule(_aten.max.dim, _aten.min.dim, _aten.median.dim, _aten.nanmedian.dim, _aten.mode.default)
 def max_dim(x: TensorSpec, dim: int = -1, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
+    _require_elements(x, dim, "max")
     size = reduced_size(x, (wrap_dim(dim, x.ndim),), keepdim)
     return x.like(size), x.like(size, dtype=torch.int64)
 
@@ -93,6 +113,7 @@ def max_dim(x: TensorSpec, dim: int = -1, keepdim: bool = False) -> tuple[Tensor
 def argmax(x: TensorSpec, dim: int | None = None, keepdim: bool = False) -> TensorSpec:
     if x.dtype is torch.bool or x.dtype.is_complex:
         raise RuntimeError(f"argmax and argmin do not support {x.dtype}")
+    _require_elements(x, dim, "argmax", IndexError)
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=torch.int64)
 
 
@@ -139,6 +160,9 @@ def vector_norm(
     found = dtype or x.dtype
     if not (found.is_floating_point or found.is_complex):
         raise RuntimeError("linalg.vector_norm: expected a floating point or complex tensor")
+    if ord < 0 or ord == math.inf:
+        for extent in [x.size[d] for d in _all_dims(dim, x.ndim)]:
+            require(extent != 0, f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor")
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=_real(found))
 
 
