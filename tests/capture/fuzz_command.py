@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pliant
 
 
-def run_seeds(disagreement: Callable[..., str], *, backend: bool = False, **settings: object) -> None:
-    """`disagreement(seed)`: a text, empty where all agrees; with `backend` the command line names one."""
+def run_seeds(disagreement: Callable[..., str], *, backend: bool | str = False, **settings: object) -> None:
+    """`disagreement(seed)`: a text, empty where all agrees; with `backend` the command line names one, or it is this one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     if backend:
-        parser.add_argument("--backend", default="eager")
+        parser.add_argument("--backend", default=backend if isinstance(backend, str) else "eager")
     options = parser.parse_args()
     named = {"backend": options.backend} if backend else {}
     bad = []
