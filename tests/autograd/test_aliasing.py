@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.autograd.programs import check, compiled
+from torch.utils._pytree import tree_leaves
 
 import pliant
 from pliant.autograd.aliasing import UnsupportedAliasing
@@ -107,3 +108,27 @@ def test_views_made_again_lie_where_their_memory_does():
 
     expected = f(torch.arange(12.0).view(4, 3))
     assert torch.equal(pliant.compile(f)(torch.arange(12.0).view(4, 3)), expected)
+
+
+PARTS = {
+    "rows": lambda y: y[1:].clone(),
+    "a column": lambda y: y[:, -1].detach().clone(),
+    "a view of a copy": lambda y: y[1:].clone().t(),
+    "by its dtype": lambda y: y[1:].to(torch.float32, copy=True),
+    "the first row, beside all": lambda y: (y[0].clone(), y.sum()),
+    "all of it": lambda y: y.view(-1).clone(),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_copied_part_does_not_keep_the_rest(part):
+    """What is saved to a file, or kept, is the memory of all of a tensor."""
+
+    def program(x):
+        return PARTS[part](x.cumsum(0))
+
+    def memory(results):
+        return [(one.storage_offset(), one.stride(), one.untyped_storage().nbytes()) for one in tree_leaves(results)]
+
+    x = torch.ones(4, 3)
+    assert memory(pliant.compile(program)(x)) == memory(program(x))

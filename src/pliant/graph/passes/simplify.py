@@ -2,13 +2,14 @@
 
 In:     a functional ATen graph.
 Out:    the same graph, each such call replaced by its argument; how many went.
-Holds:  values, sizes and strides of what is left are unchanged. In a functional graph a copy is its source; results
-        that must not
-        share memory are kept apart by `separate.py`.
+Holds:  values, sizes and strides of what is left are unchanged. In a functional graph a copy is its source, but that of a
+        part which is returned; results that must not share memory are kept apart by `separate.py`.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import fx
 
 from pliant.background import give_way
 from pliant.graph.fake_tensor import FakeTensor
-from pliant.graph.passes.purity import BY_POSITION
+from pliant.graph.passes.purity import BY_POSITION, is_view, memory_root
 from pliant.graph.tensor_spec import key_of, same_known
 
 _aten = torch.ops.aten
@@ -31,7 +32,7 @@ def simplify(graph: fx.Graph) -> int:
         give_way()
         rule = _RULES.get(node.target) if node.op == "call_function" else None
         found = rule(node) if rule is not None else None
-        if found is not None and not _is_read_in_place(node, found):
+        if found is not None and not _is_read_in_place(node, found) and not _is_copied_out(node, found):
             node.replace_all_uses_with(found, delete_user_cb=lambda user: user.op != "output")
             if node.users:
                 returned[node] = found
@@ -67,6 +68,20 @@ def _is_read_in_place(node: fx.Node, source: fx.Node) -> bool:
     return not same_known((node.meta["val"].offset_,), (source.meta["val"].offset_,))
 
 
+def _is_copied_out(node: fx.Node, source: fx.Node) -> bool:
+    """Whether the program copies a part of a tensor to return it without the rest: a view would keep all of its memory."""
+    if node.target not in _COPIES or not _is_returned(node):
+        return False
+    whole, part = memory_root(source).meta.get("val"), source.meta["val"]
+    return type(whole) is FakeTensor and not same_known((math.prod(whole.size_),), (math.prod(part.size_),))
+
+
+def _is_returned(node: fx.Node) -> bool:
+    """Whether the graph returns it, or a view of it."""
+    return any(user.op == "output" or (is_view(user.target) or user.target is operator.getitem) and _is_returned(user) for user in node.users)
+
+
+_COPIES = frozenset({_aten.clone.default, _aten._to_copy.default, _aten.copy.default})
 Rule = Callable[[fx.Node], fx.Node | None]
 
 
