@@ -1,7 +1,8 @@
 """Statements of random programs over operands of every kind (`fuzz_operands`).
 
 `{t}`, `{s}`, `{r}` are tensors, `{d}` a dimension of `{t}`, `{v}`, `{w}` new names, `{k}` a small number; `$kind` is any row of
-`KINDS`. A program has `n` (an int), `k` (a number), `d` (a dict), `m` (a module) and `LOG`, too.
+`KINDS`. A program has `n` (an int), `k` (a number), `d` (a dict), `m` (a module) and `LOG`, too. No write reads memory
+that it writes, but element by element: what comes out is undefined.
 """
 
 # ruff: noqa: E501
@@ -78,8 +79,8 @@ VIEWS = _split("{v} = {t}.$view|{v} = {t}.$view|{v} = {t}[$index]|{v} = torch.$o
 WRITES = _split("""
     {t}.$inplace2({s})|{t}.$inplace2($number)|{t}.$inplace1()|{t} $augmented {s}|{t} $augmented ($number)|{t}[$index] = $number|{t}[$index] = {s}|{t}[$index] $augmented ($number)|{t}[$index] = {s}.to($dtype)|{t}.fill_($number)
     {t}.$view.$inplace2($number)|{t}.$view.$inplace1()|{t}.$view.copy_({s})|{t}.$view.zero_()|{t}.masked_fill_({t} > 0, $number)|{t}.masked_fill_({s} > 0, 3)|{t}.clamp_($number, $number)|{t}.index_fill_({d}, torch.tensor([0]), $number)
-    {t}.copy_({t}.flip(0))|{t}.index_put_((torch.tensor([0, 0]),), {t}[:1], accumulate=True)|{t}.index_add_({d}, torch.tensor([0]), {t}.narrow({d}, 0, 1).clone())|{t}.scatter_({d}, torch.zeros_like({t}, dtype=torch.long).narrow({d}, 0, 1), $number)
-    {t}.addcmul_({s}, {r})|{t}.lerp_({s}, 0.5)|{t}.data.$inplace2($number)|{t}.detach().$inplace2($number)|{t}.cumsum_({d})|{t}.tril_()|{t}.fill_diagonal_($number)|{t}.masked_scatter_({t} > 0, {s})|{t}.put_(torch.tensor([0]), {t}.flatten()[:1])
+    {t}.copy_({t}.flip(0))|{t}.index_put_((torch.tensor([0, 0]),), {t}[:1].clone(), accumulate=True)|{t}.index_add_({d}, torch.tensor([0]), {t}.narrow({d}, 0, 1).clone())|{t}.scatter_({d}, torch.zeros_like({t}, dtype=torch.long).narrow({d}, 0, 1), $number)
+    {t}.addcmul_({s}, {r})|{t}.lerp_({s}, 0.5)|{t}.data.$inplace2($number)|{t}.detach().$inplace2($number)|{t}.cumsum_({d})|{t}.tril_()|{t}.fill_diagonal_($number)|{t}.masked_scatter_({t} > 0, {s} * 1)|{t}.put_(torch.tensor([0]), {t}.flatten()[:1].clone())
     {t}.view(-1)[:2] = $number|{t}.flatten()[0] = 7|{t}.T[0] = $number|{t}.diagonal().fill_($number)|{t}.real.$inplace2(2)|{t}.unbind({d})[0].$inplace2(2)|{t}.expand(2, *{t}.shape)[0].add_(1)|F.relu({t}, inplace=True)|F.dropout({t}, 0.5, inplace=True)
     {v} = {t}.clone(); {v}[$index] = {s}|{v} = {t}.clone(); {v}.$view.$inplace2($number); {w} = {v}.$view|{v} = {t} * 1; {w} = {v}.$view; {v}.$inplace2({s})|{v} = {t}.clone(); {w} = {v}.$view; {w}.$inplace1()|{t}.index_copy_({d}, torch.tensor([0]), {t}.narrow({d}, 0, 1).clone())
     torch.where({t} > 0, {s}, {t}, out={t})|np.asarray({t})[...] = 2|{t}.numpy().fill(3)|{t}.numpy()[0] += 1|{t}.normal_(0, 1).mul_(2)|{t}.resize_as_({s}).zero_()
