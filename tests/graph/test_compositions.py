@@ -96,3 +96,11 @@ def test_arguments_by_name(function):
         torch.testing.assert_close(compiled(x), call(x))
     stats = pliant.stats()
     assert (stats["graphs"], stats["fallbacks"]) == (2, 0)
+
+
+def test_a_block_without_dimensions_counts_less_for_the_dtype():
+    def call(x):
+        return torch.block_diag(torch.ones((), dtype=torch.float64), x)
+
+    x = torch.rand(2, 3)
+    assert pliant.compile(call, backend="eager")(x).dtype is call(x).dtype is torch.float32

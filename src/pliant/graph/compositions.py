@@ -40,6 +40,8 @@ def _block_diag(*given: Any) -> Any:
     tensors = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
     if not tensors or any(not isinstance(one, Tensor) or one.dim() > 2 for one in tensors):
         return NotImplemented
+    if len({one.dtype for one in tensors}) > 1 and any(one.dim() == 0 for one in tensors):  # which counts less
+        return NotImplemented
     blocks = [one.reshape(1, -1) if one.dim() < 2 else one for one in tensors]
     width, rows = sum(one.size(1) for one in blocks), []
     left: Any = 0
