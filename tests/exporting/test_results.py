@@ -1,5 +1,6 @@
 """Results that are objects: of classes that nobody registered, told by their attributes."""
 
+import collections
 import dataclasses
 import enum
 import json
@@ -8,6 +9,7 @@ import zipfile
 import pytest
 import torch
 from tests.exporting import fuzz_files
+from torch.utils import _pytree as pytree
 
 import pliant
 from pliant.errors import ExportError, FileError
@@ -115,6 +117,62 @@ def test_classes_among_results_are_named_by_the_caller_too(tmp_path):
         assert torch.equal(made.keys, torch.full((4, 3), 2.0))
 
 
+Named = collections.namedtuple("Named", "x size")
+
+
+class Registered:
+    def __init__(self, x, size):
+        self.x, self.size = x, size
+
+
+class Beside(Registered):
+    """Whose size is told beside its parts."""
+
+
+pytree.register_pytree_node(Registered, lambda one: ([one.x, one.size], None), lambda parts, _: Registered(*parts))
+pytree.register_pytree_node(Beside, lambda one: ([one.x], one.size), lambda parts, size: Beside(*parts, size))
+CONTAINERS = {
+    "size": lambda x: (x.shape, x[:, 0].shape, torch.Size(()), torch.Size((x.shape[0] * 2, 3)), x.sin()),
+    "named": lambda x: Named(x.sin(), x.shape),
+    "attributes": lambda x: {"a": Layer(x.sin()), "more": [Named(x.shape, Layer(x * 2))], "size": x.shape},
+    "registered": lambda x: Registered(x.sin(), x.shape),
+    "deque": lambda x: collections.deque([x.shape, x.sin()], 3),
+    "defaultdict": lambda x: collections.defaultdict(list, {"a": x.sin(), 1: x.shape}),
+}
+
+
+def spelled(value):
+    """A result as text: its classes, sizes, and what its tensors sum to."""
+    if isinstance(value, torch.Tensor):
+        return f"{tuple(value.shape)} {value.sum():.5f}"
+    items = vars(value) if hasattr(value, "__dict__") else value
+    if isinstance(items, dict):
+        return type(value).__name__, getattr(value, "default_factory", None), [(key, spelled(one)) for key, one in items.items()]
+    return (type(value).__name__, getattr(value, "maxlen", None), *map(spelled, value)) if isinstance(value, (tuple, list, collections.deque)) else value
+
+
+@pytest.mark.parametrize("model", CONTAINERS.values(), ids=CONTAINERS)
+def test_results_are_of_the_classes_that_the_model_returns(model, tmp_path):
+    program = pliant.export(model, (torch.randn(2, 3),), dynamic_shapes=SAID)
+    program.save(tmp_path / "saved")
+    x = torch.randn(5, 3)
+    for one in (program, program.transform("dead_code"), pliant.load(tmp_path / "saved", classes=(Named, Registered, Layer))):
+        assert spelled(one(x)) == spelled(model(x))
+
+
+def test_a_size_among_arguments(tmp_path):
+    x = torch.randn(2, 3)
+    pliant.export(lambda x, size: x.sin().reshape(size), (x, torch.Size((3, 2)))).save(tmp_path / "saved")
+    assert torch.equal(pliant.load(tmp_path / "saved")(x, torch.Size((3, 2))), x.sin().reshape(3, 2))
+
+
+def test_a_file_calls_no_function_for_items_that_are_not_there(tmp_path):
+    program = pliant.export(lambda x: collections.defaultdict(spelled, a=x + 1), (torch.ones(2),))
+    assert program(torch.ones(2)).default_factory is spelled
+    with pytest.raises(ExportError, match="a defaultdict whose values are made by a function of the program's"):
+        program.save(tmp_path / "saved")
+
+
 def own_class(x):
     class Own:
         pass
@@ -156,8 +214,10 @@ def twice(x):
         (cyclic, "a Layer that is in it twice"),
         (own_class, "a class, `own_class.<locals>.Own`, that is not found by its name"),
         (twice, "a Layer that is in it twice"),
+        (lambda x: Beside(x + 1, x.shape), "a Beside that holds a size or tensor beside its parts"),
+        (lambda x: range(x.shape[0]), "a range"),
     ],
 )
 def test_what_attributes_do_not_tell_is_refused(model, said):
     with pytest.raises(ExportError, match=f"the model returns {said}"):
-        pliant.export(model, (torch.ones(2, 2),))
+        pliant.export(model, (torch.ones(2, 2),), dynamic_shapes=SAID)

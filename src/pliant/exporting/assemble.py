@@ -22,7 +22,7 @@ from pliant.autograd.joint import JointGraph
 from pliant.autograd.places import FromInput, FromResult, Literal, Output, SameAs, ViewOf
 from pliant.autograd.views import ViewStep
 from pliant.capture.trace import CallEffect, Effect, Extend, ReplaceContents, Return, SetItem, Trace
-from pliant.capture.varying_values import Text
+from pliant.capture.varying_values import Text, plain_class
 from pliant.dispatch.running_frames import called_from
 from pliant.entries.constants import is_constant
 from pliant.errors import ExportError
@@ -34,7 +34,7 @@ from pliant.exporting.program import BUFFER, CONSTANT, PARAMETER, USER, CallForm
 from pliant.exporting.segments import tell_lengths
 from pliant.exporting.settled import told
 from pliant.exporting.symbols import Sizes
-from pliant.exporting.trees import as_tree
+from pliant.exporting.trees import flattened
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.passes.cse import cse
 from pliant.graph.passes.dce import dce
@@ -270,8 +270,7 @@ class _Assembly:
     # ---- outputs
     def _outputs(self, primals: list[fx.Node]) -> tuple[list[Output], pytree.TreeSpec, tuple[type, ...]]:
         assert isinstance(self.traced.end, Return)
-        value, objects = as_tree(self.traced.end.value, self.traced.origins)
-        leaves, tree = pytree.tree_flatten(value)
+        leaves, tree, objects = flattened(self.traced.end.value, self.traced.origins)
         first: dict[int, int] = {}  # by its place among the captured graph's outputs, that of the first leaf that it is
         places = [first.setdefault(self._captured_place(leaf), i) for i, leaf in enumerate(leaves)]
         made = [self._output(leaf, primals) for leaf in leaves]
@@ -299,11 +298,12 @@ class _Assembly:
             return FromResult(len(self.results) - 1)
         if is_constant(leaf):
             return Literal(leaf)
+        name = plain_class(leaf).__qualname__
         raise ExportError(
-            f"the model returns a {type(leaf).__qualname__}", kind="result",
+            f"the model returns a {name}", kind="result",
             why="results are tensors, numbers and constants in tuples, lists, dictionaries, objects with attributes alone, and "
             "classes that are registered with torch.utils._pytree",
-            do=f"return its tensors, or register the class: torch.utils._pytree.register_pytree_node({type(leaf).__qualname__}, "
+            do=f"return its tensors, or register the class: torch.utils._pytree.register_pytree_node({name}, "
             "to_parts_and_context, from_parts_and_context, serialized_type_name=...)",
         )  # fmt: skip
 

@@ -351,7 +351,7 @@ class _Program:
     def _form(self, inputs: tuple[Input, ...], outputs: int) -> CallForm:
         said = self.said
         arguments, _ = read_tree(said["arguments"], self.classes)
-        result, objects = read_tree(said["result"], self.classes)
+        result, objects = read_tree(said["result"], self.classes, makes=True)
         held = {whole(place): constants.read(value) for place, value in said["constants"]}
         leaves = [one.leaf for one in inputs if one.leaf is not None]
         if sorted([*leaves, *held]) != list(range(arguments.num_leaves)) or result.num_leaves != outputs:

@@ -1,7 +1,7 @@
 """Trees of arguments and results, and as JSON.
 
 In:     values that a model takes or returns.
-Out:    `as_tree`: the same in classes that PyTorch's trees know; `written_tree`, `read_tree`: JSON, and the tree again.
+Out:    `flattened`: the leaves of a result and its tree; `written_tree`, `read_tree`: JSON, and the tree again.
 Holds:  an object of a class that is not registered with the trees is told by its attributes if it has nothing else, the
         model made it, and it occurs once. A file makes such objects where its reader names their classes, without calling
         them; so it does named tuples, objects of classes that are registered without a name, as they were registered, and
@@ -20,11 +20,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from pliant.capture.value_kinds import is_size, tuple_of
+from pliant.capture.varying_values import varying
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError
 from pliant.exporting.values import Json, unsaved
-
-_TREES: dict[type, str] = {tuple: "tuple", list: "list", dict: "dict", collections.OrderedDict: "ordered"}
+from pliant.graph.fake_tensor import FakeTensor
 
 
 class Parts:
@@ -54,23 +55,54 @@ class Itself:
 pytree.register_pytree_node(Itself, lambda one: ([], one.cls), lambda _, cls: cls)
 
 
-def as_tree(value: Any, outside: Collection[int]) -> tuple[Any, tuple[type, ...]]:
-    """The value with `Parts` for objects and `Itself` for classes, and the objects' classes. `outside`: ids of objects that the
-    model did not make."""
+class Sized:
+    """In place of a `torch.Size` among the results, of which PyTorch's trees make a tuple."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+
+pytree.register_pytree_node(Sized, lambda one: (one.items, None), lambda items, _: tuple_of(torch.Size, list(items)))
+
+
+def flattened(value: Any, outside: Collection[int]) -> tuple[list[Any], pytree.TreeSpec, tuple[type, ...]]:
+    """The leaves of a result, its tree, and the classes of objects in it. `outside`: ids of objects that the model did not make."""
+    value, objects = _as_tree(value, outside)
+    leaves, tree = pytree.tree_flatten(value)
+    for one in _parts_of(tree):
+        if any(varying(leaf) or isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(one.context)):
+            raise ExportError(
+                f"the model returns a {one.type.__qualname__} that holds a size or tensor beside its parts", kind="result",
+                why="what `torch.utils._pytree` is told as its context is the same at all calls",
+                do="tell it as one of the parts, where the class is registered",
+            )  # fmt: skip
+    return leaves, tree, objects
+
+
+def _parts_of(tree: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
+    """The tree and the trees in it, without leaves."""
+    if not tree.is_leaf():
+        yield tree
+        for one in tree.children():
+            yield from _parts_of(one)
+
+
+def _as_tree(value: Any, outside: Collection[int]) -> tuple[Any, tuple[type, ...]]:
+    """The value with `Parts` for objects, `Itself` for classes and `Sized` for sizes, and the objects' classes."""
     seen: dict[int, Any] = {}
 
     def told(leaf: Any) -> Any:
         if isinstance(leaf, type):
             return Itself(_found(leaf))
         if not is_plain(type(leaf)):
-            return leaf
+            return Sized(list(leaf)) if is_size(leaf) else leaf
         if id(leaf) in outside or id(leaf) in seen:
             raise _no_result(leaf, "is the program's own" if id(leaf) in outside else "is in it twice")
         seen[id(leaf)] = leaf
         held = object.__getattribute__(leaf, "__dict__")
-        return Parts(type(leaf), tuple(held), [pytree.tree_map(told, one) for one in held.values()])
+        return Parts(type(leaf), tuple(held), [pytree.tree_map(told, one, is_leaf=is_size) for one in held.values()])
 
-    return pytree.tree_map(told, value), tuple(dict.fromkeys(map(type, seen.values())))
+    return pytree.tree_map(told, value, is_leaf=is_size), tuple(dict.fromkeys(map(type, seen.values())))
 
 
 def _no_result(value: Any, what: str) -> ExportError:
@@ -114,45 +146,61 @@ def _found(cls: type) -> type:
 
 
 # ---- writing
-def written_tree(tree: pytree.TreeSpec, objects: Collection[type]) -> Json:
-    """`objects`: classes whose objects are told by their attributes."""
+def written_tree(tree: pytree.TreeSpec) -> Json:
+    objects = {one.context[0] for one in _parts_of(tree) if one.type is Parts}
     if len({name_of(cls) for cls in objects}) < len(objects):
         raise unsaved("results of several classes of one name")
-    return _written_tree(pytree.tree_unflatten([_LEAF] * tree.num_leaves, tree), objects)
+    return _written_tree(tree)
 
 
-_LEAF = object()
-
-
-def _written_tree(value: Any, objects: Collection[type]) -> Json:
-    if value is _LEAF:
+def _written_tree(tree: pytree.TreeSpec) -> Json:
+    if tree.is_leaf():
         return "*"
-    if isinstance(value, type):
-        return {"itself": name_of(value)}
-    word = _TREES.get(type(value))
-    if word in ("dict", "ordered"):
-        return {word: [[constants.spelled(key), _written_tree(one, objects)] for key, one in value.items()]}
-    if word is not None:
-        return {word: [_written_tree(one, objects) for one in value]}
-    if type(value) is getattr(torch.return_types, type(value).__name__, None):
-        return {"returned": type(value).__name__, "items": [_written_tree(one, objects) for one in value]}
-    if type(value) in objects:
-        return {"object": name_of(type(value)), "items": [[name, _written_tree(one, objects)] for name, one in vars(value).items()]}
-    if pytree.is_namedtuple_instance(value):
-        return {"named": name_of(type(value)), "items": [_written_tree(one, objects) for one in value]}
-    if _is_unnamed(type(value)):
-        children, context = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)
-        if not _is_plain_json(context):
-            raise unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
-        return {"registered": name_of(type(value)), "context": context, "items": [_written_tree(one, objects) for one in children]}
-    children, context, name = registered_parts(value)
-    return {"class": name, "context": context, "items": [_written_tree(one, objects) for one in children]}
+    items = list(map(_written_tree, tree.children()))
+    if writer := _WRITERS.get(tree.type):
+        return writer(tree.context, items)
+    name = tree.type.__name__
+    if tree.type is getattr(torch.return_types, name, None):
+        return {"returned": name, "items": items}
+    if _is_unnamed(tree.type):
+        if not _is_plain_json(tree.context):
+            raise _not_named(tree.type)
+        return {"registered": name_of(tree.type), "context": tree.context, "items": items}
+    return {**_registered(tree.type, tree.context), "items": items}
+
+
+def _with_keys(keys: Sequence[Any], items: list[Json]) -> list[Json]:
+    return [[constants.spelled(key), one] for key, one in zip(keys, items, strict=True)]
+
+
+def _default(context: tuple[Any, Sequence[Any]], items: list[Json]) -> Json:
+    factory, keys = context
+    if factory not in _FACTORIES.values():
+        raise unsaved("a defaultdict whose values are made by a function of the program's")
+    return {"default": _with_keys(keys, items), "factory": None if factory is None else factory.__name__}
+
+
+_FACTORIES: dict[str | None, Any] = {None: None, **{cls.__name__: cls for cls in (list, dict, set, tuple, int, float, bool, str)}}
+# By class of a part, what is written of its context and its items.
+_WRITERS: dict[Any, Callable[[Any, list[Json]], Json]] = {
+    tuple: lambda _, items: {"tuple": items},
+    list: lambda _, items: {"list": items},
+    dict: lambda keys, items: {"dict": _with_keys(keys, items)},
+    collections.OrderedDict: lambda keys, items: {"ordered": _with_keys(keys, items)},
+    collections.defaultdict: _default,
+    collections.deque: lambda most, items: {"deque": items, "most": most},
+    collections.namedtuple: lambda cls, items: {"named": name_of(cls), "items": items},
+    Parts: lambda context, items: {"object": name_of(context[0]), "items": list(map(list, zip(context[1], items, strict=True)))},
+    Itself: lambda cls, _: {"itself": name_of(cls)},
+    **dict.fromkeys((Sized, torch.Size), lambda _, items: {"class": _SIZE, "context": None, "items": items}),
+}
+_SIZE = "torch.Size"
 
 
 def _is_unnamed(cls: type) -> bool:
     """Whether the class is one of the program's that is registered without a name for files."""
     known = pytree.SUPPORTED_SERIALIZED_TYPES.get(cls)
-    return cls in pytree.SUPPORTED_NODES and cls not in _BUILT_IN and (known is None or known.serialized_type_name == _UNNAMED)
+    return cls in pytree.SUPPORTED_NODES and cls not in _WRITERS and (known is None or known.serialized_type_name == _UNNAMED)
 
 
 def _is_plain_json(value: Any) -> bool:
@@ -162,44 +210,36 @@ def _is_plain_json(value: Any) -> bool:
 def classes_of(*trees: pytree.TreeSpec) -> set[type]:
     """Classes of named tuples and of what is registered without a name, and those that are results: a reader of the trees has
     to name them."""
-    found = set()
-
-    def note(value: Any) -> bool:
-        if isinstance(value, type):
-            found.add(value)
-        elif pytree.is_namedtuple_instance(value) or _is_unnamed(type(value)):
-            found.add(type(value))
-        return False
-
-    for tree in trees:
-        pytree.tree_flatten(pytree.tree_unflatten([_LEAF] * tree.num_leaves, tree), is_leaf=note)
-    return found
+    parts = [one for tree in trees for one in _parts_of(tree)]
+    return {one.context for one in parts if one.type in (collections.namedtuple, Itself)} | {one.type for one in parts if _is_unnamed(one.type)}
 
 
 _UNNAMED = "NO_SERIALIZED_TYPE_NAME_FOUND"  # how PyTorch says it
 
 
-def registered_parts(value: Any) -> tuple[list[Any], Json, str]:
-    """Children, context as text or JSON, and the registered name of an object of a class of the program's."""
-    node = pytree.SUPPORTED_NODES.get(type(value))
-    known = pytree.SUPPORTED_SERIALIZED_TYPES.get(type(value))
-    named = known is not None and type(known.serialized_type_name) is str and known.serialized_type_name != _UNNAMED
-    if node is None or known is None or not named:
-        raise unsaved(f"a {type(value).__qualname__} among arguments or results, which is not registered with a name")
-    children, context = node.flatten_fn(value)
+def _registered(cls: type, context: Any) -> dict[str, Json]:
+    """The registered name of a class of the program's, and the context as text or JSON."""
+    known = pytree.SUPPORTED_SERIALIZED_TYPES.get(cls)
+    if known is None or type(known.serialized_type_name) is not str or known.serialized_type_name == _UNNAMED:
+        raise _not_named(cls)
     dumped = known.to_dumpable_context(context) if known.to_dumpable_context else context
-    return list(children), dumped, known.serialized_type_name
+    return {"class": known.serialized_type_name, "context": dumped}
+
+
+def _not_named(cls: type) -> ExportError:
+    return unsaved(f"a {cls.__qualname__} among arguments or results, which is not registered with a name")
 
 
 # ---- reading
-def read_tree(json: Json, classes: Collection[type]) -> tuple[pytree.TreeSpec, tuple[type, ...]]:
-    """The tree, and those of the classes that it has objects of."""
+def read_tree(json: Json, classes: Collection[type], makes: bool = False) -> tuple[pytree.TreeSpec, tuple[type, ...]]:
+    """The tree, and those of the classes that it has objects of. `makes`: of results, which are made of it."""
     known = {name_of(cls): cls for cls in classes}
     wanted = set(_classes_in(json))
     if missing := sorted({name for word, name in wanted if name not in known or not _OF_CLASSES[word](known[name])}):
         raise _of_a_class(missing)
     objects = sorted(name for word, name in wanted if word == "object")
-    return pytree.tree_structure(_read_tree(json, known)), tuple(known[name] for name in objects)
+    tree = pytree.tree_structure(_read_tree(json, {**known, _SIZE: Sized if makes else torch.Size}))
+    return tree, tuple(known[name] for name in objects)
 
 
 # What each word of a file makes objects of.
@@ -243,6 +283,13 @@ def _read_tree(json: Json, known: Mapping[str, type]) -> Any:
             return {constants.read(key): _read_tree(one, known) for key, one in items}
         case {"ordered": list(items)}:
             return collections.OrderedDict((constants.read(key), _read_tree(one, known)) for key, one in items)
+        case {"default": list(items), "factory": name}:
+            found = {constants.read(key): _read_tree(one, known) for key, one in items}
+            return collections.defaultdict(_FACTORIES[name], found)
+        case {"deque": list(items), "most": most}:
+            return collections.deque(_all(items, known), most)
+        case {"class": "torch.Size", "items": list(items)}:
+            return known[_SIZE](_all(items, known))
         case {"returned": str(name), "items": list(items)}:
             return _returned(name, _all(items, known))
         case {"object": str(name), "items": list(items)}:
@@ -281,7 +328,7 @@ def _returned(name: str, children: Sequence[Any]) -> Any:
 
 def _made(name: str, context: Json, children: Sequence[Any]) -> Any:
     cls = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)
-    if cls is None or cls in _BUILT_IN:
+    if cls is None or cls in _WRITERS:
         module = name.rpartition(".")[0]
         raise FileError(
             f"the program returns or takes objects of `{name}`, which is not registered in this process", kind="class",
@@ -290,6 +337,3 @@ def _made(name: str, context: Json, children: Sequence[Any]) -> Any:
     known = pytree.SUPPORTED_SERIALIZED_TYPES[cls]
     read = known.from_dumpable_context(context) if known.from_dumpable_context else context
     return pytree.SUPPORTED_NODES[cls].unflatten_fn(list(children), read)
-
-
-_BUILT_IN = frozenset((collections.defaultdict, collections.deque, collections.namedtuple))  # contexts that import

@@ -139,7 +139,7 @@ def written_program(program: Program) -> dict[str, Json]:
     env = program.shape_env
     values = {node: node.meta["val"] for node in program.placeholders}
     nodes = [written_node(node) for node in program.graph.nodes if node.op == "call_function"]
-    arguments, result = written_tree(program.form.arguments, ()), written_tree(program.form.result, program.form.objects)
+    arguments, result = written_tree(program.form.arguments), written_tree(program.form.result)
     return {
         "format": _format(program, nodes, [arguments, result]), "operators": OPERATORS,
         "made_by": {"pliant": version_of("pliant"), "torch": VERSION},
