@@ -6,6 +6,7 @@ A registry is as for `tests.exporting.models`.
 """
 
 import argparse
+import copy
 import io
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import pliant
 
 
 def by_onnx(program):
-    """What calls the ONNX model of it: results' tensors and numbers, constants left out."""
+    """What calls the ONNX model of it: results' tensors and numbers, constants left out. It writes what the program does."""
     import onnx
     import onnxruntime
 
@@ -28,13 +29,19 @@ def by_onnx(program):
     program.to_onnx(path)
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    leaves = [one.leaf for one in program.inputs if one.leaf is not None]
+    state = {}
 
     def call(*args, **kwargs):
         given = pytree.tree_leaves((args, kwargs))
-        tensors = [given[leaf].numpy() for leaf in leaves]
-        names = [one.name for one in session.get_inputs()]
-        return [torch.from_numpy(one) for one in session.run(None, dict(zip(names, tensors, strict=True)))]
+        tensors = {one.name: given[one.leaf].numpy() for one in program.inputs if one.leaf is not None}
+        made = session.run(None, tensors | state)
+        found = {one.name: torch.from_numpy(value) for one, value in zip(session.get_outputs(), made, strict=True)}
+        for one in program.inputs:
+            if one.mutated and one.leaf is None:
+                state[one.name] = found.pop(f"new_{one.name}").numpy()
+            elif one.mutated:
+                given[one.leaf].copy_(found.pop(f"new_{one.name}"))
+        return list(found.values())
 
     call.folder = folder
     return call
@@ -53,12 +60,13 @@ FORMS = {"onnx": by_onnx, "torch": by_torch}
 
 
 def difference(fn, call, calls):
-    """The largest difference from eager, relative to the largest element of each result."""
+    """The largest difference from eager, relative to the largest element of each result and argument behind the call."""
     worst = 0.0
-    for args, kwargs in calls:
+    for given in calls:
+        mine, (args, kwargs) = copy.deepcopy(given), given
         with torch.no_grad():
-            found = call(*args, **kwargs)
-            wanted = [torch.as_tensor(one) for one in pytree.tree_leaves(fn(*args, **kwargs)) if one is not None]
+            found = [*call(*mine[0], **mine[1]), *pytree.tree_leaves(mine)]
+            wanted = [torch.as_tensor(one) for one in pytree.tree_leaves((fn(*args, **kwargs), given)) if one is not None]
         for a, b in zip(found, wanted, strict=True):
             a, b = torch.as_tensor(a).double(), b.double()
             assert a.shape == b.shape

@@ -141,7 +141,11 @@ def test_other_operators_run_in_files_that_are_trusted(tmp_path):
     assert torch.equal(program.transform("dead_code")(x), program(x))
 
 
-@pytest.mark.parametrize("name", ["aten.quantized_lstm_cell.default", "aten._weight_int4pack_mm_for_cpu.default", "aten.embedding_renorm.default"])
+UNCHECKED = ["quantized_lstm_cell.default", "_weight_int4pack_mm_for_cpu.default", "embedding_renorm.default",
+             "binomial.default"]  # of a count that is NaN it never comes back
+
+
+@pytest.mark.parametrize("name", [f"aten.{one}" for one in UNCHECKED])
 def test_kernels_that_are_not_known_to_check_are_refused_by_name(name, tmp_path):
     fuzz_files.program().save(tmp_path / "file")
     with zipfile.ZipFile(tmp_path / "file") as archive:

@@ -258,9 +258,30 @@ def test_views_of_arguments_are_refused(tmp_path):
         converted(tmp_path, lambda x: x.T, torch.ones(2, 3))
 
 
-def test_written_buffers_are_refused(tmp_path):
-    with pytest.raises(ExportError, match="writes buffer num_batches_tracked"):
-        converted(tmp_path, nn.BatchNorm1d(4), torch.randn(3, 4))
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(2))
+
+    def forward(self, x, total):
+        self.calls += x.sum(0)
+        total.mul_(2).add_(x)
+        return total, self.calls * 2, x
+
+
+def test_what_calls_write_are_results(tmp_path):
+    model, x = Counting(), torch.randn(3, 2)
+    path = converted(tmp_path, model, x, x.clone(), dynamic=({0: BATCH}, {0: BATCH}))
+    session, state = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]), {}
+    assert [one.name for one in session.get_inputs()] == ["x", "total"]
+    assert [one.name for one in session.get_outputs()] == ["result_0", "result_1", "result_2", "new_b_calls", "new_total"]
+    for rows in (3, 5):
+        given = [torch.randn(rows, 2) for _ in range(2)]
+        found = session.run(None, {"x": given[0].numpy(), "total": given[1].numpy(), **state})
+        wanted = [*model(*given), model.calls, given[1]]
+        for one, other in zip(wanted, found, strict=True):
+            torch.testing.assert_close(torch.from_numpy(other), one)
+        state = {"b_calls": found[3]}
 
 
 def test_without_onnx_the_package_is_named(tmp_path, monkeypatch):

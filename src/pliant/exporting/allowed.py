@@ -42,7 +42,7 @@ _ALLOWED = frozenset(
     aminmax angle any any.dim any.dims arange arange.start arange.start_step argmax argmin as_strided as_strided_copy
     as_strided_scatter asin asinh atan atan2 atanh avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward baddbmm
     bernoulli bernoulli.Tensor bernoulli.p binary_cross_entropy binary_cross_entropy_backward
-    binary_cross_entropy_with_logits bincount binomial bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor
+    binary_cross_entropy_with_logits bincount bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Tensor
     bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_not
     bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Tensor bitwise_right_shift.Scalar_Tensor
     bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Scalar_Tensor

@@ -1,9 +1,11 @@
 """An exported program as an ONNX model.
 
-In:     a `Program` that writes nothing, a path.
+In:     a `Program`, a path.
 Out:    a file for any runtime of opset 18; weights lie beside it where they are too large for one message.
 Holds:  each operator is a row of the table, or the program is refused with the user's line. Sizes are computed from the
         shapes of inputs and of what is selected, so they vary as the program's do; facts about them are not checked.
+        ONNX has no state that calls change: what the program writes is a result, and a buffer that it writes an input that
+        may be left out.
 Source: the ONNX operator specification, opset 18 (onnx.ai/onnx/operators).
 """
 
@@ -48,7 +50,6 @@ TYPES = {
 def write_onnx(program: Program, path: Any, largest: int = LARGEST) -> None:
     """Write the model. `largest`: weights of more bytes go to a file beside it, `path` with `.data` behind it."""
     onnx = _installed()
-    _refuse_written(program)
     program.form.refuse_one()
     model = Writer(_expanded(program), onnx).model()
     if sum(len(one.raw_data) for one in model.graph.initializer) <= largest:
@@ -72,15 +73,6 @@ def _expanded(program: Program) -> Program:
     return transformed(program, ("decompose", decomposing(EXPANDED), "dead_code"), lambda made: made)
 
 
-def _refuse_written(program: Program) -> None:
-    for place in program.mutated:
-        one = program.inputs[place]
-        raise ExportError(
-            f"an ONNX model writes nothing, and the program writes {one.kind} {one.target}", kind="onnx",
-            why="ONNX has no state that calls change", do="export the model in evaluation, or return the new value",
-        )  # fmt: skip
-
-
 class Writer:
     """Collects nodes and weights. What rows get: `op` makes a node, others make its inputs."""
 
@@ -93,6 +85,7 @@ class Writer:
         self.told: dict[str, str] = {}  # numbers that only running tells, by symbol
         self.taken = 0
         self.given = {one.name for one in program.inputs}
+        self.written = dict(zip(program.mutated, program.new_values, strict=True))
         self.node: fx.Node | None = None
 
     # ---- the whole
@@ -101,15 +94,16 @@ class Writer:
         inputs = []
         for one, node in zip(program.inputs, program.placeholders, strict=True):
             self.values[node] = one.name
-            if one.kind == USER:
+            if one.kind == USER or one.mutated:
                 inputs.append(self.described(one.name, node.meta["val"]))
-            else:
+            if one.kind != USER:
                 self.weights.append(self.tensor(one.name, program.state[one.target]))
         self.homes = homes_of([node.meta["val"].spec for node in program.placeholders])
         self.by_name = {symbol.name: symbol for symbol in self.homes}
         self.follow(program.graph)
         self.node = None
         outputs = [made for place, one in enumerate(program.outputs) if (made := self.output(place, one)) is not None]
+        outputs += [self.result_of(f"new_{program.inputs[place].name}", node) for place, node in self.written.items()]
         graph = helper.make_graph(self.nodes, program.name, inputs, outputs, self.weights)
         graph.doc_string = "\n".join(f"where {to_python(fact, program.names)}" for fact in facts_of(program.shape_env))
         return helper.make_model(
@@ -131,18 +125,21 @@ class Writer:
 
     def output(self, place: int, one: Output) -> Any:
         """A result of the model; constants are none."""
-        name = f"result_{place}"
-        if name in self.given:
-            raise self.refused(f"an argument of the name {name}, which a result has", "name it otherwise")
         match one:
             case Literal():
                 return None
             case FromInput(position):
-                node: Any = self.program.placeholders[position]
+                node = self.written.get(position, self.program.placeholders[position])
             case FromResult(position):
                 node = self.program.results[position]
             case _:
                 raise self.refused("a result that is a view of an argument", "return a copy of it: .clone()")
+        return self.result_of(f"result_{place}", node)
+
+    def result_of(self, name: str, node: Any) -> Any:
+        """A result of the graph, by this name."""
+        if name in self.given:
+            raise self.refused(f"an argument of the name {name}, which a result has", "name it otherwise")
         if isinstance(node, fx.Node):
             self.named(name, self.value(node))
             return self.described(name, node.meta["val"])
