@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from pathlib import Path
 
 import torch
@@ -72,8 +72,9 @@ class Objects(Model):
 
     def forward(self, x, ids):
         found = super().forward(x, ids)
-        held = Held(all=found["all"], more={"positive": Held(part=found["positive"])})
-        return Held(all=held.all * 1, positive=held.more["positive"].part * 1, size=found["size"], x=found["x"], held=[held])
+        held = Held(all=found["all"], more={"positive": Held(part=found["positive"])}, shape=x.shape, last=deque([x.shape], 3))
+        by_name = defaultdict(list, all=found["all"])
+        return Held(all=held.all * 1, positive=held.more["positive"].part * 1, size=found["size"], x=found["x"], held=[held, by_name])
 
 
 def arguments(size=5):

@@ -173,6 +173,20 @@ def test_a_file_calls_no_function_for_items_that_are_not_there(tmp_path):
         program.save(tmp_path / "saved")
 
 
+@pytest.mark.parametrize("tree", [
+    {"deque": ["*"], "most": -1}, {"deque": ["*"], "most": "3"}, {"deque": ["*"], "most": 2**70}, {"default": [["a", "*"]], "factory": []},
+    {"default": [["a", "*"]], "factory": "type"}, {"class": "torch.Size", "context": None, "items": [{"dict": []}]}, {"class": "torch.Size"},
+], ids=str)  # fmt: skip
+def test_damaged_trees_are_errors(tree, tmp_path):
+    pliant.export(lambda x: x + 1, (torch.ones(2),)).save(tmp_path / "saved")
+    with zipfile.ZipFile(tmp_path / "saved") as archive:
+        said = json.loads(archive.read(form.PROGRAM))
+    for changed in ({**said, "result": tree}, {**said, "arguments": {"tuple": [{"tuple": [tree]}, {"dict": []}]}}):
+        fuzz_files.rewritten(tmp_path / "saved", changed, tmp_path / "changed")
+        with pytest.raises(FileError):
+            pliant.load(tmp_path / "changed")
+
+
 def own_class(x):
     class Own:
         pass
