@@ -17,6 +17,7 @@ from tests.exporting.models import exported, models_of, own_models
 from torch.utils import _pytree as pytree
 
 import pliant
+from pliant.patterns import Pattern
 
 
 def by_onnx(program):
@@ -56,7 +57,19 @@ def by_torch(program):
     return lambda *args, **kwargs: [one for one in pytree.tree_leaves(module(*args, **kwargs)) if one is not None]
 
 
-FORMS = {"onnx": by_onnx, "torch": by_torch}
+def replaced(program):
+    """The program with PyTorch's operators in place of those of libraries, which ONNX has no form for."""
+    operators = [one for one in program.operators() if one in PATTERNS]
+    return program.transform(*(PATTERNS[one]() for one in operators)) if operators else program
+
+
+def _groups():
+    example = (torch.randn(6, 8), torch.randn(2, 8, 4), torch.tensor([2, 6], dtype=torch.int32))
+    return Pattern(torch.ops.transformers.grouped_mm_fallback, lambda rows, weights, ends: torch._grouped_mm(rows, weights, offs=ends), example=example)
+
+
+PATTERNS = {"transformers.grouped_mm_fallback.default": _groups}
+FORMS = {"onnx": lambda program: by_onnx(replaced(program)), "torch": by_torch}
 
 
 def difference(fn, call, calls):

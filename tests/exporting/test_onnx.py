@@ -12,6 +12,7 @@ from lowering.tracing import accepted, both
 from ops.samples import ROWS, values
 from pliant.errors import ExportError
 from pliant.exporting.onnx_form import writer
+from pliant.patterns import Pattern
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -256,6 +257,26 @@ def test_an_unknown_operator_is_named_with_its_line(tmp_path):
 def test_views_of_arguments_are_refused(tmp_path):
     with pytest.raises(ExportError, match="a view of an argument"):
         converted(tmp_path, lambda x: x.T, torch.ones(2, 3))
+
+
+@torch.library.custom_op("onnx_tests::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+half.register_fake(torch.empty_like)
+
+
+def test_a_pattern_replaces_operators_of_libraries(tmp_path):
+    def fn(x):
+        return torch.ops.onnx_tests.half(x.sin())
+
+    program = pliant.export(fn, (torch.randn(3, 4),), dynamic_shapes=({0: BATCH},))
+    with pytest.raises(ExportError, match="onnx_tests.half.default"):
+        program.to_onnx(tmp_path / "model.onnx")
+    pattern = Pattern(torch.ops.onnx_tests.half, lambda x: x * 0.5, example=(torch.randn(2, 2),))
+    program.transform(pattern).to_onnx(tmp_path / "model.onnx")
+    same(tmp_path / "model.onnx", fn, (torch.randn(5, 4),))
 
 
 class Counting(nn.Module):
