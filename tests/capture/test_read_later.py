@@ -101,3 +101,111 @@ def test_blocks_in_a_backward_that_set_the_mode_ask_nothing_of_the_world():
     compiled = pliant.compile(lambda x: ReadsLater.apply(x, read), fullgraph=True)
     x = torch.ones(3, requires_grad=True)
     assert torch.autograd.grad(compiled(x).sum(), x)[0].tolist() == [8.0] * 3
+
+
+def _stored_outside(x, apply):
+    State.factor = 2.0
+    return apply(x, lambda: State.factor), lambda: setattr(State, "factor", 7.0)
+
+
+def _read_before(x, apply):
+    kept = list(State.table.values())
+    return apply(x * kept[0], lambda: sum(State.table.values())), lambda: State.table.update(factor=7.0)
+
+
+def _item_changed(x, apply):
+    made = [2.0]
+    y = apply(x, lambda: made[0])
+    made[0] = 5.0
+    return y, bool
+
+
+def _variable_changed(x, apply):
+    factor = 2.0
+    y = apply(x, lambda: factor)
+    factor = 5.0
+    return y, bool
+
+
+def _field_changed(x, apply):
+    made = State()
+    made.factor = 2.0
+    y = apply(x, lambda: made.factor)
+    made.factor = 5.0
+    return y, bool
+
+
+def _changed_by_the_caller(x, apply):
+    made = {"factor": 2.0}
+    return apply(x, lambda: made["factor"]), lambda: made.update(factor=7.0)
+
+
+def _changed_behind_a_break(x, apply):
+    factor = 2.0
+    y = apply(x, lambda: factor)
+    pliant.graph_break()
+    factor = 5.0
+    return y, bool
+
+
+def _counts(x, apply):
+    made = State()
+    made.factor = 0.0
+
+    def read():
+        made.factor += 1.0
+        return made.factor
+
+    return apply(x, read) * (1 + made.factor), bool
+
+
+def _in_a_class_made_here(x, apply):
+    factor = 2.0
+
+    class Made(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * factor
+
+    y = Made.apply(x)
+    factor = 5.0
+    return y, bool
+
+
+CHANGED_LATER = [
+    _stored_outside, _read_before, _item_changed, _variable_changed, _field_changed, _changed_by_the_caller,
+    _changed_behind_a_break, _counts, pytest.param(_in_a_class_made_here, marks=pytest.mark.fallbacks_expected),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", CHANGED_LATER)
+def test_what_the_trace_made_or_stored_is_read_when_a_backward_runs(program):
+    def gradients(call):
+        State.factor = State.table["factor"] = 1.0
+        found = []
+        for apply in (ReadsLater.apply, _hooked):
+            x = torch.ones(3, requires_grad=True)
+            result, change = call(x, apply)
+            change()
+            result.sum().backward()
+            found.append(x.grad.tolist())
+        State.factor = State.table["factor"] = 1.0
+        return found
+
+    assert gradients(pliant.compile(program)) == gradients(program)
+
+
+def test_what_nothing_changes_any_more_is_part_of_the_program():
+    def program(x, apply):
+        factors, made = [2.0], State()
+        made.shape = tuple(x.shape)
+        return apply(x, lambda: factors[0] * made.shape[0])
+
+    for apply in (ReadsLater.apply, _hooked):
+        x = torch.ones(3, requires_grad=True)
+        compiled = pliant.compile(program, fullgraph=True)
+        assert torch.autograd.grad(compiled(x, apply).sum(), x)[0].tolist() == [6.0] * 3

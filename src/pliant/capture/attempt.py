@@ -340,6 +340,8 @@ class _Attempt:
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
         stand_ins.check(t, values)
         check_computed(t, values, times_reached)
+        for late in t.late_states:
+            late.check(times_reached)
         result.outputs = {id(value): i for i, value in enumerate(values)}
         try:
             nodes = [t.recorder.to_nodes(value) for value in values]

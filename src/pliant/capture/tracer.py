@@ -60,6 +60,7 @@ from pliant.capture.protocols import (
 from pliant.capture.protocols.cached_calls import Computed
 from pliant.capture.protocols.patched_methods import OF_OPERATORS, refuse_patched
 from pliant.capture.protocols.repeated_calls import RepeatedCalls
+from pliant.capture.recording.late_state import LateState
 from pliant.capture.recording.overrides import Overrides, begin_overrides, call_override
 from pliant.capture.recording.recorder import Recorder
 from pliant.capture.recording.stand_ins import AssignedData, StandIn
@@ -184,6 +185,7 @@ class Tracer:
         self.gradient_bytes = 0  # that data parallelism around the model sums up at a time
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
+        self.late_states: list[LateState] = []  # what hooks and backwards find when they run
         self.message: Message | None = None  # of a check, while it is made
         self.skipped: FakeTensor | None = None  # whether the optimizer's step that is traced does nothing
 

@@ -19,16 +19,15 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pliant.capture.autodiff.own_rules import by_own_rule, differentiated_in_map, has_own_rule, mapped_region
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.handlers.table import Rows
+from pliant.capture.recording.late_state import runs_later
 from pliant.capture.recording.regions import (
     Region,
     are_tensors,
     grad_kept,
     grad_recorded,
-    read_later,
     record_module,
     tensors_in,
     tensors_of,
-    without_effects,
 )
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import as_tuple, in_form_of
@@ -161,6 +160,7 @@ class _Call:
         """The node. Backwards come first, since they say what the forward must keep."""
         tensors = tensors_of(self.outputs)
         t, context, region = self.t, self.context, self.region
+        context.saved_tensors = context.saved_variables = tuple(context.to_save)
         self.kept: list[Any] = []
         backward = {pattern: self._backward(pattern) for pattern in self._patterns(tensors)}
         saved = {id(one) for one in context.to_save if one is not None}
@@ -220,7 +220,7 @@ class _Call:
         """The backward on fakes of the gradients that are given."""
         t, region = self.t, Region(self.t.recorder, beside=(self.region,))
         name = f"{self.cls.__name__}.backward"
-        with region.active(), without_effects(t, name, later=True), read_later(t, name):
+        with region.active(), runs_later(t, name, self._reached_later()):
             with grad_kept(False):
                 missing = iter(pattern)
                 given = [region.fresh(one) if is_fake(one) and not next(missing) else None for one in self.outputs]
@@ -230,6 +230,11 @@ class _Call:
         reads = region.lifted[len([g for g in given if g is not None]) :]
         return Backward(module, tuple([self._keep(one) for one in reads]), gradients)
 
+    def _reached_later(self) -> list[Any]:
+        """What leads to all that the backward may find: the context's values, and the functions of a class made here."""
+        made = [base for base in self.cls.__mro__ if self.t.world.is_made(base)]
+        return [*vars(self.context).values(), *(one for base in made for one in vars(base).values())]
+
     def _call_backward(self, given: list[Any]) -> Any:
         """`backward` or `vjp`."""
         t, cls = self.t, self.cls
@@ -237,7 +242,6 @@ class _Call:
         if function is torch.autograd.Function.backward:
             function = t.get_attr(cls, "vjp")
         self._once = getattr(function, "__code__", None) is _ONCE
-        self.context.saved_tensors = self.context.saved_variables = tuple(self.context.to_save)
         return t.call(function, (self.context, *given), {})
 
     def _gradients_of_inputs(self, found: tuple[Any, ...]) -> tuple[tuple[int | None, ...], list[FakeTensor]]:

@@ -17,14 +17,13 @@ from torch.utils.hooks import BackwardHook
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.table import Rows
+from pliant.capture.recording.late_state import runs_later
 from pliant.capture.recording.regions import (
     Region,
     are_tensors,
     grad_kept,
     grad_recorded,
-    read_later,
     record_module,
-    without_effects,
 )
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.graph.fake_tensor import FakeTensor, is_fake
@@ -238,7 +237,7 @@ def _register_hook(t: Tracer, args: Args, kwargs: Kwargs) -> Any:
     if not _result_is_dropped(t):
         raise GraphBreak("backward-hook", "a hook whose handle is used")
     region = Region(t.recorder)
-    with region.active(), without_effects(t, "a tensor hook", later=True), read_later(t, "a tensor hook"):
+    with region.active(), runs_later(t, "a tensor hook", [function]):
         with grad_kept(False):
             found = t.call(function, (region.fresh(tensor),), {})
         if found is None:

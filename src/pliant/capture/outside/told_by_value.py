@@ -18,7 +18,8 @@ from pliant.capture.numbers.numpy_scalars import is_scalar
 from pliant.capture.outside.bringing import traced_form
 from pliant.capture.outside.fields import Fields
 from pliant.capture.outside.origins import Asked
-from pliant.capture.value_kinds import ByKind, is_int, is_nan, is_numpy_scalar
+from pliant.capture.structures import leaves
+from pliant.capture.value_kinds import ByKind, is_int, is_mutable_container, is_nan, is_numpy_scalar
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.sources import Source
 from pliant.source import SourceLocation
@@ -71,6 +72,14 @@ class ToldByValue(Fields):
             yield
         finally:
             self.look = before
+
+    def log_unlike(self, value: Any = None) -> None:
+        """The same; what the trace has of a container is read."""
+        super().log_unlike(value)
+        if self.look is not None and is_mutable_container(value):
+            shadow = self._stands.get(id(value), (value, value))[1]
+            for part in leaves(*(shadow.values() if isinstance(shadow, dict) else shadow)):
+                self.look(part, self.place_of(value))
 
     def _note_way(self, result: Any, value: Any, source: Source) -> None:
         """The trace read `value` through the source, and has `result` for it."""

@@ -220,7 +220,7 @@ def _state(t: Tracer) -> tuple[Any, ...]:
     """What a call that only computes leaves as it is."""
     counted: tuple[Any, ...] = (
         t.draws, t.answers, t.orders, t.stand_ins, t.released, t.questions, t.caches, t.results, t.generators, t.computed, t.passed,
-        t.put_off, t.standing, t.revived, t.recorder.constants,
+        t.put_off, t.late_states, t.standing, t.revived, t.recorder.constants,
     )  # fmt: skip
     numbers = (t.world.changed_reads, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
     return (*map(len, counted), *numbers, *_settings(), *t.world.counts(), *t.inputs.counts())

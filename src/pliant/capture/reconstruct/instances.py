@@ -182,7 +182,7 @@ def instance(b: Statements, obj: Any) -> str:
     elif base in _FILLED:
         _FILLED[base](b, obj, name)
     fill_dict(b, obj, name)
-    b.fill_each(_slots(obj), lambda k, v: f"object.__setattr__({name}, {k!r}, {b.value(v)})")
+    b.fill_each(slots_of(obj), lambda k, v: f"object.__setattr__({name}, {k!r}, {b.value(v)})")
     return name
 
 
@@ -206,7 +206,7 @@ def fill_dict(b: Statements, obj: Any, name: str) -> str:
     return name
 
 
-def _slots(obj: Any) -> Iterable[tuple[str, Any]]:
+def slots_of(obj: Any) -> Iterable[tuple[str, Any]]:
     """Names and values of the filled `__slots__` of all classes."""
     for cls in type(obj).__mro__:
         if not can_change(cls):
