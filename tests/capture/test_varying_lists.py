@@ -1,5 +1,8 @@
 """Lists whose length varies: two constants, then code for any length."""
 
+import collections
+import random
+
 import pytest
 import torch
 
@@ -528,3 +531,61 @@ def test_a_break_in_a_generator_over_a_list_of_any_length(name):
     compiled, x = pliant.compile(with_tensor, backend="eager"), torch.ones(2)
     for n in (3, 4, 1, 6, 2, 9):
         assert compiled(x, list(range(1, n + 1)))[1] == program(list(range(1, n + 1)))
+
+
+# ---- deques, as buffers of what is sampled later
+class Finalized:
+    def __del__(self):
+        ENDED.append(len(ENDED))
+
+
+ENDED = []
+
+
+def _remembers(x, buffer):
+    buffer.append(x.sum())
+    return x * len(buffer)
+
+
+def _remembers_twice(x, buffer):
+    buffer.append(x + 1)
+    buffer.append(x + 2)
+    return x * len(buffer) if len(buffer) > 3 else x
+
+
+def _samples(x, buffer):
+    buffer.append(x)
+    return x + sum(random.sample(buffer, 2)) if len(buffer) > 4 else x
+
+
+@pytest.mark.parametrize("most", [None, 4])
+@pytest.mark.parametrize("program", [_remembers, _remembers_twice, _samples])
+def test_deques_that_grow(program, most):
+    """A few graphs, not one for each length; a full one drops its first items."""
+    pliant.reset()
+
+    def results(call):
+        random.seed(3)
+        buffer = collections.deque(maxlen=most)
+        return [(call(torch.full((2,), float(i)), buffer), [*buffer]) for i in range(12)]
+
+    torch.testing.assert_close(results(pliant.compile(program, backend="eager")), results(program))
+    assert pliant.stats()["graphs"] <= 8 and not pliant.stats()["fallback_reasons"]
+
+
+def test_a_full_deque_drops_what_has_a_finalizer_in_time():
+    def program(x, buffer):
+        buffer.append(x)
+        return x + len(ENDED)
+
+    def results(call):
+        ENDED.clear()
+        buffer = collections.deque(maxlen=2)
+        found = []
+        for i in range(6):
+            found.append(call(torch.ones(1), buffer).item())
+            if i in (0, 3):
+                buffer.append(Finalized())
+        return found
+
+    assert results(pliant.compile(program, backend="eager")) == results(program)

@@ -52,6 +52,7 @@ from pliant.capture.outside.settings import cast_of, on_casts
 from pliant.capture.outside.unread_arguments import UnreadArguments
 from pliant.capture.protocols.cached_calls import check_computed
 from pliant.capture.recording import stand_ins
+from pliant.capture.recording.late_state import check_late_states
 from pliant.capture.trace import NULL, Break, BreakReason, CallEffect, Effect, FrameState, Return, Trace
 from pliant.capture.tracer import Tracer
 from pliant.capture.value_kinds import has_method, is_method
@@ -340,8 +341,7 @@ class _Attempt:
             raise CannotCapture(BreakReason("cannot-rebuild", str(error) + why, self._break_location())) from error
         stand_ins.check(t, values)
         check_computed(t, values, times_reached)
-        for late in t.late_states:
-            late.check(times_reached)
+        check_late_states(t, times_reached)
         result.outputs = {id(value): i for i, value in enumerate(values)}
         try:
             nodes = [t.recorder.to_nodes(value) for value in values]

@@ -161,7 +161,6 @@ class Tracer:
         # ---- generators, and iterators from outside
         self.revived: dict[int, tuple[Any, TracedGenerator]] = {}  # by id: a generator from outside, its traced form
         self.standing: dict[int, carried.CarriedItems] = {}  # by id: iterators from outside over containers
-        self.open_generators = 0  # that were started and have not reached their end
         self.generators: weakref.WeakSet[TracedGenerator] = weakref.WeakSet()  # that are alive
         # ---- PyTorch
         self.settings: Settings  # as the caller left them
@@ -183,6 +182,7 @@ class Tracer:
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
         self.hook_ids = 0  # keys of hooks that were taken
         self.gradient_bytes = 0  # that data parallelism around the model sums up at a time
+        self.hook_ids = self.open_generators = 0  # keys of hooks that were taken; generators that were started, and have not ended
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step
         self.late_states: list[LateState] = []  # what hooks and backwards find when they run

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +19,16 @@ from pliant.capture.handlers.given import Arguments, Convert, pairs_or_mapping
 from pliant.capture.handlers.iteration import in_order
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.iterators.carried import own_items
+from pliant.capture.iterators.endings import check_let_go
 from pliant.capture.numbers.given_numbers import asked_key, made_key
-from pliant.capture.outside.whole_containers import base_in_c, hooks_in_order
+from pliant.capture.outside.whole_containers import base_in_c, hooks_in_order, most_items
 from pliant.capture.protocols import iteration, operators, polyfills, subscripts
 from pliant.capture.protocols.iteration import hashables, hashables_of_table
 from pliant.capture.protocols.tail_calls import TailCall
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import DICT_TYPES, LITERALS, ByKind, is_list, is_set
-from pliant.guards.kinds import MISSING
+from pliant.guards.kinds import MISSING, Kind
+from pliant.guards.sources import ItemSource
 from pliant.torch_adapter import module_call
 
 
@@ -40,7 +43,7 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         return _ITEMS[base](t, receiver, *args)
     if name in ("append", "add") and len(args) == 1:
         value = t.hashable(args[0]) if name == "add" else args[0]
-        if t.world.add_unread(receiver, [value]):
+        if _adds_unread(t, receiver, value):
             return None
     if name in _OF_HOOKS and _is_of_call(t.frames[-1]) and (hooks := hooks_in_order(t.world, receiver)) is not None:
         return hooks if name == "items" else [hook for _, hook in hooks]
@@ -68,6 +71,27 @@ def call_container_method(t: Tracer, receiver: Any, name: str, args: Args, kwarg
         if name == "index" and args and _is_absent(t, known, *args):
             return TailCall(polyfills.absent, (args[0], base.__name__))
     return t.native(method, *args, **kwargs)
+
+
+def _adds_unread(t: Tracer, receiver: Any, value: Any) -> bool:
+    if base_in_c(receiver) is collections.deque and t.world.needs_guards(receiver):
+        _check_first(t, receiver)
+    return t.world.add_unread(receiver, [value])
+
+
+def _check_first(t: Tracer, receiver: Any) -> None:
+    """Before a deque from outside that is full lets go of its first item."""
+    world, source = t.world, t.world.place_of(receiver)
+    added = world.unread_additions(receiver)
+    if added is None and world.has_changes(receiver):
+        return
+    most = most_items(world, receiver, source)
+    if most is not None and not operators.length(t, receiver) < most:
+        world.guard(source, Kind.LENGTH, len(receiver))
+        first = len(receiver) + (added or 0) - most
+        for item in itertools.islice(collections.deque.__iter__(receiver), first, first + 1):
+            world.guard(ItemSource(source, first), Kind.TYPE, type(item))
+            check_let_go((item,))
 
 
 def _is_absent(t: Tracer, container: Any, value: Any, *bounds: Any) -> bool:

@@ -134,9 +134,10 @@ def draw(t: Tracer, generator: Any, name: str, args: Args, kwargs: Kwargs) -> An
         return array
     if name == "shuffle" and not is_of_python(generator) and len(args) == 1 and is_array(args[0]):
         return _shuffle_array(t, generator, args[0])
-    values = tuple(map(t.plain, args))
+    outside = [one for one in (*args, *kwargs.values()) if t.world.needs_guards(one)]  # a break is no reason to read all
+    values = tuple(map(t.plain, args)) if all(map(_is_plain, outside)) else None
     named = {k: t.plain(v) for k, v in kwargs.items()}
-    if not all(map(_is_plain, (*values, *named.values()))):
+    if values is None or not all(map(_is_plain, (*values, *named.values()))):
         raise GraphBreak("random-state", f"{name} of a random generator")
     values, named = copy.deepcopy((values, named))  # which the program may change
     if id(generator) in t.world.made:

@@ -59,7 +59,12 @@ def copy_in(world: World, value: Any, source: Source) -> Any:
     world.guard(source, Kind.LENGTH, len(value))
     via = reader(value, list) if cls is list else None
     items = bring_items(world, tuple(cls.__iter__(value)), source, lambda i: ItemSource(source, i, via))
-    return collections.deque(items, _most_items(world, value, source)) if cls is collections.deque else items
+    return collections.deque(items, most_items(world, value, source)) if cls is collections.deque else items
+
+
+ADD: dict[type, Callable[[Any, list[Any]], None]] = {
+    list: list.extend, set: set.update, collections.deque: collections.deque.extend,
+}  # fmt: skip
 
 
 def base_in_c(value: Any) -> type | None:
@@ -76,7 +81,7 @@ def joined_to_dict(left: Any, given: Any, right: Any) -> Any:
     return dict(right)
 
 
-def _most_items(world: World, value: collections.deque[Any], source: Source) -> int | None:
+def most_items(world: World, value: collections.deque[Any], source: Source) -> int | None:
     """`maxlen`, under a guard that runs nothing of the program's."""
     descriptor: Any = collections.deque.maxlen
     if world.type_lookup(type(value), "maxlen") is not descriptor:
@@ -84,6 +89,12 @@ def _most_items(world: World, value: collections.deque[Any], source: Source) -> 
     most: int | None = descriptor.__get__(value)
     world.guard(AttributeSource(source, "maxlen"), Kind.EQUALS, most)
     return most
+
+
+def at_most(world: World, container: Any, number: Any) -> Any:
+    """The length of a container from outside that was given so many items: a deque may keep fewer."""
+    most = most_items(world, container, world.place_of(container)) if base_in_c(container) is collections.deque else None
+    return number if most is None or number <= most else most
 
 
 _IN_C = frozenset((list, set, collections.deque, *DICT_TYPES))

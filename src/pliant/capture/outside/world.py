@@ -23,6 +23,7 @@ from pliant.capture.outside.identity import TracedId, is_hook_id
 from pliant.capture.outside.origins import Asked
 from pliant.capture.outside.told_by_value import ToldByValue
 from pliant.capture.outside.whole_containers import (
+    ADD,
     Snapshot,
     Snapshots,
     base_in_c,
@@ -293,8 +294,8 @@ class World(ToldByValue):
         return number in self._changed or number in self._stands
 
     def add_unread(self, container: Any, values: list[Any]) -> bool:
-        """Add to a foreign list or set, replayed at the end, without reading it; False if it is not such a one."""
-        if base_in_c(container) not in (list, set) or self._held_here(container) is not None:
+        """Add to a foreign list, set or deque, replayed at the end, without reading it; False if it is not such a one."""
+        if base_in_c(container) not in ADD or self._held_here(container) is not None:
             return False
         if not self.needs_guards(container):
             return False
@@ -305,9 +306,9 @@ class World(ToldByValue):
         return True
 
     def unread_additions(self, container: Any) -> int | None:
-        """How many values were added to a foreign list that the trace neither read as a whole nor changed otherwise."""
+        """How many values were added to a foreign list or deque that the trace neither read as a whole nor changed otherwise."""
         changed = self._changed.get(id(container))
-        if changed is None or changed.added is None or base_in_c(container) is not list:
+        if changed is None or changed.added is None or base_in_c(container) is set:
             return None
         self.changed_reads += 1
         return len(changed.added)
@@ -356,7 +357,7 @@ class World(ToldByValue):
         changed = self._change(value)
         added, changed.added = changed.added, None  # not before: where the copy breaks, they are still to be replayed
         if added:
-            _ADD[type(shadow)](shadow, added)
+            ADD[type(shadow)](shadow, added)
         # Stores that happened before are part of the copy: it differs from the original from the start.
         changed.copy, changed.before = shadow, self._read_whole.take(shadow, is_changed=bool(changed.stores or added))
         changed.stores = {}
@@ -474,7 +475,6 @@ _NO_STORES: dict[Any, Any] = {}
 _OF_KEYS = ("__iter__", "__contains__", "__len__")
 _UNREAD = object()
 _is_name, _is_hook_number = exactly(str, int), exactly(HookNumber)  # what guards find items by
-_ADD: dict[type, Callable[[Any, list[Any]], None]] = {list: list.extend, set: set.update}
 # Whether C code that looks into such an object from outside finds more than its guards say.
 _HOLDS_MORE: ByKind[bool] = ByKind(
     True,

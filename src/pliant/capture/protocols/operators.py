@@ -25,7 +25,7 @@ from pliant.capture.numbers.array_memory import is_array
 from pliant.capture.numbers.arrays import beside_symbol, beside_tensor, computed_by_numpy
 from pliant.capture.numbers.number_domains import floor_quotient, power_of_zero, settled_operands, within_domain
 from pliant.capture.numbers.numpy_scalars import plain_number
-from pliant.capture.outside.whole_containers import base_in_c, joined_to_dict
+from pliant.capture.outside.whole_containers import at_most, base_in_c, joined_to_dict
 from pliant.capture.protocols import polyfills
 from pliant.capture.protocols.descriptors import bind
 from pliant.capture.protocols.late_equality import alike_when_run
@@ -490,11 +490,11 @@ def _length_outside(t: Tracer, value: Any) -> Any:
     source = world.place_of(value)
     if is_mutable_container(value) and world.inputs.policy.length(source, len(value)):
         world.inputs.policy.note_varies(LengthSource(source), int)
-        return world.bring(len(value), LengthSource(source)) + (added or 0)
+        return at_most(world, value, world.bring(len(value), LengthSource(source)) + (added or 0))
     if not issubclass(type(value), _COUNTED):
         raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
     world.guard(source, Kind.LENGTH, len(value))
-    return len(value) + (added or 0)
+    return at_most(world, value, len(value) + (added or 0))
 
 
 _COUNTED: tuple[Any, ...] = (list, dict, set, collections.deque, tuple, str, types.MappingProxyType, *DICT_VIEWS)

@@ -59,10 +59,16 @@ class LateState:
         return not all(_are_same(before, [*_BEHIND.of(one)(one)]) for one, before in self._held)
 
     def check(self, times_reached: Callable[[Any], int]) -> None:
-        """At the end of the trace, which gives back what is reached."""
+        """Start again where the body may find something else."""
         if self.is_changed() or any(times_reached(one) for one, _ in self._held):
             assert self._step is not None
             raise BreakBefore(self._why, self._step)
+
+
+def check_late_states(t: Tracer, times_reached: Callable[[Any], int]) -> None:
+    """At the end of the trace, which gives back what is reached."""
+    for one in t.late_states:
+        one.check(times_reached)
 
 
 def _behind(t: Tracer, one: Any) -> Iterable[Any]:
