@@ -304,3 +304,50 @@ def test_a_view_without_a_history_that_is_computed_with(repeat):
         expected.backward()
         torch.testing.assert_close((found, p, p.grad), (expected, q, q.grad))
     assert pliant.stats()["graph_breaks"] and not pliant.stats()["fallbacks"]
+
+
+def _used_up(weight, x):
+    before = weight.detach().clone()
+    (weight * x).exp().sum().backward()
+    with torch.no_grad():
+        weight.add_(weight.grad, alpha=0.1)
+        weight.grad = None
+    loss = (weight * x).exp().sum()
+    loss.backward()
+    weight.data = before
+    return loss
+
+
+def _kept(weight, x):
+    loss = (weight * weight).sum()
+    loss.backward(retain_graph=True)
+    weight.data = x
+    loss.backward()
+    return loss
+
+
+def _walked_by_another(weight, x):
+    other = weight.exp().sum()
+    (weight * weight).sum().backward()
+    weight.data = x
+    other.backward()
+    return other
+
+
+@pytest.mark.parametrize(("program", "breaks"), [(_used_up, 0), (_kept, 1), (_walked_by_another, 1)])
+def test_data_given_behind_a_backward(program, breaks):
+    """As sharpness-aware optimizers put weights back: no gradient reads them any more, unless the history was kept."""
+
+    def outcome(call):
+        weight, found = torch.nn.Parameter(torch.arange(3.0)), []
+        for i in range(2):
+            loss = call(weight, torch.full((3,), 0.5 + i))
+            found += [loss.detach(), weight.grad.clone(), weight.detach().clone()]
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                loss.backward()
+            weight.grad = None
+        return found
+
+    pliant.reset()
+    torch.testing.assert_close(outcome(pliant.compile(program)), outcome(program))
+    assert bool(pliant.stats()["graph_breaks"]) == bool(breaks)

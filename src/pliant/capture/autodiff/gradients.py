@@ -173,6 +173,10 @@ def _backward(
         _need_no_hooks(t, leaf, "_backward_hooks", "_post_accumulate_grad_hooks")
     keep = create_graph if retain_graph is None else retain_graph
     found = _record(t, roots, leaves, given, keep, create_graph, True)
+    if inputs is None and not keep:
+        walked = set(_history(roots))
+        nodes = [node for node in t.graph.nodes if getattr(node.meta.get("val"), "grad_fn", None) in walked]
+        t.recorder.used_up.update(nodes)
     made_elsewhere = {id(one) for one in given}
     for leaf, gradient in zip(leaves, found):
         if gradient is not None:

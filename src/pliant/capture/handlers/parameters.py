@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map
 from pliant.autograd.history import is_refused
 from pliant.capture.graph_breaks import GraphBreak, StartAgain
 from pliant.capture.handlers.table import Rows
-from pliant.capture.recording.regions import grad_recorded
+from pliant.capture.recording.regions import grad_recorded, tensors_in
 from pliant.capture.recording.stand_ins import AssignedData, is_detached
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import is_several
@@ -71,13 +71,13 @@ class _Replaced(torch.autograd.Function):
         return grad, None
 
 
-def _is_recorded(tensor: FakeTensor) -> bool:
-    """Whether something with a history was computed of it. A view that was made while nothing is recorded requires gradients
-    like what it is a view of, and has none."""
+def _is_recorded(t: Tracer, tensor: FakeTensor) -> bool:
+    """Whether something was computed of it with a history that no `backward()` has used up. A view that was made while nothing
+    is recorded requires gradients like what it is a view of, and has none."""
     left, seen = [tensor], {id(tensor)}  # what writes a tensor is a user of it, and gives it
     while left:
-        values = [user.meta.get("val") for user in left.pop().node.users]
-        if any(map(is_several, values)):
+        values = [user.meta.get("val") for user in left.pop().node.users if user not in t.recorder.used_up]
+        if any(one.requires_grad for one in tensors_in([*filter(is_several, values)])):
             return True
         views = [one for one in values if is_fake(one) and one.requires_grad and id(one) not in seen]
         if any(is_refused(one) or one.grad_fn is not None for one in views):
@@ -109,7 +109,7 @@ def set_data(t: Tracer, tensor: FakeTensor, data: Any) -> None:
     made_leaf = not outside and tensor.is_leaf and is_fake(data)
     if not (same_kind or made_leaf) or tensor.subclass_ is not None:
         raise GraphBreak("unsupported-operator", "assignment to Tensor.data of another kind or size")
-    if tensor.requires_grad and _is_recorded(tensor):
+    if tensor.requires_grad and _is_recorded(t, tensor):
         what = "assignment to Tensor.data of a tensor whose gradients may read it"
         if outside:  # what was compiled before the break has kept the tensor itself
             raise GraphBreak("unsupported-operator", what)

@@ -83,6 +83,7 @@ class Recorder(Nodes, TorchFunctionMode):
         self.handle_override: Callable[[Any, Any, Any], Any]
         self.warned: Callable[[list[GivenWarning]], None]
         self.checkpointed: list[Checkpointed] = []
+        self.used_up: set[fx.Node] = set()  # what was computed with histories that a `backward()` has walked and not kept
         self.histories: dict[int, FakeTensor] = {}  # tensors with other data -> what stands for them as they were first
         self.elements = Elements(inputs, self.symbols)
         inputs.record = self._dispatch
