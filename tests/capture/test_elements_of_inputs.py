@@ -266,3 +266,50 @@ def test_a_loop_up_to_an_element_that_had_many_values():
     for k in range(2, 14):
         x, n = torch.ones(2), torch.tensor([k, 2])
         torch.testing.assert_close(compiled(x, n), powers(x, n))
+
+
+class Observes(torch.nn.Module):
+    """As layers that learn how to quantize do: flags that are read between writes of other buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("observes", torch.tensor([1]))
+        self.register_buffer("enabled", torch.tensor([1], dtype=torch.uint8))
+        self.register_buffer("least", torch.tensor([0, 7]))
+
+    def forward(self, x):
+        if self.observes[0] == 1:
+            self.least.add_(1)
+        if self.enabled[0] == 1:
+            x = x @ x
+        return x + self.least[0]
+
+
+def test_elements_are_read_behind_writes_of_other_memory():
+    def results(model, call):
+        found = [call(torch.ones(2, 2)) for _ in range(2)]
+        model.enabled[0] = 0
+        found.append(call(torch.ones(2, 2)))
+        model.observes, model.least = model.least[:1], model.least * 0 + 1
+        found += [call(torch.ones(2, 2)) for _ in range(2)]
+        return found
+
+    pliant.reset()
+    ours, theirs = Observes(), Observes()
+    compiled = pliant.compile(ours)
+    torch.testing.assert_close(results(ours, compiled), results(theirs, theirs))
+    assert not pliant.stats()["graph_breaks"]
+
+
+@pytest.mark.fallbacks_expected
+def test_elements_that_a_write_changes_are_not_read_before_it():
+    def results(model, call):
+        found = [call(torch.ones(2, 2))]
+        model.enabled = model.least[:1]  # written before it is read
+        for start in (1, 0, 5):
+            model.least.fill_(start)
+            found.append(call(torch.ones(2, 2)))
+        return found
+
+    ours, theirs = Observes(), Observes()
+    torch.testing.assert_close(results(ours, pliant.compile(ours)), results(theirs, theirs))

@@ -104,6 +104,18 @@ class InputMemory:
             if all(root_of(i.source).is_held for i in tensors):
                 return
 
+    def is_apart_from_written(self, fake: FakeTensor) -> bool:
+        """Whether an input shares no memory with those that were written so far, which guards say from now on."""
+        written = [one for one in self.inputs if one.kind == "tensor" and is_written(one.fake)]
+        source, tensors = self.world.source_of(fake), [one.example for one in written]
+        if source is None or any(tensor.layout is not torch.strided for tensor in tensors):
+            return not written
+        with DisableTorchFunction():
+            apart = facts.separate([self._examples[id(fake)]], tensors, frozenset())
+        if apart and written:
+            self.world.guard(source, Kind.SEPARATE, ((source,), tuple([one.source for one in written])))
+        return apart
+
     def guard_whole(self, memory: FakeTensor) -> None:
         """The memory of an input is copied with all that lies in it: the input alone, as nothing but it is in there."""
         one = next((i for i in self.inputs if i.kind == "tensor" and i.fake is memory), None)

@@ -407,7 +407,7 @@ class Inputs(InputMemory):
             or value.numel() > MOST_ELEMENTS
         ):
             return False
-        if self.mode.writes and any(is_written(one.fake) for one in self.inputs if one.kind == "tensor"):
+        if self.mode.writes and not self.is_apart_from_written(fake):
             return False
         return self.policy.elements(self._list_of(fake), _elements(value))
 
