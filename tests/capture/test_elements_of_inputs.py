@@ -313,3 +313,23 @@ def test_elements_that_a_write_changes_are_not_read_before_it():
 
     ours, theirs = Observes(), Observes()
     torch.testing.assert_close(results(ours, pliant.compile(ours)), results(theirs, theirs))
+
+
+def _stored_where(x, y):
+    made, valid = torch.ones_like(x), (x != 0) & (y > 0)
+    made[valid] = 1 - x[valid] / y[valid]
+    made[~valid] = 0.5
+    return made
+
+
+def _rows_where(x, y):
+    return x[y > 0], x.clone()[x.sum() > 0].shape
+
+
+@pytest.mark.parametrize("program", [_stored_where, _rows_where])
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_a_mask_without_dimensions_selects_all_or_nothing(program, shape):
+    each = [(torch.full(shape, x), torch.tensor(y)) for x, y in ((1.0, 2.0), (0.0, 1.0), (3.0, -1.0), (-2.0, 4.0))]
+    if program is _stored_where:
+        each = [(x.sum(), y) for x, y in each]
+    assert _graphs_for(program, *each) == (1, 0)

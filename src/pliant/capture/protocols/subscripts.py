@@ -57,12 +57,21 @@ def subscript(t: Tracer, container: Any, key: Any) -> Any:
 
 
 def _tensor_item(t: Tracer, tensor: Any, key: Any) -> Any:
-    view, rest = tensor, t.internalize(_tensor_key(t, key))
+    view, rest = _with_mask(t, tensor, t.internalize(_tensor_key(t, key)))
     if t.recorder.region is not None:
         view, rest = t.native(select_by_tensors, view, rest)
     if rest is not NOTHING_LEFT:
         view, rest = t.native(select_symbolic, view, rest)
     return view if rest is NOTHING_LEFT else t.native(operator.getitem, view, rest)
+
+
+def _with_mask(t: Tracer, tensor: Any, key: Any) -> tuple[Any, Any]:
+    """The tensor and its index, where that is a mask without dimensions, which eager asks for its value: it selects all of the
+    tensor or nothing, along a new dimension."""
+    is_mask = is_fake(key) and key.dtype_ is torch.bool and not key.size_ and key.subclass_ is None and not t.overrides.modes
+    if not is_mask or t.recorder.region is not None or not t.mode.allow_unbacked or t.recorder.elements.is_known(key):
+        return tensor, key
+    return t.native(torch.Tensor.unsqueeze, tensor, 0), t.native(torch.Tensor.reshape, key, (1,))
 
 
 def _item_at(t: Tracer, sequence: Any, key: Any) -> Any:
@@ -303,10 +312,10 @@ def as_index(t: Tracer, key: Any) -> Any:
 def store_subscript(t: Tracer, container: Any, key: Any, value: Any) -> Any:
     """container[key] = value"""
     if is_fake(container):
-        key = t.internalize(_tensor_key(t, key))
+        view, key = _with_mask(t, container, t.internalize(_tensor_key(t, key)))
         if t.recorder.region is not None and is_place(key):
             key = t.native(torch.reshape, key, (1,))
-        view, rest = t.native(select_symbolic, container, key)
+        view, rest = t.native(select_symbolic, view, key)
         t.native(operator.setitem, view, ... if rest is NOTHING_LEFT else rest, value)
         return None
     return _change_item(t, container, key, value)
