@@ -15,6 +15,7 @@ FACTOR = 2.0
 
 class State:
     factor, table, tensor = 1.0, {"factor": 1.0}, torch.tensor(1.0)
+    items = [1.0]
 
 
 class ReadsLater(Function):
@@ -113,6 +114,10 @@ def _read_before(x, apply):
     return apply(x * kept[0], lambda: sum(State.table.values())), lambda: State.table.update(factor=7.0)
 
 
+def _counted(x, apply):
+    return apply(x, lambda: float(len(State.items))), lambda: State.items.append(3.0)
+
+
 def _item_changed(x, apply):
     made = [2.0]
     y = apply(x, lambda: made[0])
@@ -177,7 +182,7 @@ def _in_a_class_made_here(x, apply):
 
 
 CHANGED_LATER = [
-    _stored_outside, _read_before, _item_changed, _variable_changed, _field_changed, _changed_by_the_caller,
+    _stored_outside, _read_before, _counted, _item_changed, _variable_changed, _field_changed, _changed_by_the_caller,
     _changed_behind_a_break, _counts, pytest.param(_in_a_class_made_here, marks=pytest.mark.fallbacks_expected),
 ]  # fmt: skip
 
@@ -185,7 +190,7 @@ CHANGED_LATER = [
 @pytest.mark.parametrize("program", CHANGED_LATER)
 def test_what_the_trace_made_or_stored_is_read_when_a_backward_runs(program):
     def gradients(call):
-        State.factor = State.table["factor"] = 1.0
+        State.factor, State.table["factor"], State.items = 1.0, 1.0, [1.0]
         found = []
         for apply in (ReadsLater.apply, _hooked):
             x = torch.ones(3, requires_grad=True)

@@ -81,6 +81,13 @@ class ToldByValue(Fields):
             for part in leaves(*(shadow.values() if isinstance(shadow, dict) else shadow)):
                 self.look(part, self.place_of(value))
 
+    def place_of_counted(self, container: Any) -> Source:
+        """Where a container is of which the length is read."""
+        source = self.place_of(container)
+        if self.look is not None and is_mutable_container(container):
+            self.look(len(container), source)
+        return source
+
     def _note_way(self, result: Any, value: Any, source: Source) -> None:
         """The trace read `value` through the source, and has `result` for it."""
         if _BY_VALUE.of(result) or is_scalar(result) or is_numpy_scalar(result):
