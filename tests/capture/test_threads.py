@@ -1,6 +1,7 @@
 """Locks, thread locals, context variables and thread identities in captured programs."""
 
 import contextvars
+import sys
 import threading
 
 import torch
@@ -273,3 +274,78 @@ def test_the_default_of_a_context_variable_is_an_object_of_the_program():
     variable.set([0.0])
     assert compiled(x)[0] == 2
     assert counts == [8.0, 3, 3]
+
+
+def in_time(work):
+    """What the work gives in a thread of its own, which may hang."""
+    given = []
+    thread = threading.Thread(target=lambda: given.append(work()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert given, "it hangs"
+    return given[0]
+
+
+def test_threads_that_are_started_and_joined_behind_breaks():
+    """Also where new entries are kept on disk, by a thread that takes the locks which the program holds meanwhile."""
+
+    def program(x):
+        seen = []
+        one = threading.Thread(target=seen.append, args=(1,), daemon=False)
+        one.start()
+        one.join()
+        return x + len(seen), threading.active_count()
+
+    def calls():
+        with pliant.config.patch(keep_entries=True):
+            compiled = pliant.compile(program)
+            return [compiled(torch.zeros(1))[0].item() for _ in range(2)]
+
+    pliant.reset()
+    assert in_time(calls) == [1, 1]
+
+
+def test_no_lock_of_the_compiler_is_held_while_the_program_waits_for_its_own():
+    lock, captures, go_on = threading.RLock(), threading.Event(), threading.Event()
+
+    def backend(graph, inputs):
+        captures.set()
+        go_on.wait(30)
+        return graph.forward
+
+    def program(x):
+        with lock:
+            return x + 1
+
+    def last():
+        with lock:
+            go_on.set()
+            second.join(0.3)  # it comes to the lock
+            return compiled(torch.zeros(2))
+
+    pliant.reset()
+    compiled = pliant.compile(program, backend=backend, dynamic=False)
+    first, second = (threading.Thread(target=compiled, args=(torch.zeros(1),), daemon=True) for _ in range(2))
+    first.start()
+    assert captures.wait(30)
+    second.start()  # which waits for the entry of the first, and runs it
+    assert in_time(last).tolist() == [1, 1]
+
+
+def test_what_runs_eagerly_as_a_whole_may_wait_for_a_thread_that_is_compiled():
+    done = []
+
+    def wait(x):
+        other = threading.Thread(target=lambda: done.append(compiled(x, False)), daemon=True)
+        other.start()
+        other.join(20)
+
+    def program(x, waits):
+        frame = sys._getframe()
+        if waits:
+            wait(x)
+        return x + ("waits" in frame.f_locals)
+
+    compiled = compile_fresh(program, whole=False)
+    assert in_time(lambda: compiled(torch.zeros(1), True)).item() == 1
+    assert pliant.stats()["fallbacks"] and done[0].item() == 1

@@ -2,10 +2,9 @@
 
 In:     calls `(args, kwargs)`; a root for the tracer; what the eager program does; a `Compilation`.
 Out:    the result. `make_callable(dispatcher, like)` is the function a user or a step calls.
-Holds:  entries are tried most recently used first and never change; captures are serialized per dispatcher; a call
-        that arrives
-        while this thread captures runs eagerly. Whatever fails inside the compiler ends as eager with an event,
-        unless strict.
+Holds:  entries are tried most recently used first and never change; captures are serialized per dispatcher, by a lock that is
+        free while the program runs, which waits for other threads; a call that arrives while this thread captures runs eagerly.
+        Whatever fails inside the compiler ends as eager with an event, unless strict.
         An entry whose guards fail has done nothing, so the next may be tried.
 """
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from pliant.guards.filtering import GuardFilter
 
 DISPATCHER = "__pliant_dispatcher__"  # in the `__dict__` of a function made by `make_callable`
-
 
 
 @dataclass(slots=True)
@@ -398,27 +396,33 @@ class Dispatcher:
 
     def _capture_and_run(self, args: Sequence[Any], kwargs: dict[str, Any], tried: tuple[Entry, ...]) -> Any:
         for last in (False, True):  # modules that the first capture imports may change what it was told
-            with self._lock:
-                for entry in self.entries:  # another thread may have captured meanwhile
-                    if entry not in tried and (result := entry.run(args, kwargs)) is not MISS:
+            while not isinstance(found := self._captured(args, kwargs, tried), Entry):
+                if isinstance(found, str):
+                    return self._uncaptured(found, args, kwargs)
+                for entry in found:
+                    if (result := entry.run(args, kwargs)) is not MISS:
                         return result
-                self.raising = ""
-                self.policy.learn()
-                found = shielded(self.compilation.new_entry)(self, args, kwargs)
-                if found is None:
-                    return self._uncaptured(self.raising, args, kwargs)
-                self.entries = (found, *self.entries)
-                self.refresh()
+                tried = (*tried, *found)
             keep = self._keep(found, args, kwargs)
             result = found.run(args, kwargs) if keep is None else found.first_run(keep, args, kwargs)
             if result is not MISS:
                 return result
-            if last:
-                self._fresh_entry_missed(found, args, kwargs)
-            with self._lock:
-                self.entries = tuple(e for e in self.entries if e is not found or last)
-                self.refresh()
+            self._fresh_entry_missed(found, args, kwargs) if last else self.drop(found)
         return self._eagerly(args, kwargs)
+
+    def _captured(self, args: Sequence[Any], kwargs: dict[str, Any], tried: Sequence[Entry]) -> Entry | tuple[Entry, ...] | str:
+        """A new entry; those that other threads have captured meanwhile, if any; or what the program was expected to raise."""
+        with self._lock:
+            if others := tuple([one for one in self.entries if one not in tried]):
+                return others
+            self.raising = ""
+            self.policy.learn()
+            found = shielded(self.compilation.new_entry)(self, args, kwargs)
+            if found is None:
+                return self.raising
+            self.entries = (found, *self.entries)
+            self.refresh()
+            return found
 
     def _keep(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], None] | None:
         """What writes a new entry to disk. One whose graph is compiled behind its calls waits for that."""
@@ -440,13 +444,10 @@ class Dispatcher:
         return result
 
     def _fresh_entry_missed(self, entry: Entry, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        failure = _explained(entry, args, kwargs)
-        why = f"a guard does not hold for the call it was made from: {failure.text if failure else 'unknown'}"
-        self.fall_back(why, "guard-inconsistent")
+        failed = _explained(entry, args, kwargs)
+        self.fall_back(f"a guard does not hold for the call it was made from: {failed.text if failed else 'unknown'}", "guard-inconsistent")
 
-    def eager_after(
-        self, failed: tuple[str, str], args: Sequence[Any], kwargs: dict[str, Any], random_state: Any
-    ) -> Any:
+    def eager_after(self, failed: tuple[str, str], args: Sequence[Any], kwargs: dict[str, Any], random_state: Any) -> Any:
         """What serves a call whose data its code was not compiled for, or on which an operator fails.
 
         The graph has drawn random numbers at most: it writes inputs at its end. Eager raises what it has to, when it

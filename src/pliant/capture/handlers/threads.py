@@ -10,12 +10,15 @@ Holds:  an entry holds the lock from before its guards until its effects are don
         One that the trace made works as any of its objects, but capture never waits for it.
         A lock that was taken before the trace is released when the effects are done, and none is taken behind it.
         What is set and reset within the trace is not seen outside.
+        Behind a break in a block of a lock, the compiler runs while the program holds the lock. So no break is in a function that
+        holds one which the compiler's own threads take as they start: such a call is left to Python.
 """
 
 from __future__ import annotations
 
 import _thread
 import contextvars
+import types
 from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak, Raised
@@ -77,6 +80,19 @@ def _take(t: Tracer, lock: Any) -> bool:
         raise GraphBreak("unknown-call", "a lock is taken that the program holds")
     t.lock.depth += 1
     return True
+
+
+# By module: names of the standard library's own locks that every thread may need, and of what takes them.
+_SHARED = {
+    "threading": {"_active_limbo_lock", "_shutdown_locks_lock"},
+    "logging": {"_lock", "_acquireLock"},
+    "tempfile": {"_once_lock"},
+}
+
+
+def takes_shared_lock(function: types.FunctionType) -> bool:
+    names = _SHARED.get(function.__globals__.get("__name__", ""))
+    return names is not None and not names.isdisjoint(function.__code__.co_names)
 
 
 ROWS.callables[_thread.get_ident] = spread(lambda t: t.world.bring(_thread.get_ident(), question(_thread.get_ident)))

@@ -33,6 +33,7 @@ from pliant.capture.handlers.random_numbers import draw, is_generator, is_of_pyt
 from pliant.capture.handlers.standard_library import call_object, fold, make_reference, referent
 from pliant.capture.handlers.table import Handler, find_special, refusal
 from pliant.capture.handlers.table import find as find_row
+from pliant.capture.handlers.threads import takes_shared_lock
 from pliant.capture.iterators.endings import has_finalizer
 from pliant.capture.iterators.generators import OURS, TracedGenerator, notice_arguments
 from pliant.capture.numbers import arrays, progressions
@@ -188,7 +189,7 @@ def _call_function(t: Tracer, function: types.FunctionType, args: Args, kwargs: 
         chosen = t.native(function.__dict__["dispatch"], bring_class(t, args[0]))
         _guard_registry(t, function)
         return call(t, t.world.hold(chosen, function.__qualname__), args, kwargs, linked)
-    return t.repeated.call(t, inline, function, args, kwargs, linked)
+    return t.repeated.call(t, inline, function, args, kwargs, linked and not takes_shared_lock(function))
 
 
 def _call_leaf(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, linked: bool) -> Any:
