@@ -88,6 +88,9 @@ class Capture:
         code=False,
     )
     inline_depth: int = option(200, "calls inlined into one another at most", least=1)
+    idle_steps: int = option(
+        200_000, "steps of Python without an operation on tensors at most; what runs longer is left to Python", least=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

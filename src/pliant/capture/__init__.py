@@ -9,7 +9,7 @@ Values:               value_kinds (kinds that are told apart), varying_values (t
                       in containers); signatures (what annotations name).
 The world outside:    outside/ (reads under guards, buffered writes).
 The graph:            recording/ (calls of PyTorch as nodes).
-Its end:              trace (what a capture found), collect, reconstruct/; graph_breaks (kinds and advice).
+Its end:              trace (what a capture found), collect, reconstruct/; graph_breaks (kinds and advice), idle_runs (what is left to Python).
 
 Read `trace.py`, `attempt.py` and `tracer.py` first; `dispatch/` is who asks for a capture, and writes the entry
 that replays it.

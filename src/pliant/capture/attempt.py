@@ -37,6 +37,7 @@ from pliant.capture.graph_breaks import (
     Stopped,
 )
 from pliant.capture.handlers.effects import check_put_off
+from pliant.capture.idle_runs import check_rest
 from pliant.capture.iterators.carried import count_by_turn
 from pliant.capture.iterators.generators import (
     TracedGenerator,
@@ -222,6 +223,7 @@ class _Attempt:
         del stack  # the frame alone holds what is on it
         notice(frame)
         frame.ip = frame.program.index_of(point.offset)
+        check_rest(frame)
         suspended = started(frame) if is_generator(frame.code) else None
         if suspended is None:
             return Return(frame.run().value)

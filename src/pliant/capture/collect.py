@@ -12,7 +12,7 @@ from typing import Any
 
 from pliant.bytecode.cfg import ITERATOR, layouts, looks_at_locals
 from pliant.bytecode.decode import Program, decode
-from pliant.capture.iterators.carried import can_be_carried
+from pliant.capture.iterators.carried import can_be_carried, parts_of
 from pliant.capture.iterators.generators import TracedGenerator, is_traced_generator
 from pliant.capture.iterators.suspended import Carry
 from pliant.capture.reconstruct.effects import effect_lines
@@ -121,7 +121,18 @@ def _marked_locals(program: Program, values: dict[str, Any], times_reached: Call
 
 
 def _carry(value: Any, times_reached: Callable[[Any], int], is_next: bool = False) -> Any:
-    return Carry(value, is_next) if can_be_carried(value, times_reached, is_next) else _carry_generator(value, times_reached)
+    if not can_be_carried(value, times_reached, is_next):
+        return _carry_generator(value, times_reached)
+    _own_parts(value, times_reached)
+    return Carry(value, is_next)
+
+
+def _own_parts(iterator: Any, times_reached: Callable[[Any], int]) -> None:
+    """Mark the generators from which it alone takes items: they end with it."""
+    for part in parts_of(iterator):
+        if _carry_generator(part, times_reached) is not part:
+            part.is_owned = True
+        _own_parts(part, times_reached)
 
 
 def _carry_generator(value: Any, times_reached: Callable[[Any], int]) -> Any:

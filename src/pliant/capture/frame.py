@@ -15,9 +15,9 @@ from pliant.bytecode.decode import Op, Program, decode
 from pliant.bytecode.ops import OPS, OpInfo
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.iterators.endings import let_go
-from pliant.capture.protocols import polyfills
 from pliant.capture.signatures import Tracer
 from pliant.capture.tracebacks import note_passing
+from pliant.dispatch.own_frames import OWN_FILES
 from pliant.dispatch.tracebacks import chain
 from pliant.records import dataclass
 from pliant.source import SourceLocation
@@ -87,7 +87,7 @@ class Frame:
 
     __slots__ = (
         "tracer", "program", "code", "globals", "locals", "cells", "stack", "ip", "op", "saved", "steps_at_op",
-        "linked", "generator", "name", "class_locals", "nodes_at_op", "noticed", "is_polyfill", "is_the_users", "_located",
+        "linked", "generator", "name", "class_locals", "nodes_at_op", "noticed", "is_polyfill", "is_the_users", "turning", "_located",
     )
 
     def __init__(
@@ -115,8 +115,9 @@ class Frame:
         self.linked = linked
         self.generator: Any = None  # what it is the frame of, while an operation that can be cut drives it
         self.name = name
-        self.is_polyfill = code.co_filename == polyfills.__file__  # the program has no such frame
+        self.is_polyfill = code.co_filename in OWN_FILES  # the program has no such frame
         self.is_the_users = not self.is_polyfill and "/torch/" not in code.co_filename
+        self.turning = -1, 0, 0  # how many nodes there were when a loop began, at which step, at which operation
         self._located: tuple[Op, SourceLocation] | None = None  # the last answer: several guards are of one operation
         self.class_locals: dict[str, Any] | None = None
         # By id what the frame must not lose within the trace, and what says that it has ended.

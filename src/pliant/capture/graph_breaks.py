@@ -78,6 +78,10 @@ KINDS: dict[str, BreakKind] = {
         ),
         "exception": ("the function raises", "none: exceptions are raised by the original code"),
         "bad-call": ("the arguments do not fit the function; eager raises the error", "correct the call"),
+        "long-run": (
+            "it runs for long without an operation on tensors: following each step takes far longer than Python does",
+            "none where Python is to run it; raise the option idle_steps, or compile what it calls",
+        ),
         "recursion": ("the function calls itself too deeply", "bound the recursion"),
         "random-state": ("the random generator's state is read or set", "seed outside the compiled function"),
         "cannot-rebuild": (

@@ -141,6 +141,7 @@ class Tracer:
         # ---- where the interpreter stands
         self.frames: list[Frame] = []
         self.steps, self.stop_at = 0, stop_at  # the step of the operation at which an earlier attempt broke
+        self.idle = 0, 0  # how many nodes there are, and since which step
         self.active = True  # whether what the program does still counts
         # The exceptions that are handled: here, and, where nothing is, by who asked the generator that runs for an item.
         self.own_exception: BaseException | None = None
@@ -196,7 +197,7 @@ class Tracer:
         shapes = options.shapes
         self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
         self.shape_env.failed = policy.failed
-        self.inline_depth = options.capture.inline_depth
+        self.inline_depth, self.idle_steps = options.capture.inline_depth, options.capture.idle_steps
         self.shape_env.origin_callback = self.location
         self.graph = fx.Graph()
         self.graph.output(())  # replaced at the end; placeholders and calls go before it
@@ -206,6 +207,7 @@ class Tracer:
         self.inputs.world = self.world
         self.world.refuse_own_keys = lambda keys: given_to_c.refuse_own_keys(self, keys)
         self.counted: dict[int, tuple[Any, Source]] = {}  # by id: iterators of loops whose turns are guarded; their places
+        self.looped: dict[int, tuple[Any, Source]] = {}  # the same of iterators that are not carried over breaks in them
         self.world.bring_carried = lambda value, source: carried.bring_back(self, value, source)
         self.recorder = Recorder(self.graph, self.inputs, self.location)
         self.overrides = self.recorder.overrides = self.inputs.overrides = Overrides()

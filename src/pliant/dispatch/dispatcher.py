@@ -476,8 +476,8 @@ class Dispatcher:
         self.tell(why, kind)
         self.count_failure(why)
 
-    def count_failure(self, why: str) -> None:
-        self._failures += 1
+    def count_failure(self, why: str, for_good: bool = False) -> None:
+        self._failures += _GIVE_UP_AFTER if for_good else 1
         if self._failures >= _GIVE_UP_AFTER:
             self.given_up = why
 

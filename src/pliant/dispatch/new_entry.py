@@ -223,7 +223,7 @@ class _Capture:
             self.dispatcher.raising = reason.detail
             return
         events.record("fallback", name=self.dispatcher.name, why=why, reason=reason.kind, where=where)
-        self.dispatcher.count_failure(why)
+        self.dispatcher.count_failure(why, for_good=reason.kind == "long-run")
 
     def _casts_meet(self, reason: BreakReason) -> None:
         """Compiled code of before may have cast what this call takes, and kept no cast: from now on it is not cut there."""

@@ -40,6 +40,7 @@ from pliant.capture.handlers.table import ALL, refusal, spread
 from pliant.capture.handlers.text_and_numbers import text_by_name
 from pliant.capture.handlers.threads import call_context_variable, call_lock_method, check_own
 from pliant.capture.iterators.generators import OURS
+from pliant.capture.iterators.looped import made_for
 from pliant.capture.numbers.array_memory import to_array
 from pliant.capture.numbers.arrays import call_numpy, call_ufunc_method
 from pliant.capture.numbers.given_numbers import refuse_many
@@ -440,7 +441,9 @@ _CLASS_METHODS: dict[str, Callable[..., Any]] = {
         *t.sequence(t.world.bring(function(*args, **kwargs), question(function)))
     ],
     "fromkeys": _from_keys,
-    "from_iterable": lambda t, cls, function, args, kwargs: t.native(function, [*map(t.iterable, t.sequence(args[0]))]),
+    "from_iterable": lambda t, cls, function, args, kwargs: made_for(
+        t, function, args, kwargs, lambda: t.native(function, [*map(t.iterable, t.sequence(args[0]))])
+    ),
     **dict.fromkeys(("now", "today", "utcnow"), refusal("side-effect-call", "the time is asked for")),
 }
 

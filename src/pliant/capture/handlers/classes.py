@@ -25,6 +25,7 @@ from pliant.capture.handlers.given import Arguments, Convert
 from pliant.capture.handlers.random_numbers import make_generator
 from pliant.capture.handlers.table import ALL, ClassHandler, Rows
 from pliant.capture.iterators import carried
+from pliant.capture.iterators.looped import CARRIED_FOR, looped
 from pliant.capture.numbers import progressions
 from pliant.capture.numbers.numpy_scalars import scalar_of
 from pliant.capture.outside.whole_containers import base_in_c
@@ -258,19 +259,7 @@ ROWS.refuses(
     "a range of the profiler begins or ends here",
 )
 
-CLASSES |= {
-    # Guards against dispatch modes or transforms, of which a capture has none.
-    **dict.fromkeys(
-        (DisableTorchDispatch, DisableFuncTorch), lambda t, cls, args, kwargs: contextlib.nullcontext()
-    ),
-    torch.autograd.profiler.record_function: _construct_profiler_range,
-    list: _of_rows(_construct_list),
-    tuple: _of_rows(_made_of(given.listed, rest=given.fixed, iterable=given.listed)),
-    collections.deque: _made_of(given.items, rest=given.fixed, iterable=given.items),
-    **dict.fromkeys((set, frozenset), _made_of(iteration.hashables_of_table)),
-    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
-    zip: _of_items(_made_of(rest=given.items, strict=given.number)),
-    enumerate: _of_items(_made_of(given.items, iterable=given.items)),
+_ITERTOOLS: dict[type, ClassHandler] = {
     **dict.fromkeys(
         (itertools.cycle, itertools.zip_longest, itertools.compress),
         _made_of(rest=given.items, fillvalue=given.as_it_is),
@@ -287,10 +276,27 @@ CLASSES |= {
     itertools.repeat: _made_of(given.as_it_is, object=given.as_it_is),
     itertools.groupby: _construct_groups,
     itertools.accumulate: lambda t, cls, args, kwargs: _accumulate(t, *args, **kwargs),
-    **dict.fromkeys((map, itertools.starmap), _made_of(given.called, rest=given.items)),
+    itertools.starmap: _made_of(given.called, rest=given.items),
     **dict.fromkeys(
-        (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(given.asked, given.items)
+        (itertools.filterfalse, itertools.takewhile, itertools.dropwhile), _made_of(given.asked, given.items)
     ),
+}
+CLASSES |= {
+    # Guards against dispatch modes or transforms, of which a capture has none.
+    **dict.fromkeys(
+        (DisableTorchDispatch, DisableFuncTorch), lambda t, cls, args, kwargs: contextlib.nullcontext()
+    ),
+    torch.autograd.profiler.record_function: _construct_profiler_range,
+    list: _of_rows(_construct_list),
+    tuple: _of_rows(_made_of(given.listed, rest=given.fixed, iterable=given.listed)),
+    collections.deque: _made_of(given.items, rest=given.fixed, iterable=given.items),
+    **dict.fromkeys((set, frozenset), _made_of(iteration.hashables_of_table)),
+    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _construct_dict),
+    zip: _of_items(_made_of(rest=given.items, strict=given.number)),
+    enumerate: _of_items(_made_of(given.items, iterable=given.items)),
+    map: _made_of(given.called, rest=given.items),
+    filter: _made_of(given.asked, given.items),
+    **{cls: looped(make) if cls in CARRIED_FOR else make for cls, make in _ITERTOOLS.items()},
     **dict.fromkeys((torch.device, torch.finfo, torch.iinfo, memoryview), _construct_plain),
     types.SimpleNamespace: _construct_namespace,
     **dict.fromkeys((bytes, bytearray), _construct_bytes),

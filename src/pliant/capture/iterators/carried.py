@@ -31,6 +31,8 @@ from pliant.capture.iterators.standing_iterators import (
     left_of,
     peek,
     place,
+    reduced,
+    set_state,
 )
 from pliant.capture.iterators.suspended import Carried, Carry
 from pliant.capture.signatures import Frame, Tracer
@@ -215,7 +217,7 @@ def by_turn(iterator: Any) -> list[Any]:
     """Those of the iterators that a step advances whose steps may be counted."""
     if _is_by_turn(iterator):
         return [iterator]
-    parts = _parts_of(iterator) if _is_item_by_item(iterator) else ()
+    parts = parts_of(iterator) if _is_item_by_item(iterator) else ()
     return [one for part in parts for one in by_turn(part)]
 
 
@@ -223,7 +225,7 @@ def by_turn(iterator: Any) -> list[Any]:
 _TAKES_FROM: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Numbered: lambda iterator: (iterator.items,),
     zip: lambda iterator: iterator.__reduce__()[1],
-    **dict.fromkeys((enumerate, itertools.groupby), lambda iterator: iterator.__reduce__()[1][:1]),
+    **dict.fromkeys((enumerate, itertools.groupby), lambda iterator: reduced(iterator)[1][:1]),
     **dict.fromkeys((map, filter), lambda iterator: iterator.__reduce__()[1][1:]),
 }
 _is_item_by_item = exactly(Numbered, zip, enumerate, map)  # one of each for one of theirs
@@ -232,7 +234,7 @@ _is_list_carried = exactly(CarriedItems, Carry)
 _is_counted = exactly(CountedTurns, _COUNTING)
 
 
-def _parts_of(iterator: Any) -> tuple[Any, ...]:
+def parts_of(iterator: Any) -> tuple[Any, ...]:
     """What it takes its items from."""
     return _TAKES_FROM.get(type(iterator), lambda iterator: ())(iterator)
 
@@ -279,7 +281,7 @@ def shared(t: Tracer, real: Any) -> Any:
 
 def _has_no_more_state(real: Any) -> bool:
     """Whether the state of the iterator is that of plain ones that it is made of."""
-    return type(real) in SHARED and all(map(_has_no_more_state, _parts_of(real)))
+    return type(real) in SHARED and all(map(_has_no_more_state, parts_of(real)))
 
 
 def _place_of_part(source: Source, index: int) -> Source:
@@ -287,16 +289,19 @@ def _place_of_part(source: Source, index: int) -> Source:
 
 
 def _part(t: Tracer, real: Any, source: Source, index: int) -> Any:
-    part = real.__reduce__()[1][index]
+    part = reduced(real)[1][index]
     place = _place_of_part(source, index)
-    return bring(t, part, place) if type(part) in BRING else t.world.bring(part, place)
+    if type(part) in BRING:
+        return bring(t, part, place)
+    brought = t.world.bring(part, place)
+    return HELD_BY_OTHERS[type(part)].brought(t, brought) if type(part) in HELD_BY_OTHERS else brought
 
 
 def _all_parts(t: Tracer, real: Any, source: Source) -> list[Any]:
-    reduced = real.__reduce__()
-    t.world.guard(ReducedSource(source), Kind.LENGTH, len(reduced))
-    t.world.guard(ItemSource(ReducedSource(source), 1), Kind.LENGTH, len(reduced[1]))
-    return [_part(t, real, source, i) for i in range(len(reduced[1]))]
+    made = reduced(real)
+    t.world.guard(ReducedSource(source), Kind.LENGTH, len(made))
+    t.world.guard(ItemSource(ReducedSource(source), 1), Kind.LENGTH, len(made[1]))
+    return [_part(t, real, source, i) for i in range(len(made[1]))]
 
 
 def _numbered(t: Tracer, real: Any, source: Source) -> Any:
@@ -306,16 +311,16 @@ def _numbered(t: Tracer, real: Any, source: Source) -> Any:
 
 def _made_of_parts(t: Tracer, real: Any, source: Source) -> Any:
     """Of the class, made of what it takes its items from and calls."""
-    parts, reduced = _all_parts(t, real, source), real.__reduce__()
+    parts, given = _all_parts(t, real, source), reduced(real)
     place, make = _CALLS.get(type(real), (0, _as_it_is))
     if parts[place] is not None:
         parts[place] = make(t, parts[place])
     if type(real) is zip:
-        return zip(*parts, strict=len(reduced) > 2)
+        return zip(*parts, strict=len(given) > 2)
     made = type(real)(*parts)
-    for state in reduced[2:]:  # it stands at a group
+    for state in given[2:]:  # it stands at a group
         place_of_state = ItemSource(ReducedSource(source), 2)
-        made.__setstate__(tuple([t.world.bring(v, ItemSource(place_of_state, i)) for i, v in enumerate(state)]))
+        set_state(made, tuple([t.world.bring(v, ItemSource(place_of_state, i)) for i, v in enumerate(state)]))
     return made
 
 
@@ -343,6 +348,16 @@ BRING: dict[type, Callable[[Tracer, Any, Source], Any]] = {
     enumerate: _numbered,
     **dict.fromkeys((zip, map, filter, itertools.groupby), _made_of_parts),
 }
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Of a type of what such iterators take their items from, and others may refer to: whether the trace leaves one so that
+    code behind a break can go on with it, and its traced form there."""
+
+    can_go_on: Callable[[Any], bool]
+    brought: Callable[[Tracer, Any], Any]
+
+
+HELD_BY_OTHERS: dict[type, Held] = {}  # `generators` adds rows
 # Those that have no state of their own beside that of their parts.
 SHARED = frozenset((*PLAIN_ITERATORS, zip, map, filter))
 
@@ -354,8 +369,12 @@ def can_be_carried(value: Any, times_reached: Callable[[Any], int], is_next: boo
     if cls not in BRING and cls not in TRACED or times_reached(value) != 1 or is_next and cls is itertools.groupby:
         return False
     if cls in _TAKES_FROM:
-        return all(can_be_carried(part, times_reached, is_next) for part in _TAKES_FROM[cls](value))
+        return all(_can_go_on(part) or can_be_carried(part, times_reached, is_next) for part in _TAKES_FROM[cls](value))
     return cls in BY_TURN or cls is not DequeItems and _is_over_sequence(value)
+
+
+def _can_go_on(part: Any) -> bool:
+    return type(part) in HELD_BY_OTHERS and HELD_BY_OTHERS[type(part)].can_go_on(part)
 
 
 def _is_over_sequence(iterator: Any) -> bool:
@@ -368,9 +387,11 @@ _PREPARING = frozenset(("LOAD_FAST_AND_CLEAR", "BUILD_LIST", "BUILD_SET", "BUILD
 _FARTHEST = 24
 
 
-def begins_next(frame: Frame) -> bool:
-    """Whether the next operations let a loop begin that takes what is made now, or hand it to a comprehension."""
-    return _begins([op.name for op in frame.program.ops[frame.ip : frame.ip + _FARTHEST]])
+def begins_next(frame: Frame, ahead: int = 0) -> bool:
+    """Whether the next operations, or those that many behind them, let a loop begin that takes what is made now, or hand it to a
+    comprehension."""
+    first = frame.ip + ahead
+    return _begins([op.name for op in frame.program.ops[first : first + _FARTHEST]])
 
 
 def _begins(names: list[str]) -> bool:
@@ -392,8 +413,10 @@ def is_of_a_loop(t: Tracer, value: Any) -> bool:
 
 def count_by_turn(t: Tracer, frames: Iterable[Frame]) -> None:
     """Where the frames break inside loops that were taken to have so many turns, start again: behind the break the turns are
-    counted one by one, so what comes before it need not say how many there are."""
-    broken = [t.counted[id(value)][1] for frame in frames for value in frame.saved if id(value) in t.counted]
+    counted one by one, so what comes before it need not say how many there are. So for loops over what cannot be carried."""
+    made = t.counted | t.looped
+    values = [one for frame in frames for value in frame.saved for one in (value, *parts_of(value))]
+    broken = [made[id(value)][1] for value in values if id(value) in made]
     if broken and t.inputs.policy.may_break:
         loops = t.inputs.policy.broken_loops
         raise StartAgain(lambda: loops.update(broken))

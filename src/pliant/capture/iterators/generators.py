@@ -20,7 +20,7 @@ from pliant import peer
 from pliant.bytecode.cfg import live_locals
 from pliant.bytecode.resume import resume_freevars
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
-from pliant.capture.iterators.carried import BRING, SHARED, TRACED, shared
+from pliant.capture.iterators.carried import BRING, HELD_BY_OTHERS, SHARED, TRACED, Held, shared
 from pliant.capture.iterators.endings import ends_itself
 from pliant.capture.iterators.standing_iterators import ItsOwnIterator
 from pliant.capture.iterators.suspended import Place, StateSource, Suspended, end_of, state_of
@@ -93,6 +93,7 @@ class TracedGenerator(ItsOwnIterator):
         self.finished = False
         self.running = False
         self.is_broken = False  # a graph break is in its body
+        self.is_owned = False  # nothing but an iterator of a loop refers to it, where the trace breaks
         self.handled: BaseException | None = None  # what it was handling when it was suspended
         self.exception_around: BaseException | None = None  # what those handle who asked it for the item
         frame.tracer.open_generators += 1
@@ -397,7 +398,18 @@ def started(frame: Frame) -> TracedGenerator:
     return made
 
 
+def _as_part(t: Tracer, value: Any) -> Any:
+    """A generator from outside, from which another iterator takes items."""
+    made = _traced_generator(t, value)
+    if made is value:
+        raise GraphBreak("unknown-object", "a generator from outside is advanced")
+    return made
+
+
 BRING[Suspended] = _resumed
+HELD_BY_OTHERS[TracedGenerator] = HELD_BY_OTHERS[types.GeneratorType] = Held(
+    lambda one: is_traced_generator(one) and one.gi_suspended, _as_part
+)
 # The traced form of an iterator or revived generator from outside; any other value is itself.
 traced_iterator = by_kind(
     lambda t, value: value, {**dict.fromkeys(SHARED, shared), types.GeneratorType: _traced_generator},

@@ -13,11 +13,37 @@ import contextlib
 import gc
 import itertools
 import operator
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
+from pliant import background
 from pliant.capture.value_kinds import ByKind, by_kind, is_tuple
 from pliant.guards.sources import ChainedSource, source_class
+
+_quiet = background.lock()
+
+
+def _without_warning(call: Callable[[], Any]) -> Any:
+    """From Python 3.12 on those of `itertools` warn that they will not be copied by Python 3.14."""
+    with _quiet, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return call()
+
+
+def reduced(iterator: Any) -> Any:
+    """iterator.__reduce__() of one of Python's own: (function, args[, state])"""
+    return _without_warning(iterator.__reduce__) if _warns(iterator) else iterator.__reduce__()
+
+
+def set_state(iterator: Any, state: Any) -> None:
+    """iterator.__setstate__(state)"""
+    _without_warning(lambda: iterator.__setstate__(state)) if _warns(iterator) else iterator.__setstate__(state)
+
+
+def _warns(iterator: Any) -> bool:
+    return sys.version_info >= (3, 12) and type(iterator).__module__ == "itertools"
 
 
 class ItsOwnIterator:
@@ -174,10 +200,11 @@ def at_left(container: Any, left: int, rest: list[Any] | None = None) -> Iterato
 
 @source_class
 class ReducedSource(ChainedSource):
-    """parent.__reduce__() of one of Python's own iterators."""
+    """What one of Python's own iterators, `parent`, is made of."""
 
-    text = "{parent}.__reduce__()"
+    text = "{function}({parent})"
     words = "{parent}"
+    function = reduced
 
 
 @source_class

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pliant.bytecode.decode import Op
 from pliant.capture.frame import Frame, Handlers, Returned, Yielded
 from pliant.capture.graph_breaks import Exhausted, GraphBreak, Raised, is_end
 from pliant.capture.handlers.data_dependent import decide
+from pliant.capture.idle_runs import note_turn
 from pliant.capture.iterators import carried
 from pliant.capture.iterators.generators import traced_iterator
 from pliant.capture.numbers import marked_rows, progressions, selections
@@ -19,7 +22,14 @@ opcode = ROWS.row
 
 @opcode("JUMP")
 def jump(frame: Frame, op: Op) -> None:
-    frame.ip = op.target  # type: ignore[assignment]
+    _go_to(frame, op)
+
+
+def _go_to(frame: Frame, op: Op) -> None:
+    target: Any = op.target
+    if target < frame.ip:
+        note_turn(frame)
+    frame.ip = target
 
 
 @opcode("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
@@ -28,14 +38,14 @@ def pop_jump(frame: Frame, op: Op) -> Returned | None:
     if selections.can_be(frame, op, value):
         return selections.select(frame, op, value)
     if decide(frame, op, value) is (op.name == "POP_JUMP_IF_TRUE"):
-        frame.ip = op.target  # type: ignore[assignment]
+        _go_to(frame, op)
     return None
 
 
 @opcode("POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_none(frame: Frame, op: Op) -> None:
     if (frame.pop() is None) is (op.name == "POP_JUMP_IF_NONE"):
-        frame.ip = op.target  # type: ignore[assignment]
+        _go_to(frame, op)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
@@ -64,6 +74,7 @@ def get_iter(frame: Frame, op: Op) -> None:
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, op: Op) -> None:
     t, iterator = frame.tracer, frame.stack[-1]
+    note_turn(frame)
     if carried.has_had_its_turn(t, traced_iterator(t, iterator)):
         raise GraphBreak("varying-length", "the next turn of a loop over a list whose length varies")
     try:

@@ -24,6 +24,7 @@ import torch
 
 from pliant import arity
 from pliant.bytecode.decode import Program, decode, per_program
+from pliant.capture import idle_runs
 from pliant.capture.frame import Frame
 from pliant.capture.graph_breaks import GraphBreak, Raised
 from pliant.capture.handlers.c_functions import call_native
@@ -236,6 +237,7 @@ def inline(t: Tracer, function: types.FunctionType, args: Args, kwargs: Kwargs, 
     """Interpret the function's body."""
     if len(t.frames) > t.inline_depth:
         raise GraphBreak("recursion", f"{function.__qualname__} is nested {t.inline_depth} calls deep")
+    idle_runs.check(t)
     frame = make_frame(t, function, args, kwargs, linked)
     flags = frame.code.co_flags
     if flags & inspect.CO_GENERATOR:

@@ -47,6 +47,8 @@ from pliant.capture.iterators.standing_iterators import (
     container_of,
     over_dict,
     put_at,
+    reduced,
+    set_state,
     way_over,
 )
 from pliant.capture.iterators.suspended import Carried, Carry, Suspended, finished, place_of, revive
@@ -184,7 +186,7 @@ def _function(b: Statements, obj: types.FunctionType) -> str:
 
 def _reduced(b: Statements, obj: Any) -> str:
     """An iterator of the standard library, by its own `__reduce__`: (function, args[, state])."""
-    made = obj.__reduce__()
+    made = reduced(obj)
     if type(obj) is itertools.groupby and len(made) == 2 and _has_keys(obj) and not _is_at_end(made[1][0]):
         raise CannotReconstruct("builtin-instance", obj)  # it stands within a group, whose key it does not tell
     b.keep.append(made)
@@ -192,8 +194,16 @@ def _reduced(b: Statements, obj: Any) -> str:
     if len(made) > 2 and type(obj) in OF_LISTS:  # which takes its place when the list has its items
         b.late.append(f"{b.hold(put_at)}({name}, {made[2]})")
     elif len(made) > 2 and made[2] is not None:
-        b.emit(f"{name}.__setstate__({b.value(made[2])})")
+        b.emit(f"{b.hold(set_state)}({name}, {b.value(made[2])})")
     return name
+
+
+def _pairs(b: Statements, obj: itertools.pairwise[Any]) -> str:
+    """It does not say what it is made of: the iterator, and the item that it gave last. Neither at its end."""
+    source, *last = [one for one in gc.get_referents(obj) if one is not itertools.pairwise][:2] or [()]
+    rest: Any = itertools.chain(last, source) if last else source
+    b.keep.append(rest)
+    return b.bind(obj, f"{b.hold(itertools.pairwise)}({b.value(rest)})", hint="iterator")
 
 
 def _has_keys(groups: itertools.groupby[Any, Any]) -> bool:
@@ -207,7 +217,7 @@ def _is_at_end(iterator: Any) -> bool:
         return iterator.ended
     if isinstance(iterator, Numbered):
         return _is_at_end(iterator.items)
-    made = iterator.__reduce__()
+    made = reduced(iterator)
     if made[0] is iter:
         return len(made) == 2 and not made[1][0]
     return type(iterator) in (enumerate, zip, map, filter) and any(_is_at_end(one) for one in made[1] if isinstance(one, Iterator))
@@ -263,7 +273,7 @@ def _array(b: Statements, obj: Any) -> str:
 
 
 _OF_ITERTOOLS = """count groupby repeat chain cycle islice accumulate product permutations combinations starmap takewhile
-dropwhile compress zip_longest"""
+dropwhile compress zip_longest filterfalse combinations_with_replacement"""
 _ITERATORS: tuple[type, ...] = (
     *(one for one in PLAIN_ITERATORS if one not in (*OF_DICTS, OF_ORDERED, OF_SETS)),
     enumerate, zip, map, filter, type(next(itertools.groupby("a"))[1]),
@@ -278,7 +288,7 @@ def _generator(b: Statements, obj: TracedGenerator) -> str:
     if obj.finished:
         return b.bind(obj, f"{b.hold(finished)}()", hint="generator")
     if obj.started:
-        return _revived(b, obj, _suspended(b, obj))
+        return _suspended(b, obj) if obj.is_owned else _revived(b, obj, _suspended(b, obj))
     return _new_generator(b, obj)
 
 
@@ -395,6 +405,7 @@ _OBJECTS: dict[type, Recipe] = {
         for cls, name in DICT_VIEWS.items()
     },
     **dict.fromkeys(_ITERATORS, _reduced),
+    itertools.pairwise: _pairs,
     **dict.fromkeys((*OF_DICTS, OF_ORDERED, OF_SETS), _over_unordered),
     DequeItems: _over_deque,
     TracedGenerator: _generator,
