@@ -141,7 +141,6 @@ class Tracer:
         # ---- where the interpreter stands
         self.frames: list[Frame] = []
         self.steps, self.stop_at = 0, stop_at  # the step of the operation at which an earlier attempt broke
-        self.idle = 0, 0  # how many nodes there are, and since which step
         self.active = True  # whether what the program does still counts
         # The exceptions that are handled: here, and, where nothing is, by who asked the generator that runs for an item.
         self.own_exception: BaseException | None = None
@@ -198,6 +197,7 @@ class Tracer:
         self.shape_env = ShapeEnv(duck_shape=shapes.duck_sizing, specialize_zero_one=shapes.specialize_zero_one)
         self.shape_env.failed = policy.failed
         self.inline_depth, self.idle_steps = options.capture.inline_depth, options.capture.idle_steps
+        self.idle = 0, 0  # how many nodes there are, and since which step
         self.shape_env.origin_callback = self.location
         self.graph = fx.Graph()
         self.graph.output(())  # replaced at the end; placeholders and calls go before it
