@@ -22,6 +22,8 @@ _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.abspath(PACKAGE) + os.sep
 _INSTALLED = r"[/\\](site|dist)-packages[/\\]"
 _SKIPPED = (_OWN, _TORCH, "<")
+_IMPORTING = "<frozen importlib."  # frames that `stacklevel` does not count
+_UNWARNED = (_OWN, _TORCH, "<pliant ", _IMPORTING)
 
 
 @functools.cache
@@ -68,3 +70,13 @@ def user_location(depth: int = 1, *, libraries: bool = True) -> SourceLocation |
                 return found
         frame = frame.f_back
     return None
+
+
+def callers_to_program() -> int:
+    """The `stacklevel` by which a warning that the caller gives is at the innermost frame that is neither Pliant's nor
+    PyTorch's; at the outermost where there is none."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_UNWARNED):
+        frame = frame.f_back
+        level += not frame.f_code.co_filename.startswith(_IMPORTING)
+    return level

@@ -43,6 +43,17 @@ def test_refused_text_is_kept(tmp_path):
     assert caught.value.where and "not C" in open(f"{caught.value.where}/part0.c").read()
 
 
+@pytest.mark.parametrize(
+    ("command", "said"), [("false", "it said nothing"), ("true", "wrote nothing"), ("cc -fnonsense", "-fnonsense")]
+)
+def test_a_compiler_that_does_not_work_is_not_taken_for_text_of_ours_that_is_wrong(command, said, tmp_path):
+    with config.patch(compiler=command, cache_dir=str(tmp_path)), pytest.raises(CompileError) as caught:
+        build([TEXT.format(1)], config.get().build)
+    error = caught.value
+    assert f"{command.split()[0]}` does not work: " in error.what and said in error.what
+    assert "report" not in error.do and not error.where and not list(tmp_path.rglob("refused-*"))
+
+
 def _build_in_process(folder: str) -> str:
     with config.patch(cache_dir=folder):
         return str(build([TEXT.format(7)], config.get().build))

@@ -142,7 +142,7 @@ class Store:
     def _distrusted(self, folder: Path, why: str) -> None:
         events.record("cache", what="distrusted", name=self.namespace, why=why, digest=folder.name)
         text = f"the cache entry {folder} is ignored, since others may have written it: {why}"
-        events.warn_once(f"distrusted:{folder}", text, CacheWarning, stacklevel=4)
+        events.warn_once(f"distrusted:{folder}", text, CacheWarning)
 
     def _unreadable(self, folder: Path, error: OSError) -> None:
         """What another host has just removed is no more than a miss; what cannot be read would be in the way of another."""
@@ -154,7 +154,7 @@ class Store:
     def _drop_corrupt(self, folder: Path, why: str) -> None:
         events.record("cache", what="corrupt", name=self.namespace, why=why, digest=folder.name)
         text = f"the cache entry {folder} is corrupt and is ignored: {why}"
-        events.warn_once(f"corrupt:{folder}", text, CacheWarning, stacklevel=4)
+        events.warn_once(f"corrupt:{folder}", text, CacheWarning)
         self._remove(folder)
 
     # ------------------------------------------------------------------------------------------- writing
@@ -187,7 +187,7 @@ class Store:
 
     def _tell_of_disk(self, what: str, error: OSError) -> None:
         text = f"the cache folder {self.root} cannot be {what} ({error.strerror or error}); a temporary one serves for this"
-        events.warn_once(f"cache-disk:{self.root}", text, CacheWarning, stacklevel=5)
+        events.warn_once(f"cache-disk:{self.root}", text, CacheWarning)
 
     def _spare(self) -> "Store":
         return _store(private_root(os.getpid()), self.namespace, self.max_bytes)
@@ -363,7 +363,6 @@ def usable_root(configured: str) -> Path:
         f"the cache folder {root} is not used: {trouble}. A temporary folder serves this process; set PLIANT_CACHE_DIR "
         "to a folder that only you can write to",
         CacheWarning,
-        stacklevel=4,
     )
     return private_root(os.getpid())
 

@@ -25,6 +25,7 @@ from pliant import background, config
 from pliant.errors import ConfigError, PliantWarning
 from pliant.interruptions import pass_on
 from pliant.records import dataclass
+from pliant.source import callers_to_program
 
 HISTORY = 20_000  # events kept
 PENDING = 1_000  # events that wait to be counted
@@ -341,14 +342,14 @@ def reset() -> None:
         _warned.clear()
 
 
-def warn_once(key: str, message: str, category: type[Warning] | None = None, *, stacklevel: int = 3) -> bool:
-    """Give a warning the first time this key is seen; whether it was new."""
+def warn_once(key: str, message: str, category: type[Warning] | None = None) -> bool:
+    """Give a warning, at the program's line that led here, the first time this key is seen; whether it was new."""
     with _lock:
         if key in _warned:
             return False
         _warned.add(key)
     try:
-        warnings.warn(message, category or PliantWarning, stacklevel=stacklevel)
+        warnings.warn(message, category or PliantWarning, stacklevel=callers_to_program())
     except Warning:
         if background.is_heard():
             raise  # the program wants warnings as errors: it is told once

@@ -352,7 +352,7 @@ class _InPlace:
         except Exception as error:
             pass_on(error)
             message = f"a pickled module loses its compilation: {error}"
-            events.warn_once(f"in-place:{error}", message, PliantWarning, stacklevel=3)
+            events.warn_once(f"in-place:{error}", message, PliantWarning)
             return type(None), ()
         return _compiled_again, (self.module(), self.recipe)
 

@@ -392,7 +392,7 @@ class Dispatcher:
             f"  {self.location}\n  why  {why}\n  do   {advice or 'call it with fewer kinds of arguments'}, or raise"
             " the option recompile_limit"
         )
-        events.warn_once(f"recompile-limit:{id(self)}", message, PliantWarning, stacklevel=6)
+        events.warn_once(f"recompile-limit:{id(self)}", message, PliantWarning)
 
     def _capture_and_run(self, args: Sequence[Any], kwargs: dict[str, Any], tried: tuple[Entry, ...]) -> Any:
         for last in (False, True):  # modules that the first capture imports may change what it was told

@@ -241,7 +241,7 @@ class _Capture:
         indented = why.replace("\n", "\n       ")
         message = f"the compiler failed on {self.dispatcher.name}, which runs eagerly\n  {self.dispatcher.location}\n  why  {indented}"
         message += "\n  do   report it; PLIANT_STRICT=1 raises the error instead"
-        events.warn_once(f"crash:{self.dispatcher.name}:{type(error).__name__}", message, FallbackWarning, stacklevel=6)
+        events.warn_once(f"crash:{self.dispatcher.name}:{type(error).__name__}", message, FallbackWarning)
 
 
 def _note_symbols(name: str, env: ShapeEnv) -> None:

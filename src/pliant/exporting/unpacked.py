@@ -124,4 +124,4 @@ def _tell(path: Any, what: str, why: str, do: str, kind: type[PliantWarning]) ->
     if kind is FallbackWarning and config.get().general.strict:
         raise FileError(f"`{Path(path).name}`: {what}", kind="no-package", why=why, do=do)
     events.record("fallback", name=Path(path).name, why=f"{what}: {why}", reason="package")
-    events.warn_once(f"package:{path}:{what}", f"`{Path(path).name}` runs by operators: {what}\n  why  {why}\n  do   {do}", kind, stacklevel=5)
+    events.warn_once(f"package:{path}:{what}", f"`{Path(path).name}` runs by operators: {what}\n  why  {why}\n  do   {do}", kind)

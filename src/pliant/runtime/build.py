@@ -164,16 +164,44 @@ def _run(commands: list[list[str]], options: config.Build, texts: Sequence[str])
             do="check PLIANT_CC and the option build_timeout",
         ) from error
     except background.Failed as failed:
-        raise _refused(failed, texts) from None
+        raise _refused(failed, texts, options) from None
+    for command in commands:
+        if not os.path.exists(command[command.index("-o") + 1]):
+            raise _broken("it ended without an error and wrote nothing", command)
 
 
-def _refused(failed: background.Failed, texts: Sequence[str]) -> CompileError:
+def _refused(failed: background.Failed, texts: Sequence[str], options: config.Build) -> CompileError:
     if os.strerror(errno.ENOSPC) in failed.output:
         return no_space(failed.output.strip()[:200])
+    output = failed.output.strip()[:2000] or "it said nothing"
+    if texts is _FAULTLESS or not _works(options):
+        return _broken(output, failed.command)
     return RefusedText(
-        f"the C compiler refused generated text: {failed.output.strip()[:2000]}",
+        f"the C compiler refused generated text: {output}",
         kind="c-compiler",
         where=keep(texts, ".c"),
         why=" ".join(failed.command),
         do="please report this with the kept text; the graph runs operator by operator meanwhile",
+    )
+
+
+_FAULTLESS = ("int nothing;\n",)
+
+
+def _works(options: config.Build) -> bool:
+    """Whether the compiler takes a text in which nothing can be wrong."""
+    with tempfile.TemporaryDirectory(prefix="pliant-build-") as work:
+        try:
+            _compile(_FAULTLESS, options, Path(work), Path(work, "made.so"))
+        except CompileError:
+            return False
+        return True
+
+
+def _broken(output: str, command: Sequence[str]) -> CompileError:
+    return CompileError(
+        f"the C compiler `{command[0]}` does not work: {output}",
+        kind="c-compiler",
+        why=" ".join(command),
+        do="mend it, or set PLIANT_CC to another one",
     )

@@ -34,4 +34,4 @@ def tell_operators(name: str, error: CompileError) -> None:
     events.record("fallback", name=name, why=f"operator by operator, since {error.what}", reason=error.kind)
     places = "".join(f"\n  {where}" for where in (error.where,) if where)
     message = f"graphs run operator by operator{places}\n  why  {error.what}\n  do   {error.do}    ({error.doc})"
-    events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning, stacklevel=10)
+    events.warn_once(f"no-kernels:{error.kind}", message, FallbackWarning)
