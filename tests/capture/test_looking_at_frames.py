@@ -3,6 +3,7 @@
 Each way to look stands in each place: alone, behind a graph break, in functions and modules that are inlined.
 """
 
+import bdb
 import inspect
 import linecache
 import logging
@@ -253,6 +254,43 @@ def test_a_frame_that_is_kept_is_looked_at_by_eager():
 
     compiled, x = pliant.compile(f), torch.ones(2)
     assert [compiled(x)[1], compiled(x)[1]] == [f(x)[1]] * 2 == [4, 4]
+
+
+class Stepped(bdb.Bdb):
+    """A debugger that steps through all that follows."""
+
+    def user_line(self, frame):
+        if frame.f_code.co_filename == __file__:
+            STEPS.append((frame.f_code.co_name, frame.f_lineno, sorted(frame.f_locals)))
+        self.set_next(frame)
+
+
+STEPS = []
+
+
+@pytest.mark.fallbacks_expected  # which is what it is to be
+@pytest.mark.parametrize("stop", [breakpoint, lambda: Stepped().set_trace(sys._getframe(1))], ids=["builtin", "bdb"])
+def test_a_debugger_steps_through_the_program(stop, monkeypatch):
+    monkeypatch.setattr(sys, "breakpointhook", lambda: Stepped().set_trace(sys._getframe(1)))
+
+    def f(x, unused=3):
+        y = x.sin()
+        stop()
+        z = y + 1
+        return z * 2
+
+    def steps_of(function):
+        STEPS.clear()
+        try:
+            function(torch.ones(2))
+        finally:
+            sys.settrace(None)
+        return [step for step in STEPS if step[0] == "f"]
+
+    expected = steps_of(f)
+    pliant.reset()
+    assert len(expected) >= 2 and steps_of(pliant.compile(f)) == expected
+    assert pliant.stats()["fallback_reasons"] == {"[debugger] a debugger is called": 1}
 
 
 def test_a_callback_finds_its_caller():

@@ -70,6 +70,10 @@ KINDS: dict[str, BreakKind] = {
             "the frames of the program's callers are there only when it runs",
             "move the call out of the compiled function, or look at the function's own frame alone",
         ),
+        "debugger": (
+            "it shows the lines and variables of the function as they are, so the function runs eagerly",
+            "take the call out when you are done",
+        ),
         "unsupported-opcode": ("this statement is not captured", "rewrite the statement"),
         "coroutine": ("asynchronous code runs between other code", "compile the synchronous part"),
         "runs-later": (

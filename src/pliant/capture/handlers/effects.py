@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from pliant.capture.graph_breaks import BreakBefore, GraphBreak
+from pliant.capture.graph_breaks import BreakBefore, CannotCapture, GraphBreak
 from pliant.capture.handlers.table import Rows, spread
 from pliant.capture.program_stack import LOOKS, held_place, is_of_logging
 from pliant.capture.recording.torch_calls import call_torch
@@ -224,9 +224,19 @@ def initial_seed(t: Tracer, generator: torch.Generator) -> Any:
 _SEEDS = frozenset((random_state.seed, random_state.seed_generator, random_state.set_random_state))
 
 
+# ---- stops of a debugger
+@handles(breakpoint)
+def _stop(t: Tracer, *given: Any) -> NoReturn:
+    """The person at the debugger is to see every line and variable of the function: it runs eagerly as a whole."""
+    raise CannotCapture(BreakReason("debugger", "a debugger is called", t.frames[-1].location()))
+
+
+ROWS.modules["pdb"] = ROWS.modules["bdb"] = lambda function: _stop
+
+
 # ---- calls that are left out of the graph
 for _kind, _functions in {
-    "side-effect-call": (input, open, breakpoint, torch.save, torch.load),
+    "side-effect-call": (input, open, torch.save, torch.load),
     "unknown-call": (exec, eval, compile),
     "random-state": (torch.seed,),
     "mutated-global-state": (torch.set_num_threads, torch.set_default_dtype, torch.set_default_device),

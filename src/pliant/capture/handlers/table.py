@@ -139,8 +139,6 @@ def find(function: Any) -> Handler | None:
 def find_special(function: types.FunctionType) -> Any:
     """How a function is called whose module has rules of its own; None if it has none."""
     module = module_of(function)
-    if not module.startswith("torch."):
-        return None
-    package = ".".join(module.split(".")[:2])
+    package = ".".join(module.split(".")[:2]) if module.startswith("torch.") else module
     rule = ALL.modules.get(package)
     return None if rule is None else rule(function)
