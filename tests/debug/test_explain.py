@@ -28,9 +28,22 @@ def test_guards_are_in_words():
     assert any("is a Tensor (2, 3) float32 on cpu" in guard for guard in seen.guards)
 
 
+def test_a_guard_that_several_graphs_have_is_told_once():
+    seen = pliant.explain(compiled, backend="eager")(torch.zeros(2))
+    assert len(seen.events["guard"]) > len(seen.guards) == len(set(seen.guards))
+    lines = str(seen).splitlines()
+    (state,) = [line for line in lines if "`grad enabled` is True" in line]
+    assert state.startswith("guards of the state around the call: ") and "`autocast` is ()" in state
+
+
+def test_a_guard_of_a_module_is_told_by_name():
+    seen = pliant.explain(lambda x: x + abs(2), backend="eager")(torch.zeros(2))
+    assert "the module of the function has no 'abs'" in seen.guards
+
+
 def test_it_prints():
     text = str(pliant.explain(lambda x: x + 1, backend="eager")(torch.zeros(2, 3)))
-    assert text.startswith("1 graphs, 1 operators, 0 graph breaks\n")
+    assert text.startswith("1 graph, 1 operator, 0 graph breaks\n")
     assert "guard 0: " in text and "seconds: " in text
 
 

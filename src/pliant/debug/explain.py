@@ -5,7 +5,7 @@ Out:    `Explanation`: graphs, breaks, guards, symbols, fallbacks and seconds of
 Holds:  the function is compiled afresh and called once; its effects happen once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pliant import config
@@ -55,8 +55,8 @@ class Explanation:
 
     @property
     def guards(self) -> list[str]:
-        """Each fact that the compiled code relies on."""
-        return [str(e.fields["text"]) for e in self.events["guard"]]
+        """Each fact that the compiled code relies on, once."""
+        return list(dict.fromkeys(str(e.fields["text"]) for e in self.events["guard"]))
 
     @property
     def fallbacks(self) -> list[str]:
@@ -84,21 +84,28 @@ class Explanation:
         return found
 
     def __str__(self) -> str:
-        lines = [f"{len(self.graphs)} graphs, {self.operators} operators, {len(self.breaks)} graph breaks"]
+        sizes = (len(self.graphs), "graph"), (self.operators, "operator"), (len(self.breaks), "graph break")
+        lines = [", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in sizes)]
         if self.numerics != "default":
             lines.append(f"numerics: {self.numerics}")
+        state = {str(e.fields["text"]): None for e in self.events["guard"] if e.fields["is_state"]}
         for title, texts in (
             ("break", self.breaks),
             ("fallback", self.fallbacks),
             ("asked", self.questions),
             ("pattern", self.patterns),
             ("symbol", [e.line for kind in ("dynamic", "specialize") for e in self.events[kind]]),
-            ("guard", self.guards),
-            ("graph", self.graphs),
+            ("guard", [text for text in self.guards if text not in state]),
         ):
-            lines += [f"{title} {i}: " + text.replace("\n", "\n    ") for i, text in enumerate(texts)]
+            lines += _numbered(title, texts)
+        lines.append(f"guards of the state around the call: {', '.join(state)}")
+        lines += _numbered("graph", self.graphs)
         lines.append("seconds: " + ", ".join(f"{name} {s:.3f}" for name, s in self.seconds.items()))
         return "\n".join(lines)
+
+
+def _numbered(title: str, texts: Sequence[str]) -> list[str]:
+    return [f"{title} {i}: " + text.replace("\n", "\n    ") for i, text in enumerate(texts)]
 
 
 def explain(

@@ -29,7 +29,7 @@ from pliant.errors import PliantWarning, RecompileError
 from pliant.gc_pause import GcPause
 from pliant.guards import kept_casts
 from pliant.guards.generated import EntryFunction
-from pliant.guards.kinds import Guard
+from pliant.guards.kinds import Guard, Kind
 from pliant.guards.sources import KwargSource, Source
 from pliant.guards.state import observers, tracing
 from pliant.guards.steps import MISS
@@ -339,7 +339,8 @@ class Dispatcher:
         from pliant.guards.explain import describe_guard
 
         for guard in guards:
-            events.record("guard", name=self.name, text=describe_guard(guard), where=guard.origin or "")
+            is_state = guard.kind is Kind.STATE
+            events.record("guard", name=self.name, text=describe_guard(guard), where=guard.origin or "", is_state=is_state)
 
     # ---- a new entry, or not
     def _is_past_limit(self, said: stance.Stance) -> bool:

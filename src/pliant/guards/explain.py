@@ -57,12 +57,16 @@ def explain_miss(replay: Replay, args: Sequence[Any], kwargs: dict[str, Any]) ->
         return _failed_read(replay.steps, index, args, kwargs)
     value = _value_in(guard.source, args, kwargs) if isinstance(guard.source, Source) else _ABSENT
     if value is _ABSENT and guard.kind not in _WITHOUT_VALUE:
-        return Failure(f"`{guard.source.describe()}` is not there any more", "", guard)
+        return Failure(f"{_quoted(guard.source)} is not there any more", "", guard)
     try:
         text, advice = _WORDS[guard.kind](guard, value, variables)
     except READ_ERRORS as error:  # as it was for the check: autograd refuses to tell what some views are
         text, advice = f"{_name(guard)} cannot be read: {type(error).__name__}: {error}", ""
     return Failure(text, advice, guard)
+
+
+def _quoted(source: Source) -> str:
+    return f"`{text}`" if (text := source.describe()) else "the module of the function"  # whose names are told without it
 
 
 _ABSENT: Any = object()
@@ -143,32 +147,32 @@ def describe_guard(guard: Guard) -> str:
             sizes = ", ".join("?" if n is None else str(n) for n in e.sizes)
             dtype = str(e.dtype).removeprefix("torch.")
             grad = ", requires grad" if e.requires_grad else ""
-            return f"`{guard.source.describe()}` is a {e.cls.__qualname__} ({sizes}) {dtype} on {e.device}{grad}"
+            return f"{_quoted(guard.source)} is a {e.cls.__qualname__} ({sizes}) {dtype} on {e.device}{grad}"
         case Kind.DISTINCT:
-            mine, others = (", ".join(f"`{s.describe()}`" for s in sources) for sources in e)
+            mine, others = (", ".join(map(_quoted, sources)) for sources in e)
             return f"different objects: {mine}" + (f" and each of {others}" if others else "")
         case Kind.SEPARATE:
-            written, others = (", ".join(f"`{s.describe()}`" for s in sources) for sources in e)
+            written, others = (", ".join(map(_quoted, sources)) for sources in e)
             return f"memory that is written ({written}) is not shared with {others or 'another'}"
         case Kind.UNSET:
-            return f"`{guard.source.describe()}` has no {e.__name__}"
+            return f"{_quoted(guard.source)} has no {e.__name__}"
         case Kind.ITEMS:
-            return f"`{guard.source.describe()}` holds {len(e.values)} constants"
+            return f"{_quoted(guard.source)} holds {len(e.values)} constants"
         case Kind.SAME_AS:
-            return f"`{guard.source.describe()}` is `{e.describe()}`"
+            return f"{_quoted(guard.source)} is {_quoted(e)}"
         case Kind.KEPT:
-            return f"`{guard.source.describe()}` gives what it computes"
+            return f"{_quoted(guard.source)} gives what it computes"
         case Kind.EXPRESSION:
-            return f"`{guard.source.describe()}` is {e}"
+            return f"{_quoted(guard.source)} is {e}"
         case Kind.STATE if guard.source.name == "config":
             return "the configuration is the same"
         case Kind.STATE | Kind.EQUALS:
-            return f"`{guard.source.describe()}` is {_short(e)}"
+            return f"{_quoted(guard.source)} is {_short(e)}"
         case Kind.IDENTITY:
             name = getattr(e, "__name__", "")
-            return f"`{guard.source.describe()}` is the same {type(e).__qualname__} {name}".rstrip()
+            return f"{_quoted(guard.source)} is the same {type(e).__qualname__} {name}".rstrip()
         case _:
-            return f"`{guard.source.describe()}` {_FACTS[guard.kind](e)}"
+            return f"{_quoted(guard.source)} {_FACTS[guard.kind](e)}"
 
 
 # ---- one function a kind: (what changed, advice)
@@ -177,7 +181,7 @@ _Words = Callable[[Guard, Any, dict[str, Any]], tuple[str, str]]
 
 
 def _name(g: Guard) -> str:
-    return f"`{g.source.describe()}`"
+    return _quoted(g.source)
 
 
 def _tensor(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
@@ -326,14 +330,14 @@ def _same_as(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
 
 
 def _distinct(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    names = ", ".join(f"`{s.describe()}`" for s in related(g))
+    names = ", ".join(map(_quoted, related(g)))
     held = all(root_of(source).is_held for source in related(g))
     advice = "tie objects before the first call" if held else "do not pass one object twice"
     return f"two of {names} are the same object now", advice
 
 
 def _separate(g: Guard, v: Any, _: dict[str, Any]) -> tuple[str, str]:
-    written, others = (", ".join(f"`{s.describe()}`" for s in sources) for sources in g.expected)
+    written, others = (", ".join(map(_quoted, sources)) for sources in g.expected)
     return f"{written} is written and now shares memory with {others or 'another'}", "pass tensors that share no memory"
 
 
