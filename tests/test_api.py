@@ -304,6 +304,28 @@ def test_stances(stance):
     assert torch.equal(under(X), X + 1)
 
 
+def test_the_stance_of_a_process_holds_while_nothing_else_is_said():
+    f = compiled(lambda x: x + 1)
+    f(X)
+    pliant.config.update(stance="force_eager")
+    try:
+        events.reset()
+        assert torch.equal(f(X.double()), X.double() + 1) and not events.stats()["graphs"]
+        with pliant.set_stance("default"):
+            f(X.double())
+        assert events.stats()["graphs"] == 1
+    finally:
+        pliant.config.update(stance="default")
+
+
+def test_compilation_that_is_disabled_gives_back_what_it_got():
+    model = torch.nn.Linear(2, 2)
+    assert pliant.compile(model, disable=True) is pliant.compile(disable=True)(model) is pliant.compile_(model, disable=True) is model
+    assert model._compiled_call_impl is None
+    with pytest.raises(ConfigError, match="unknown option"):
+        pliant.compile(model, disable=True, options={"fusee": False})
+
+
 @pytest.mark.parametrize("stance", ["eager_then_compile", "aot_eager_then_compile"])
 def test_a_first_eager_call_tells_which_sizes_change(stance):
     f = compiled(lambda x, scale: x * scale)

@@ -59,6 +59,7 @@ def compile(
     mode: str | None = ...,
     options: Mapping[str, object] | None = ...,
     patterns: Sequence[Pattern] = ...,
+    disable: bool = ...,
 ) -> Callable[[Any], Any]: ...
 
 
@@ -72,6 +73,7 @@ def compile(
     mode: str | None = ...,
     options: Mapping[str, object] | None = ...,
     patterns: Sequence[Pattern] = ...,
+    disable: bool = ...,
 ) -> Any: ...
 
 
@@ -84,11 +86,12 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, object] | None = None,
     patterns: Sequence[Pattern] = (),
+    disable: bool = False,
 ) -> Any:
     """`fn`, compiled at its first calls: a function, method, module or any callable. Without `fn`, a decorator.
 
     fullgraph: an error instead of a graph break. dynamic: sizes are symbols always (True), never (False), once they
-    vary (None). patterns: calls that others take the place of, see `pliant.patterns`.
+    vary (None). patterns: calls that others take the place of, see `pliant.patterns`. disable: `fn` itself comes back.
     """
     arguments: dict[str, Any] = {
         "backend": backend,
@@ -101,8 +104,10 @@ def compile(
     recipe = functools.partial(compile, **arguments)
     if fn is None:
         _compilation(recipe, **arguments)  # wrong options are reported at the decorator, not at the first call
-        return recipe
+        return functools.partial(recipe, disable=disable)
     compilation = _compilation(recipe, **arguments)
+    if disable:
+        return fn
     if isinstance(fn, CompiledObject) or dispatcher_of(fn) is not None:
         fn = original_of(fn)
     if _is_exported(fn):
@@ -121,9 +126,9 @@ def compile(
     return compiled_object(fn, compilation) if shares_all(fn) else forwarding_object(fn, compilation)
 
 
-def compile_(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:
+def compile_(module: torch.nn.Module, *, disable: bool = False, **arguments: Any) -> torch.nn.Module:
     """Compile the calls of this very module, so that its own methods (`generate`...) use the compiled code. Returns
-    it."""
+    it. The arguments are those of `compile`."""
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"compile_ cannot take {module!r}",
@@ -132,7 +137,9 @@ def compile_(module: torch.nn.Module, **arguments: Any) -> torch.nn.Module:
             do="use pliant.compile",
         )
     recipe = functools.partial(compile_, **arguments)
-    compile_in_place(module, _compilation(recipe, **arguments))
+    compilation = _compilation(recipe, **arguments)
+    if not disable:
+        compile_in_place(module, compilation)
     return module
 
 

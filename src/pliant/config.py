@@ -59,6 +59,15 @@ class General:
         inf, "seconds after which a graph that is not compiled behind the calls by then is given up", code=False, least=0,
         env=("PLIANT_BACKGROUND_BUDGET",),
     )  # fmt: skip
+    stance: Literal[
+        "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"
+    ] = option(
+        "default",
+        "what compiled functions do while `set_stance` says nothing else; force_eager: as if they were not compiled",
+        env=("PLIANT_STANCE",),
+        code=False,
+        whole=True,
+    )
     verify_passes: bool = option(False, "verify the loop program of each graph", env=("PLIANT_VERIFY",), code=False)
 
 
@@ -303,7 +312,7 @@ def _checked(known: Option, value: object) -> object:
     raise ConfigError(
         f"option `{known.name}` cannot be {value!r}",
         kind="wrong-type",
-        why=f"it must be {type_text(known.type)}, not {type(value).__name__}",
+        why=f"it must be {type_text(known.type)}" + ("" if get_origin(known.type) is Literal else f", not {type(value).__name__}"),
         do=f"pass such a value; the default is {known.default!r}",
     )
 

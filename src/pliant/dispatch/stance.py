@@ -11,7 +11,7 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING, Literal, get_args
 
-from pliant import background, peer
+from pliant import background, config, peer
 from pliant.debug import events
 from pliant.errors import ConfigError
 
@@ -74,6 +74,9 @@ def _put(stance: Stance) -> None:
     _current = stance
     for dispatcher in everyone():
         dispatcher.refresh()
+
+
+config.follow("stance", _put)
 
 
 class set_stance(contextlib.ContextDecorator):
