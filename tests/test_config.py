@@ -1,6 +1,9 @@
 """Options: declared types hold whatever way a value comes in, and patches end."""
 
 import ast
+import importlib.util
+import re
+import runpy
 import subprocess
 import sys
 import threading
@@ -200,3 +203,12 @@ def test_logs_follow_updates(capsys):
         config.update(logs="")
     events.record("graph", name="g", nodes=1, seconds=0.0)
     assert "compiled f" in (said := capsys.readouterr().err) and "compiled g" not in said
+
+
+def test_the_package_run_as_a_program_names_its_commands(capsys):
+    runpy.run_module("pliant", run_name="__main__", alter_sys=True)
+    said = capsys.readouterr().out
+    commands = re.findall(r"python -m (\S+)", said)
+    assert len(commands) >= 3 and all(importlib.util.find_spec(name) for name in commands)
+    variables = re.findall(r"PLIANT_\w+", said)
+    assert variables and all(any(name in option.env for option in config.OPTIONS.values()) for name in variables)

@@ -43,8 +43,9 @@ LAYERS: list[tuple[str, ...]] = [
     ("report",),
     ("compiler",),
     ("backends",),
-    ("api", "__main__"),
+    ("api",),
     ("",),  # pliant/__init__.py
+    ("__main__",),
 ]
 
 # Edges between neighbours of one row that are meant, e.g. config -> torch_adapter.

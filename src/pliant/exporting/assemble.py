@@ -83,7 +83,7 @@ class _Assembly:
         new_values = self._take_writes()
         before = self._place_inputs()
         self._add_unused()
-        outputs, tree, objects = self._outputs(before)
+        outputs, tree, objects = self._outputs()
         self._take_assigned(new_values)
         order = self._in_order()
         places = {node: place for place, node in enumerate(order)}
@@ -268,12 +268,12 @@ class _Assembly:
         return tensor.clone() if mutated else tensor
 
     # ---- outputs
-    def _outputs(self, primals: list[fx.Node]) -> tuple[list[Output], pytree.TreeSpec, tuple[type, ...]]:
+    def _outputs(self) -> tuple[list[Output], pytree.TreeSpec, tuple[type, ...]]:
         assert isinstance(self.traced.end, Return)
         leaves, tree, objects = flattened(self.traced.end.value, self.traced.origins)
         first: dict[int, int] = {}  # by its place among the captured graph's outputs, that of the first leaf that it is
         places = [first.setdefault(self._captured_place(leaf), i) for i, leaf in enumerate(leaves)]
-        made = [self._output(leaf, primals) for leaf in leaves]
+        made = [self._output(leaf) for leaf in leaves]
         same = [place < i and isinstance(made[i], ViewOf) for i, place in enumerate(places)]
         return [SameAs(place) if again else one for place, again, one in zip(places, same, made)], tree, objects
 
@@ -285,7 +285,7 @@ class _Assembly:
         output = self.joint.plan.outputs[place]
         return output.output if isinstance(output, SameAs) else place
 
-    def _output(self, leaf: Any, primals: list[fx.Node]) -> Output:
+    def _output(self, leaf: Any) -> Output:
         position = self.traced.outputs.get(id(leaf))
         if position is not None:
             return self._standing_alone(self.joint.plan.outputs[position])

@@ -102,8 +102,8 @@ STATIC = _Word("STATIC")  # is always what it is now
 Size: TypeAlias = "Dim | Derived | _Word"
 
 
-def _wrong(what: str, why: str, do: str, kind: str = "dynamic-shapes") -> ConstraintError:
-    return ConstraintError(what, kind=kind, why=why, do=do, doc="docs/export.md#sizes")
+def _wrong(what: str, why: str, do: str) -> ConstraintError:
+    return ConstraintError(what, kind="dynamic-shapes", why=why, do=do, doc="docs/export.md#sizes")
 
 
 def _whole(number: object) -> int:

@@ -294,7 +294,7 @@ def _identity(dtype: torch.dtype, largest: bool) -> Any:
     return torch.iinfo(dtype).min if largest else torch.iinfo(dtype).max
 
 
-def _first_extreme(values: torch.Tensor, dtype: torch.dtype, largest: bool) -> torch.Tensor:
+def _first_extreme(values: torch.Tensor, largest: bool) -> torch.Tensor:
     """The index of the first largest (or smallest) value; the first NaN if there is one."""
     extreme = _extreme(values, values.dtype, largest).unsqueeze(-1)
     hit = (values == extreme) | (values != values)
@@ -313,8 +313,8 @@ _REDUCE: dict[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
     "min": lambda v, d: _extreme(v, d, False),
     "any": lambda v, d: v.any(-1),
     "all": lambda v, d: v.all(-1),
-    "argmax": lambda v, d: _first_extreme(v, d, True),
-    "argmin": lambda v, d: _first_extreme(v, d, False),
+    "argmax": lambda v, d: _first_extreme(v, True),
+    "argmin": lambda v, d: _first_extreme(v, False),
 }
 
 

@@ -35,9 +35,8 @@ _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def lower_call(
-    low: Lowering, target: Any, value: Any, args: Sequence[Any], kwargs: dict[str, Any], out_variant: Any = None,
-    row_bytes: int = 0,
-) -> Any:  # fmt: skip
+    low: Lowering, target: Any, value: Any, args: Sequence[Any], kwargs: dict[str, Any], out_variant: Any = None
+) -> Any:
     """The results of an extern call of `target`, nested as the operator returns them."""
     if getattr(getattr(target, "_schema", None), "is_mutable", False):
         raise InternalError(f"`{target}` writes its arguments inside a functional graph", kind="lower")
@@ -45,7 +44,7 @@ def lower_call(
     if written is not None:
         return written
     fakes = flatten(value)
-    results = low.extern(target, args, kwargs, fakes, out_variant, row_bytes)
+    results = low.extern(target, args, kwargs, fakes, out_variant)
     flat: list[Any] = [
         r if r is not None or not isinstance(f, _NUMBERS) else low.size(f) for r, f in zip(results, fakes)
     ]

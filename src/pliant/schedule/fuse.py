@@ -369,7 +369,7 @@ def _phase(growing: _Growing, member: Member, moved: dict[Symbol, Expr]) -> int 
         if load.indirect or substitute(writer.store_index, moved) is not index:
             return None
         shares = True
-        phase = max(phase, _ready(writer, member.inner))
+        phase = max(phase, _ready(writer))
     out = member.loops.out
     if out in growing.writers:
         return None
@@ -382,7 +382,7 @@ def _phase(growing: _Growing, member: Member, moved: dict[Symbol, Expr]) -> int 
     return phase if shares else None
 
 
-def _ready(writer: Member, for_inner: bool) -> int:
+def _ready(writer: Member) -> int:
     """The phase from which on the writer's value can be read."""
     return writer.phase + 1 if isinstance(writer.loops, Reduction) else writer.phase
 

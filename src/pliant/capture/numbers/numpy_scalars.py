@@ -162,7 +162,7 @@ def _root(t: Tracer, number: Any) -> Any:
     return t.call(math.sqrt, (number,), {})
 
 
-def _if_finite(answer: bool, t: Tracer, number: Any) -> bool | None:
+def _if_finite(answer: bool, number: Any) -> bool | None:
     return answer if is_finite(number) else None
 
 
@@ -178,8 +178,8 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "rint": lambda t, a: _rounded(round, t, a),
     "sign": _sign,
     "sqrt": _root,
-    "isfinite": lambda t, a: _if_finite(True, t, a),
-    **dict.fromkeys(("isinf", "isnan"), lambda t, a: _if_finite(False, t, a)),
+    "isfinite": lambda t, a: _if_finite(True, a),
+    **dict.fromkeys(("isinf", "isnan"), lambda t, a: _if_finite(False, a)),
 }
 
 
