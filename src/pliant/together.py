@@ -2,8 +2,7 @@
 
 In:     inside `with together():`, how code is built, and what is to be done once it is.
 Out:    `later(build, then)`: whether it is put off. The block ends when all is built and done; `at_end(then)`: what is done
-        then, too. `beside(make)`: `make()`, whose
-        code is built in the block that is open, or in one of its own.
+        then, too. `beside(make)`: `make()`, whose code is built in the block that is open, or in one of its own.
 Holds:  builds run in threads beside the program, `then` in the thread that opened the block, in order. What fails so ends
         the block with `LateFailure`: whoever opened it does all of it again at once, so that each failure is met where it
         would have been.

@@ -4,8 +4,7 @@ In:     the fakes a traced program returned, and the fakes of its inputs.
 Out:    `OutputPlan`: what the graph computes (`results`), which inputs it writes, and how the caller's outputs are
         made of both.
 Holds:  outputs that share memory in eager share it after the plan is followed, with the same autograd relation; two
-        outputs that
-        are one object stay one object.
+        outputs that are one object stay one object.
 Reads on: `runtime.py`, which follows the plan.
 """
 

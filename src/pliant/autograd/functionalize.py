@@ -4,8 +4,7 @@ In:     ATen calls on fakes, as they arrive below autograd (`FunctionalMode` is 
 Out:    nodes in `FunctionalMode.graph`, `meta["val"]` on each; `read(fake.node)` is the node of a tensor's present
         value.
 Holds:  the graph writes nothing. A write to a view goes through the chain of views to its base; other views of the
-        base are
-        made again when they are next read. A base's value has the strides of the base's own tensor.
+        base are made again when they are next read. A base's value has the strides of the base's own tensor.
 Reads on: `call_kinds.py` (what each kind of call becomes), `aliases.py`, `scatter.py` (writes through views), `joint.py`.
 """
 

@@ -3,8 +3,7 @@
 In:     `CapturedGraph.module` and its arguments (fakes, symbols).
 Out:    the tuple of its outputs, and which tensors its nodes gave.
 Holds:  calls that change the shape of a tensor in place (`unsqueeze_`, `t_`) are run as views, and every later use of
-        the same
-        object sees the view: a fake's shape never changes.
+        the same object sees the view: a fake's shape never changes.
 """
 
 from __future__ import annotations

@@ -180,7 +180,6 @@ class Tracer:
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
-        self.hook_ids = 0  # keys of hooks that were taken
         self.gradient_bytes = 0  # that data parallelism around the model sums up at a time
         self.hook_ids = self.open_generators = 0  # keys of hooks that were taken; generators that were started, and have not ended
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised

@@ -3,8 +3,7 @@
 In:     an `AtenGraph` and real inputs (tensors and numbers) in the order of its placeholders.
 Out:    its outputs.
 Holds:  nothing is compiled or fused; values are freed after their last use. Symbols take their values from the inputs'
-        sizes and
-        from nodes that return numbers. Random operators draw from the generators in graph order.
+        sizes and from nodes that return numbers. Random operators draw from the generators in graph order.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ In:     where the sums start, integer tensors of positions, what is added.
 Out:    a buffer that is stored, then added to point by point (`Pointwise.accumulate`).
 Holds:  where the target goes through points in order at speed, whole rows at a time, a position gets its terms in the order in
         which eager's loop over the source adds them, whatever the number of threads: these share columns, or rows that
-        elements do not leave, not points. Where
-        it adds atomically, the order is any, as that of eager's own atomic additions is, but no sum is rounded to halves on
-        the way; a program that asks for deterministic algorithms gets calls. All else is a call.
+        elements do not leave, not points. Where it adds atomically, the order is any, as that of eager's own atomic
+        additions is, but no sum is rounded to halves on the way; a program that asks for deterministic algorithms gets
+        calls. All else is a call.
 """
 
 from __future__ import annotations

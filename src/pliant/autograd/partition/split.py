@@ -3,8 +3,7 @@
 In:     a `JointGraph`.
 Out:    `Partition(forward, backward, saved...)`.
 Holds:  running forward, then backward on what it saved, gives the joint graph's outputs. The joint graph is consumed:
-        passes
-        change it. An input that is written is saved by value, as it was before. Random draws happen once, in the
+        passes change it. An input that is written is saved by value, as it was before. Random draws happen once, in the
         forward.
 Reads on: `policy.py` (what is saved), `runtime.py` (who passes it on).
 """

@@ -3,8 +3,7 @@
 In:     a functional ATen graph.
 Out:    the same graph, later equal nodes replaced by the first; how many went.
 Holds:  calls with an effect, random draws and calls that bind an unbacked symbol are never merged. Arguments are equal if type and value are: `1`, `1.0`
-        and `True` differ,
-        as do `0.0` and `-0.0`; symbolic numbers are equal if their expressions are the same object.
+        and `True` differ, as do `0.0` and `-0.0`; symbolic numbers are equal if their expressions are the same object.
 """
 
 from __future__ import annotations
