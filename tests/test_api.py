@@ -362,6 +362,22 @@ def test_compile_in_place_and_decorators():
         assert torch.equal(one(X), X + 1)
 
 
+@pytest.mark.parametrize("member", [staticmethod, classmethod])
+def test_decorated_members_of_a_class_are_what_they_were(member):
+    def plus(*args):
+        return args[-1] + 1
+
+    class Owner:
+        above = pliant.compile(member(plus))
+        below = member(pliant.compile(plus))
+
+    for owner in (Owner, Owner()):
+        assert torch.equal(owner.above(X), X + 1) and torch.equal(owner.below(X), X + 1)
+    assert type(vars(Owner)["above"]) is member
+    with pytest.raises(ConfigError, match="pliant.compile below property"):
+        pliant.compile(property(plus))
+
+
 REQUESTS = {
     "stats": lambda x: pliant.stats()["graphs"],
     "reset": lambda x: pliant.reset(),

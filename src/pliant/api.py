@@ -114,16 +114,23 @@ def compile(
         return fn.compile(**compilation.overrides)
     if isinstance(fn, torch.nn.Module):
         return compiled_object(fn, compilation)
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(recipe(fn.__func__))
     if not callable(fn):
-        raise ConfigError(
-            f"cannot compile {fn!r}",
-            kind="not-callable",
-            why=f"objects of type {type(fn).__name__} cannot be called",
-            do="pass a function, a module or another callable",
-        )
+        raise _not_callable(fn)
     if isinstance(fn, (*FUNCTIONS, type)):
         return compiled_callable(fn, compilation)
     return compiled_object(fn, compilation) if shares_all(fn) else forwarding_object(fn, compilation)
+
+
+def _not_callable(fn: object) -> ConfigError:
+    name, is_member = type(fn).__name__, hasattr(type(fn), "__get__")
+    return ConfigError(
+        f"cannot compile {fn!r}",
+        kind="not-callable",
+        why=f"objects of type {name} cannot be called",
+        do=f"put pliant.compile below {name}" if is_member else "pass a function, a module or another callable",
+    )
 
 
 def compile_(module: torch.nn.Module, *, disable: bool = False, **arguments: Any) -> torch.nn.Module:
