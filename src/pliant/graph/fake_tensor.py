@@ -191,7 +191,7 @@ def check_supported(tensor: torch.Tensor) -> None:
     """Raise `UnsupportedTensor` for a tensor that a size, a stride and a dtype do not describe."""
     for reason, test in _REFUSED:
         if test(tensor):
-            raise UnsupportedTensor(f"a {reason} tensor has no fake", kind="unsupported-tensor")
+            raise UnsupportedTensor(f"a {reason} tensor", kind="unsupported-tensor")
 
 
 def undescribed(tensor: torch.Tensor) -> str:

@@ -244,7 +244,7 @@ class Inputs(InputMemory):
     def _make(self, value: torch.Tensor, source: Source) -> FakeTensor:
         static = is_parameter(value) or source.is_buffer
         if value.is_nested:
-            raise GraphBreak("unsupported-tensor", "a nested tensor has no fake")
+            raise GraphBreak("unsupported-tensor", "a nested tensor")
         if value.requires_grad and not _tells_history(value):
             raise GraphBreak("unsupported-tensor", "a view of which autograd refuses to tell the history")
         if torch.nn.parameter.is_lazy(value):
