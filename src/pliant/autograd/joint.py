@@ -42,7 +42,7 @@ from pliant.autograd.tangent_layouts import tangent_strides
 from pliant.debug import events
 from pliant.errors import Unsupported
 from pliant.graph.concrete_sizes import as_numbers_wanted
-from pliant.graph.contracts import CapturedGraph, GraphInput
+from pliant.graph.contracts import CapturedGraph, GraphInput, returned
 from pliant.graph.fake_tensor import FakeTensor, counting_as
 from pliant.graph.map_rules.kernels import for_derivatives_of
 from pliant.graph.tensor_spec import same_known
@@ -96,16 +96,11 @@ class JointGraph:
 
     @property
     def results(self) -> list[Any]:
-        return self._returned()[: len(self.plan.results)]
+        return returned(self.graph)[: len(self.plan.results)]
 
     @property
     def gradients(self) -> list[Any]:
-        return self._returned()[len(self.plan.results) :]
-
-    def _returned(self) -> list[Any]:
-        """Read from the graph: passes put other nodes in the place of those that were traced."""
-        values: Any = next(iter(self.graph.find_nodes(op="output"))).args[0]
-        return list(values)
+        return returned(self.graph)[len(self.plan.results) :]
 
 
 class JointTracer:

@@ -18,7 +18,7 @@ from pliant.ir.loops import Buffer, Pointwise, Reduction
 from pliant.lowering.tensors import numel
 from pliant.records import dataclass
 from pliant.schedule.fuse import total
-from pliant.schedule.kernel import Kernel, Member, loads_of, stays_alone
+from pliant.schedule.kernel import Kernel, Member, loads_of, memory_of, stays_alone
 from pliant.schedule.memory import kernel_buffers
 from pliant.symbolic.expr import Expr, Symbol
 from pliant.symbolic.traverse import linear_coefficient
@@ -61,7 +61,7 @@ def _pair(one: Kernel, other: Kernel, in_place: Mapping[Buffer, Buffer], scratch
     plans = _plans(one, other)
     if plans is None:
         return None
-    clashing = _clashing(one, other, lambda b: _root(b, in_place))
+    clashing = _clashing(one, other, lambda b: memory_of(b, in_place))
     if not clashing:
         return Pair(one, other, ordered=False)
     steps = [_step(plan.kernel, row, clashing) for plan, row in zip(plans, _rows(plans), strict=True)]
@@ -99,13 +99,6 @@ def _rows(plans: Sequence[LoopPlan]) -> list[Symbol]:
 
 
 # ---- what is written by one, and read or written by the other
-
-
-def _root(b: Buffer, in_place: Mapping[Buffer, Buffer]) -> Buffer:
-    """The buffer whose memory it has."""
-    while b in in_place:
-        b = in_place[b]
-    return b
 
 
 def _clashing(one: Kernel, other: Kernel, root: Callable[[Buffer], Buffer]) -> set[Buffer]:

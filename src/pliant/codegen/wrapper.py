@@ -28,7 +28,7 @@ from pliant.ir.loops import Buffer, Extern, LoopProgram, View
 from pliant.lowering.tensors import is_row_major
 from pliant.records import dataclass
 from pliant.schedule.dependencies import access
-from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, runs
+from pliant.schedule.kernel import ExternCall, Kernel, Schedule, Step, memory_of, runs
 from pliant.schedule.memory import kernel_buffers
 from pliant.schedule.sizes import all_guesses
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
@@ -258,10 +258,7 @@ class _Writer:
             self.bound[FIRST_WRITE] = len(self.lines) + (1 if native else 2)
 
     def _root(self, b: Buffer) -> Buffer:
-        """The buffer whose memory it has."""
-        while b in self.schedule.in_place:
-            b = self.schedule.in_place[b]
-        return b
+        return memory_of(b, self.schedule.in_place)
 
     def _waits_for_taker(self, b: Buffer) -> bool:
         """Whether the dead buffer's memory is taken over by one that is not allocated yet."""

@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from pliant.autograd.places import Output
 from pliant.errors import ExportError
+from pliant.graph.contracts import returned
 from pliant.records import dataclass
 from pliant.symbolic.expr import Symbol
 from pliant.symbolic.shape_env import ShapeEnv
@@ -96,23 +97,19 @@ class Program:
     @property
     def results(self) -> list[Any]:
         """What the graph returns, without the new values."""
-        values = self._returned()
+        values = returned(self.graph)
         return values[: len(values) - len(self.mutated)]
 
     @property
     def new_values(self) -> list[Any]:
         """Those of the mutated inputs."""
-        values = self._returned()
+        values = returned(self.graph)
         return values[len(values) - len(self.mutated) :]
 
     @property
     def mutated(self) -> list[int]:
         """Places of the inputs that a call leaves a new value in."""
         return [i for i, one in enumerate(self.inputs) if one.mutated]
-
-    def _returned(self) -> list[Any]:
-        values: Any = next(iter(self.graph.find_nodes(op="output"))).args[0]
-        return list(values)
 
     def user_inputs(self) -> Iterable[tuple[int, Input]]:
         return ((i, one) for i, one in enumerate(self.inputs) if one.kind == USER)

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import fx
 
-from pliant.graph.contracts import AtenGraph
+from pliant.graph.contracts import AtenGraph, returned
 from pliant.graph.fake_tensor import FakeTensor
 from pliant.graph.interpret import eager
 
@@ -24,8 +24,7 @@ class BodyGraph:
 
     @property
     def results(self) -> list[fx.Node]:
-        values: Any = next(iter(self.graph.find_nodes(op="output"))).args[0]
-        return list(values)
+        return returned(self.graph)
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         if any(type(value) is FakeTensor for value in values):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from pliant import torch_adapter
 from pliant.operators_torch_adapter import casting_below
@@ -110,3 +111,8 @@ def argument(key: tuple[int, str], args: Any, kwargs: dict[str, Any]) -> Any:
     """The argument at a (position, name)."""
     position, name = key
     return args[position] if position < len(args) else kwargs.get(name)
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Those among arguments or results."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

@@ -109,3 +109,9 @@ def library_of(target: Any) -> str:
     if isinstance(target, OpOverload):
         return str(target.namespace)
     return str(target._qualified_op_name.partition("::")[0]) if isinstance(target, OpOverloadPacket) else ""
+
+
+def returned(graph: fx.Graph) -> list[Any]:
+    """What a graph returns, as it is now: passes put other nodes in the place of those that were traced."""
+    values: Any = next(iter(graph.find_nodes(op="output"))).args[0]
+    return list(values)

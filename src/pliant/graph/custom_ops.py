@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from pliant import torch_adapter
 from pliant.errors import DataDependentError
 from pliant.graph import collectives
-from pliant.graph.call_plan import CallPlan, argument, plan_of
+from pliant.graph.call_plan import CallPlan, argument, plan_of, tensors_in
 from pliant.graph.effects import OURS, returns_numbers
 from pliant.graph.unsupported import UnsupportedOperator
 
@@ -106,10 +106,6 @@ def need_derivative(func: Any, given: Any, results: Any) -> None:
         return
     if any(t.requires_grad for t in tensors_in(given)) and _differentiable(results):
         raise UnsupportedOperator(f"`{func}` has no derivative (torch.library.register_autograd)", kind="no-derivative")
-
-
-def tensors_in(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _differentiable(results: Any) -> bool:

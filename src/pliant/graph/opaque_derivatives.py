@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pliant import torch_adapter
-from pliant.graph.custom_ops import tensors_in
+from pliant.graph.call_plan import tensors_in
 from pliant.graph.unsupported import UnsupportedOperator
 from pliant.interruptions import pass_on
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
-from pliant.graph.call_plan import CallPlan, argument
+from pliant.graph.call_plan import CallPlan, argument, tensors_in
 from pliant.graph.effects import OURS, TORCH
 from pliant.graph.tensor_spec import dense_order
 from pliant.graph.unsupported import UnsupportedOperator
@@ -55,8 +54,8 @@ def _refuse_partial_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[st
 
 
 def _refuse_any_overlap(plan: CallPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    given = _tensors((args, kwargs))
-    for target in _tensors([argument(one, args, kwargs) for one in plan.written]):
+    given = tensors_in((args, kwargs))
+    for target in tensors_in([argument(one, args, kwargs) for one in plan.written]):
         place = next(i for i, other in enumerate(given) if other is target)  # of itself nothing need be known
         others = given[:place] + given[place + 1 :]
         if any(_base(other) is _base(target) and _meets(target, other) for other in others):
@@ -75,8 +74,8 @@ def _refuse_shared_memory(plan: CallPlan, args: Sequence[Any], kwargs: dict[str,
 
     What it is made functional by writes a copy, which the other argument does not see.
     """
-    given = _tensors((args, kwargs))
-    written = _tensors([argument(one, args, kwargs) for one in plan.written])
+    given = tensors_in((args, kwargs))
+    written = tensors_in([argument(one, args, kwargs) for one in plan.written])
     if any(sum(may_share(one, other) for other in given) > 1 for one in written):
         raise UnsupportedOperator(f"`{plan.func}` writes memory that it is given twice", kind="shared-memory")
 
@@ -87,8 +86,8 @@ def _refuse_result_that_is_read(plan: CallPlan, args: Sequence[Any], kwargs: dic
     packet = plan.func._schema.name.partition("::")[2]
     if args and hasattr(getattr(torch.ops, plan.func.namespace), f"{packet}_"):
         args = args[1:]
-    written = _tensors([argument(one, args, kwargs) for one in plan.written if one[1] in kwargs])
-    given = _tensors((args, {name: value for name, value in kwargs.items() if name not in {n for _, n in plan.written}}))
+    written = tensors_in([argument(one, args, kwargs) for one in plan.written if one[1] in kwargs])
+    given = tensors_in((args, {name: value for name, value in kwargs.items() if name not in {n for _, n in plan.written}}))
     if any(may_share(one, other) for one in written for other in given):
         raise UnsupportedOperator(f"`{plan.func}` writes memory that it reads", kind="shared-memory")
 
@@ -104,10 +103,6 @@ def may_share(one: Any, other: Any) -> bool:
 def _extent(tensor: Any) -> tuple[Any, Any]:
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.storage_offset(), tensor.storage_offset() + last + 1
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _base(tensor: Any) -> Any:

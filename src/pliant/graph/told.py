@@ -7,7 +7,6 @@ Out:    `NodeRow`s in order, which hold no tensor; bytes that eager has allocate
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -76,7 +75,7 @@ def allocated_by_eager(graph: fx.Graph, env: ShapeEnv) -> tuple[list[Expr], int]
         if node.op == "call_function" and owner[node] is node:
             held[node] = _bytes(env, node)
         if node.op == "call_function":
-            found.append(_sum(held.values()))
+            found.append(sum(held.values(), ZERO))
             forward += node.meta.get("stage") == "forward"
         for done in [one for one in dict.fromkeys(map(owner.__getitem__, node.all_input_nodes)) if last[one] is node]:
             held.pop(done, None)
@@ -94,11 +93,4 @@ def _is_view(node: fx.Node) -> bool:
 
 def _bytes(env: ShapeEnv, node: fx.Node) -> Expr:
     values = [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor) and is_fake(value)]
-    return _sum(env.expr_of(value.spec.storage_bytes()) for value in values)
-
-
-def _sum(parts: Iterable[Expr]) -> Expr:
-    total: Expr = ZERO
-    for part in parts:
-        total = total + part
-    return total
+    return sum((env.expr_of(value.spec.storage_bytes()) for value in values), ZERO)

@@ -19,7 +19,7 @@ import torch
 from pliant.graph.unbacked import Binding
 from pliant.ir.scalar import Scalar
 from pliant.records import dataclass
-from pliant.symbolic.expr import Expr, Symbol
+from pliant.symbolic.expr import ZERO, Expr, Symbol
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +50,11 @@ class View:
     strides: tuple[Expr, ...]
     offset: Expr
     dtype: torch.dtype
+
+
+def whole(buffer: Buffer) -> View:
+    """All of a buffer, as it lies."""
+    return View(buffer, buffer.shape, buffer.strides, ZERO, buffer.dtype)
 
 
 @dataclass(frozen=True, slots=True)

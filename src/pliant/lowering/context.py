@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pliant.graph.unbacked import Binding
-from pliant.ir.loops import NOWHERE, Axis, Buffer, Computation, Extern, Origin, Pointwise, Reduction, Scan, View
+from pliant.ir.loops import NOWHERE, Axis, Buffer, Computation, Extern, Origin, Pointwise, Reduction, Scan, View, whole
 from pliant.ir.scalar import Scalar, apply, cast, const, index_value, load, where
 from pliant.lowering import moves, seams
 from pliant.lowering.indexing_rules import IndexRanges
@@ -449,10 +449,6 @@ class Lowering:
         t = Tensor(self, fake.dtype, shape, view=View(buffer, shape, strides, ZERO, fake.dtype))
         t.fake = fake
         return t
-
-
-def whole(buffer: Buffer) -> View:
-    return View(buffer, buffer.shape, buffer.strides, ZERO, buffer.dtype)
 
 
 def _fold(op: str, parts: Sequence[Scalar]) -> Scalar:

@@ -24,10 +24,10 @@ from pliant.errors import InternalError, Unsupported
 from pliant.graph.contracts import AtenGraph
 from pliant.graph.unbacked import CHECKS, unlearnt, written
 from pliant.ir.failing import value_may_fail
-from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Origin, Pointwise, Reduction, Scan, View
+from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Origin, Pointwise, Reduction, Scan, View, whole
 from pliant.ir.scalar import Scalar, cast, clear_interned, const, loads
 from pliant.lowering import fallback, matmul
-from pliant.lowering.context import Lowering, whole
+from pliant.lowering.context import Lowering
 from pliant.lowering.factors import factors_of, row_bytes
 from pliant.lowering.host_numbers import HostNumbers, is_host_number
 from pliant.lowering.joining import CHOOSING

@@ -16,7 +16,7 @@ from pliant.ir.loops import Axis
 from pliant.ir.ops import OPS
 from pliant.ir.scalar import Apply, Const, IndexValue, Load, Scalar, apply, const, loads, substitute, walk
 from pliant.symbolic.expr import Expr, Integer, Symbol
-from pliant.symbolic.traverse import linear_coefficient
+from pliant.symbolic.traverse import step_along
 from pliant.symbolic.traverse import substitute as replaced
 
 _LEAST = 32  # elements along the axis that are worth a loop
@@ -29,7 +29,7 @@ Loop = tuple[tuple[Axis, ...], Expr, Scalar]
 
 def parts(axes: tuple[Axis, ...], flat: Expr, value: Scalar) -> list[Loop]:
     """The loops that store `value` at `flat` for all points of `axes`."""
-    inner = next((a for a in reversed(axes) if _step(flat, a.symbol) == 1), None)
+    inner = next((a for a in reversed(axes) if step_along(flat, a.symbol) == 1), None)
     extent = None if inner is None else inner.extent.as_int()
     if inner is None or extent is None:
         return [(axes, flat, value)]
@@ -43,12 +43,6 @@ def ranges_of(value: Scalar, symbol: Symbol, extent: int) -> list[tuple[int, int
     """The parts of an axis between which no condition on the place along it changes; all of it if there are too many."""
     ends = [*sorted(_seams(value, symbol, extent)), extent]
     return list(zip([0, *ends], ends)) if len(ends) <= _MOST else [(0, extent)]
-
-
-def _step(index: Expr, symbol: Symbol) -> int | None:
-    """By how much the index grows from one point of the axis to the next, if that is a number."""
-    step = linear_coefficient(index, symbol)
-    return None if step is None else step.as_int()
 
 
 def _bound(x: Scalar, symbol: Symbol) -> int | None:
@@ -85,7 +79,7 @@ def is_only_moved(value: Scalar) -> bool:
 
 
 def _is_stepped(one: Load, symbol: Symbol) -> bool:
-    return not one.indirect and _step(one.index, symbol) not in (0, 1)
+    return not one.indirect and step_along(one.index, symbol) not in (0, 1)
 
 
 def _is_dear(part: Scalar) -> bool:

@@ -8,7 +8,7 @@ Holds:  graphs and programs of one capture are joined by its number.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -131,13 +131,13 @@ def _add_steps(program: Program, event: Event, flops: Mapping[str, Expr]) -> Non
     rows: Sequence[StepRow] = fields["rows"]
     hints, computed_by = fields["hints"], _fused(program.rows, rows)
     for k, row in enumerate(rows):
-        computed = row.operations if row.is_kernel else _sum(flops.get(name, ZERO) for name in row.nodes)
+        computed = row.operations if row.is_kernel else sum((flops.get(name, ZERO) for name in row.nodes), ZERO)
         numbers = [number(e, hints) for e in (row.read, row.written, computed, row.alive, row.waiting)]
         program.steps.append(Step(f"{program.id}k{k}", row, computed_by[k], fields["ranges"].get(row.entry, ""), *numbers))
     program.formulas = {
-        "flops": _sum(flops.values()),
-        "read": _sum(row.read for row in rows),
-        "written": _sum(row.written for row in rows),
+        "flops": sum(flops.values(), ZERO),
+        "read": sum((row.read for row in rows), ZERO),
+        "written": sum((row.written for row in rows), ZERO),
         "allocated": max(program.steps, key=lambda step: step.alive or 0).row.alive if rows else ZERO,
     }
     program.results = number(fields["results"], hints)
@@ -180,13 +180,6 @@ def number(e: Expr, hints: Mapping[Any, Any]) -> int | None:
         return int(evaluate(e, hints))
     except (KeyError, ZeroDivisionError, OverflowError, ValueError):
         return None
-
-
-def _sum(parts: Iterable[Expr]) -> Expr:
-    total: Expr = ZERO
-    for part in parts:
-        total = total + part
-    return total
 
 
 _DEFINITION = re.compile(r"^[^\s#/}].*\b(\w+?)(?:_part)?\([^;]*\{$")

@@ -40,7 +40,7 @@ from pliant.schedule.kernel import (
 )
 from pliant.schedule.windows import reads_windows
 from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol
-from pliant.symbolic.traverse import linear_coefficient, substitute
+from pliant.symbolic.traverse import step_along, substitute
 
 MAX_BUFFERS = 48  # distinct buffers in one kernel
 ALONE = "its loops are a kernel of their own"
@@ -335,7 +335,7 @@ def _is_within(buffer: Buffer, size: int) -> bool:
 
 def _in_step(accesses: Sequence[Expr], loops: Sequence[Symbol]) -> bool:
     """Whether one of the loops goes through all that is accessed element by element, or stays where it is."""
-    return any(all(stride(e, s) in (0, 1) for e in accesses) and any(stride(e, s) == 1 for e in accesses) for s in loops)
+    return any(all(step_along(e, s) in (0, 1) for e in accesses) and any(step_along(e, s) == 1 for e in accesses) for s in loops)
 
 
 def _same_reduced(kernel: Kernel, loops: Reduction, alignment: Alignment) -> bool:
@@ -430,9 +430,3 @@ def is_split(kernel: Kernel) -> bool:
 def total(axes: Sequence[Axis]) -> Expr:
     """Points of a loop nest."""
     return numel(tuple([axis.extent for axis in axes]))
-
-
-def stride(index: Expr, s: Symbol) -> int | None:
-    """The step of an index along a loop: a number, or None if it is none (not linear, or symbolic)."""
-    step = linear_coefficient(index, s)
-    return None if step is None else step.as_int()

@@ -171,3 +171,10 @@ def stays_alone(loops: Loops) -> bool:
     """Whether a kernel that runs it runs nothing else."""
     writes_places = isinstance(loops, Pointwise) and loops.part and loops.out.role == "input"  # others read it before and after
     return isinstance(loops, Scan) or accumulates(loops) or writes_places
+
+
+def memory_of(b: Buffer, in_place: Mapping[Buffer, Buffer]) -> Buffer:
+    """The buffer whose memory it has: itself, or the one that it takes over from, and so on."""
+    while b in in_place:
+        b = in_place[b]
+    return b

@@ -218,3 +218,9 @@ def linear_coefficient(e: Expr, symbol: Symbol) -> Expr | None:
             return None
         result = x.add(result, x.scale(x.monomial(tuple(others)), coef))
     return result
+
+
+def step_along(index: Expr, symbol: Symbol) -> int | None:
+    """By how much an index grows with the symbol; None if it is no number (not linear, or symbolic)."""
+    step = linear_coefficient(index, symbol)
+    return None if step is None else step.as_int()

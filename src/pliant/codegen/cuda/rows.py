@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from pliant.codegen.cuda.kernel_text import DeviceKernel
 from pliant.ir.loops import Buffer
+from pliant.schedule.kernel import memory_of
 from pliant.symbolic.expr import ONE, lit
 from pliant.wrappers.launches import ROW_WORDS
 
@@ -31,8 +32,8 @@ def in_rows(run: Sequence[DeviceKernel], in_place: Mapping[Buffer, Buffer]) -> l
     together: list[DeviceKernel] = []  # kernels that may run in any order
     read, written = set[Buffer](), set[Buffer]()
     for kernel in run:
-        writes = {_memory(b, in_place) for b in kernel.written}
-        touches = {_memory(b, in_place) for b in kernel.buffers}
+        writes = {memory_of(b, in_place) for b in kernel.written}
+        touches = {memory_of(b, in_place) for b in kernel.buffers}
         if not (writes.isdisjoint(read) and touches.isdisjoint(written)):
             found += _joined(together)
             together, read, written = [], set(), set()
@@ -40,12 +41,6 @@ def in_rows(run: Sequence[DeviceKernel], in_place: Mapping[Buffer, Buffer]) -> l
         read |= touches
         written |= writes
     return found + _joined(together)
-
-
-def _memory(b: Buffer, in_place: Mapping[Buffer, Buffer]) -> Buffer:
-    while b in in_place:
-        b = in_place[b]
-    return b
 
 
 def _joined(kernels: Sequence[DeviceKernel]) -> list[DeviceKernel]:

@@ -24,13 +24,13 @@ from pliant.graph.body_graph import BodyGraph
 from pliant.graph.control_bodies import Body
 from pliant.graph.control_flow import AssociativeScan, Branch, Program, Scan, While, program_numbered
 from pliant.graph.recurrent import Layer
-from pliant.ir.loops import Buffer, Extern, LoopProgram, View
+from pliant.ir.loops import Buffer, Extern, LoopProgram, View, whole
 from pliant.lowering.lower import lower
 from pliant.lowering.tensors import contiguous_strides
 from pliant.records import dataclass
 from pliant.schedule.kernel import ExternCall, Schedule
 from pliant.schedule.schedule import schedule
-from pliant.symbolic.expr import ONE, ZERO, Expr, Symbol, lit
+from pliant.symbolic.expr import ONE, Expr, Symbol, lit
 
 if TYPE_CHECKING:
     from pliant import config
@@ -129,10 +129,6 @@ def _copied(text: ProgramText, value: View, to: View) -> str:
     return f"p_copy({text.place(to)}, {arrays}, {len(to.shape)}, {to.dtype.itemsize});"
 
 
-def _whole(b: Buffer) -> View:
-    return View(b, b.shape, b.strides, ZERO, b.dtype)
-
-
 def _results(outs: Sequence[Buffer | None], others: Sequence[tuple[View, tuple[Expr, ...]]]) -> tuple[list[View], list[Buffer]]:
     """Where results are put, and those of them that nothing else reads. `others`: for each a tensor of its dtype, and its
     size."""
@@ -142,7 +138,7 @@ def _results(outs: Sequence[Buffer | None], others: Sequence[tuple[View, tuple[E
         if b is None:
             b = Buffer("", like.dtype, shape, contiguous_strides(shape), like.buffer.device, "temporary")
             own.append(b)
-        found.append(_whole(b))
+        found.append(whole(b))
     return found, own
 
 
@@ -175,7 +171,7 @@ def _while(text: ProgramText, program: Any, values: Sequence[Any], extern: Exter
     closed = [[values[program.count + i] for i in reads] for reads in program.reads]
     carried, own = _results(extern.outs, [(one, one.shape) for one in first])
     (answer,) = _tensors(condition)
-    truth = _whole(Buffer("", answer.dtype, answer.shape, answer.strides, answer.buffer.device, "temporary"))
+    truth = whole(Buffer("", answer.dtype, answer.shape, answer.strides, answer.buffer.device, "temporary"))
     yield from _allocated(text, [*carried, truth])
     yield from (_copied(text, one, to) for one, to in zip(first, carried))
     yield "for (;;) {"
@@ -230,7 +226,7 @@ def _layer(text: ProgramText, program: Any, values: Sequence[Any], extern: Exter
     yield text.fact(steps.gt(0), "a recurrent layer of no steps")
     hidden, weights = values[1 : program.first_weight], values[program.first_weight :]
     biases, layers, _, _, both = program.options
-    states = [None if b is None else _whole(b) for b in extern.outs[1:]]
+    states = [None if b is None else whole(b) for b in extern.outs[1:]]
     seen = (*values[0].shape[:2], hidden[0].shape[2] * (1 + both))
     (out,), own = _results(extern.outs[:1], [(values[0], seen)])
     yield from _allocated(text, [out, *(one for one in states if one is not None)])

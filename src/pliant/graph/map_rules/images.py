@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from pliant.graph.map_rules.kernels import Batched, Rows, Rule
+from pliant.graph.map_rules.kernels import Batched, Rows, Rule, apart_again, side_by_side
 
 _aten = torch.ops.aten
 
@@ -65,16 +65,6 @@ def _affine_grid(count: Any, theta: Batched, size: Sequence[Any], align_corners:
 
 
 # ---- convolutions
-def _per_group(one: Tensor) -> Tensor:
-    """[batch, n, channels, ...] as [n, batch * channels, ...]: a batch as groups of channels."""
-    return one.transpose(0, 1).flatten(1, 2)
-
-
-def _ungrouped(count: Any, one: Tensor) -> Tensor:
-    """The contrary."""
-    return one.reshape(one.size(0), count, one.size(1) // count, *one.shape[2:]).transpose(0, 1)
-
-
 def _convolution(count: Any, x: Batched, weight: Batched, bias: Batched | None, *rest: Any) -> Any:
     *options, groups = rest
     inside = bias.value if bias is not None and not bias.has_batch and not weight.has_batch else None
@@ -82,10 +72,10 @@ def _convolution(count: Any, x: Batched, weight: Batched, bias: Batched | None, 
         found = _apart(count, _aten.convolution(_joined(x, count), weight.value, inside, *options, groups))
     elif not x.has_batch and groups == 1 and not options[3]:
         wide = _aten.convolution(x.value, weight.value.flatten(0, 1), None, *options, groups)
-        found = _ungrouped(count, wide)
+        found = apart_again(count, wide)
     else:
-        given = _per_group(x.whole(count)), weight.value.flatten(0, 1)
-        found = _ungrouped(count, _aten.convolution(*given, None, *options, groups * count))
+        given = side_by_side(x.whole(count)), weight.value.flatten(0, 1)
+        found = apart_again(count, _aten.convolution(*given, None, *options, groups * count))
     if bias is not None and inside is None:
         found = found + _over_channels(bias, x.rank)
     return found
@@ -124,10 +114,10 @@ def _convolution_backward(
     if wanted[1] and groups == 1 and not options[3] and any(one.requires_grad for one in grouped):
         of_weight = _weight_gradient(count, grouped, *options[:3])
     if (wanted[1] and of_weight is None) or (wanted[0] and of_x is None):
-        given = _per_group(grouped[0]), _per_group(grouped[1]), grouped[2].flatten(0, 1)
+        given = side_by_side(grouped[0]), side_by_side(grouped[1]), grouped[2].flatten(0, 1)
         mask = [wanted[0] and of_x is None, wanted[1] and of_weight is None, False]
         made = _aten.convolution_backward(*given, None, *options, groups * count, mask)
-        of_x = _ungrouped(count, made[0]) if mask[0] else of_x
+        of_x = apart_again(count, made[0]) if mask[0] else of_x
         of_weight = made[1].reshape(grouped[2].shape) if mask[1] else of_weight
     if wanted[2]:
         whole = grouped[0]

@@ -179,3 +179,13 @@ def writes(functional: Callable[..., Any]) -> PerSample:
         return written.copy_(functional(written, *args, **kwargs))
 
     return PerSample(composed)
+
+
+def side_by_side(one: Tensor) -> Tensor:
+    """[batch, n, channels, ...] as [n, batch * channels, ...]: a batch as further channels, or groups of them."""
+    return one.transpose(0, 1).flatten(1, 2)
+
+
+def apart_again(count: Any, one: Tensor) -> Tensor:
+    """The contrary, for a batch of `count`."""
+    return one.reshape(one.size(0), count, one.size(1) // count, *one.shape[2:]).transpose(0, 1)

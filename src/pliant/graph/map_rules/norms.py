@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pliant.graph.map_rules.kernels import Batched, Rows, Rule
+from pliant.graph.map_rules.kernels import Batched, Rows, Rule, apart_again, side_by_side
 
 _aten = torch.ops.aten
 
@@ -98,15 +98,6 @@ def group_norm_backward(
 
 
 # ---- over a batch
-def _as_channels(one: Tensor) -> Tensor:
-    """[batch, n, channels, ...] as [n, batch * channels, ...]"""
-    return one.transpose(0, 1).flatten(1, 2)
-
-
-def _from_channels(count: Any, one: Tensor) -> Tensor:
-    return one.reshape(one.size(0), count, one.size(1) // count, *one.shape[2:]).transpose(0, 1)
-
-
 def _statistics(count: Any, one: Tensor) -> Tensor:
     """A statistic of each channel; those that do not train have none."""
     return one.reshape(count, one.numel() // count)
@@ -122,8 +113,8 @@ def _batch_norm(op: Any, trains: bool | None) -> Rule:
             return NotImplemented
         whole = x.whole(count)
         given = [one.whole(count).flatten() for one in running] if running else [None] * (len(rest) - len(options))
-        out, mean, scale = op(_as_channels(whole), None, None, *given, *options)
-        out = _affine(_from_channels(count, out), _channels(weight, x.rank), _channels(bias, x.rank))
+        out, mean, scale = op(side_by_side(whole), None, None, *given, *options)
+        out = _affine(apart_again(count, out), _channels(weight, x.rank), _channels(bias, x.rank))
         return out, _statistics(count, mean), _statistics(count, scale)
 
     return rule
@@ -142,8 +133,8 @@ def batch_norm_backward(
     of_x = of_weight = of_bias = None
     if wanted[0]:
         scaled = whole if weight is None else whole * _channels(weight, x.rank)
-        given = _as_channels(scaled), _as_channels(values), None, *vectors, training, eps, [True, False, False]
-        of_x = _from_channels(count, _aten.native_batch_norm_backward(*given)[0])
+        given = side_by_side(scaled), side_by_side(values), None, *vectors, training, eps, [True, False, False]
+        of_x = apart_again(count, _aten.native_batch_norm_backward(*given)[0])
     dims = [1, *range(3, values.dim())]
     if wanted[1]:
         mean, scale = (save_mean, save_invstd) if training else (running_mean, running_var)

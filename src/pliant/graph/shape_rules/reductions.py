@@ -58,15 +58,8 @@ def _sum_dtype(x: TensorSpec, dtype: torch.dtype | None) -> torch.dtype:
     return x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
 
 
-@rule(_aten.sum.dim_IntList, _aten.sum.default, _aten.nansum.default)
+@rule(_aten.sum.dim_IntList, _aten.sum.default, _aten.nansum.default, _aten.prod.dim_int, _aten.prod.default)
 def sum_(x: TensorSpec, dim: _Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
-    return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=_sum_dtype(x, dtype))
-
-
-@rule(_aten.prod.dim_int, _aten.prod.default)
-def prod(
-    x: TensorSpec, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
-) -> TensorSpec:
     return x.like(reduced_size(x, _all_dims(dim, x.ndim), keepdim), dtype=_sum_dtype(x, dtype))
 
 

@@ -14,11 +14,11 @@ from collections.abc import Collection
 from typing import Any
 
 from pliant.graph.contracts import Runnable
-from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, View
+from pliant.ir.loops import Buffer, Computation, Extern, LoopProgram, Pointwise, View, whole
 from pliant.records import dataclass
 from pliant.schedule.dependencies import access
 from pliant.schedule.sizes import Sizes
-from pliant.symbolic.expr import ZERO, Symbol
+from pliant.symbolic.expr import Symbol
 from pliant.wrappers.remade import remade
 
 LARGE = 1 << 24  # bytes of results: to copy less takes no longer than what is launched for them
@@ -98,7 +98,7 @@ def _split(
         inputs=[None if k in only else given for k, given in enumerate(program.inputs)],
         computations=program.computations[:start],
         constants=[b for b in program.constants if b in needed],
-        outputs=[*shown, *map(_whole, live), *symbols],
+        outputs=[*shown, *map(whole, live), *symbols],
     )
     inputs = [*live, *symbols, *[program.inputs[k] for k in passed]]
     end = LoopProgram(
@@ -116,10 +116,6 @@ def _split(
 
 def _free(b: Buffer) -> set[Symbol]:
     return {s for n in (*b.shape, *b.strides) for s in n.free}
-
-
-def _whole(b: Buffer) -> View:
-    return View(b, b.shape, b.strides, ZERO, b.dtype)
 
 
 @remade
