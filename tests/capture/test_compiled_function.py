@@ -90,7 +90,19 @@ def test_limit_warns_once_and_runs_eagerly():
         for name in ("a", "bb", "ccc", "dddd"):
             assert torch.equal(f(X, name), X + len(name))
     assert count(f) == 2 and len(found) == 1
-    assert "`name` was" in str(found[0].message) and "do " in str(found[0].message)
+    text = str(found[0].message)
+    assert "  why  `name` was" in text and "PLIANT_RECOMPILE_LIMIT=4" in text
+    assert "test_compiled_function.py:" in text and found[0].filename == __file__
+
+
+@pytest.mark.fallbacks_expected  # the limit is reached
+def test_at_the_limit_the_last_few_reasons_are_told():
+    f = compiled(lambda x, name: x + len(name))
+    with pytest.warns(PliantWarning, match="compiled 8 times") as found:
+        for size in range(9):
+            f(X, "a" * size)
+    text = str(found[0].message)
+    assert text.count("`name` was") == 3 and "\n       and 5 more\n" in text
 
 
 def test_stances():

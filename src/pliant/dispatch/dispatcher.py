@@ -373,7 +373,7 @@ class Dispatcher:
                 f"{self.name} would compile again", where=where, why=why, do='leave set_stance("fail_on_recompile")'
             )
         if len(self.entries) >= limit:
-            self._limit_reached(limit, failures, why)
+            self._limit_reached(limit, failures, why, where)
             return False
         events.record("recompile", name=self.name, why=why, where=where, count=len(self.entries) + 1)
         return True
@@ -382,18 +382,20 @@ class Dispatcher:
         """Why each entry does not serve this call."""
         return [f for e in self.entries if (f := _explained(e, args, kwargs)) is not None]
 
-    def _limit_reached(self, limit: int, failures: list[Failure], why: str) -> None:
+    def _limit_reached(self, limit: int, failures: list[Failure], why: str, where: SourceLocation | None) -> None:
         """Say so once; later calls are counted as fallbacks like this one."""
         self._limit_told = why
         self.refresh()
         events.record("recompile_limit", name=self.name, limit=limit, why=why, where=self.location)
-        advice = "\n  do   ".join(dict.fromkeys(f.advice for f in failures if f.advice))
-        message = (
-            f"{self.name} has been compiled {limit} times, so calls that none of these serve run eagerly from now on\n"
-            f"  {self.location}\n  why  {why}\n  do   {advice or 'call it with fewer kinds of arguments'}, or raise"
-            " the option recompile_limit"
-        )
-        events.warn_once(f"recompile-limit:{id(self)}", message, PliantWarning)
+        from pliant.guards.explain import in_lines
+
+        message = [
+            f"{self.name} has been compiled {limit} times, so calls that none of these serve run eagerly from now on",
+            *dict.fromkeys(f"  {place}" for place in (self.location, where)),
+            *in_lines(failures),
+            f"  do   or raise the limit: pliant.config.update(recompile_limit={2 * limit}), PLIANT_RECOMPILE_LIMIT={2 * limit}",
+        ]
+        events.warn_once(f"recompile-limit:{id(self)}", "\n".join(message), PliantWarning)
 
     def _capture_and_run(self, args: Sequence[Any], kwargs: dict[str, Any], tried: tuple[Entry, ...]) -> Any:
         for last in (False, True):  # modules that the first capture imports may change what it was told

@@ -69,6 +69,17 @@ def _quoted(source: Source) -> str:
     return f"`{text}`" if (text := source.describe()) else "the module of the function"  # whose names are told without it
 
 
+def in_lines(failures: Sequence[Failure]) -> list[str]:
+    """Why entries do not serve a call, the first few, and what to do, as lines of a message."""
+    reasons = list(dict.fromkeys(f.text for f in failures)) or ["unknown"]
+    shown = [*reasons[:_SHOWN], *([f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else [])]
+    advice = dict.fromkeys(f.advice for f in failures if f.advice) or ["call it with fewer kinds of arguments"]
+    return ["  why  " + "\n       ".join(shown), *(f"  do   {one}" for one in advice)]
+
+
+_SHOWN = 3
+
+
 _ABSENT: Any = object()
 _WITHOUT_VALUE = (Kind.SHAPE, Kind.DISTINCT, Kind.SEPARATE, Kind.STATE)
 
