@@ -93,14 +93,8 @@ def compile(
     fullgraph: an error instead of a graph break. dynamic: sizes are symbols always (True), never (False), once they
     vary (None). patterns: calls that others take the place of, see `pliant.patterns`. disable: `fn` itself comes back.
     """
-    arguments: dict[str, Any] = {
-        "backend": backend,
-        "fullgraph": fullgraph,
-        "dynamic": dynamic,
-        "mode": mode,
-        "options": options,
-        "patterns": patterns,
-    }
+    arguments: dict[str, Any] = {"backend": backend, "fullgraph": fullgraph, "dynamic": dynamic, "mode": mode}
+    arguments |= {"options": options, "patterns": patterns}
     recipe = functools.partial(compile, **arguments)
     if fn is None:
         _compilation(recipe, **arguments)  # wrong options are reported at the decorator, not at the first call

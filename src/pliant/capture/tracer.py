@@ -97,6 +97,7 @@ def _handlers(program: Program) -> tuple[Handler, ...]:
 class Tracer:
     """One attempt at a capture: the frames, and what every handler needs."""
 
+    gradient_bytes = 0  # that data parallelism around the model sums up at a time
     get_attr = attributes.get_attr
     set_attr = attribute_stores.set_attr
     delete_attr = attribute_stores.delete_attr
@@ -180,7 +181,6 @@ class Tracer:
         self.caches: dict[int, tuple[Any, Any]] = {}  # by id: a function with a cache, and its cache within the trace
         self.results: dict[Any, Any] = {}  # of such functions, by arguments with numbers that vary
         self.computed: list[Computed] = []  # of such functions from outside, which do not hold them
-        self.gradient_bytes = 0  # that data parallelism around the model sums up at a time
         self.hook_ids = self.open_generators = 0  # keys of hooks that were taken; generators that were started, and have not ended
         self.passed: dict[int, BaseException] = {}  # by id: exceptions from outside that were raised
         self.put_off: list[tuple[Reached, int, SourceLocation | None]] = []  # output by code of the program's: its state, step

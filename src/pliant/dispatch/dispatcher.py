@@ -2,10 +2,8 @@
 
 In:     calls `(args, kwargs)`; a root for the tracer; what the eager program does; a `Compilation`.
 Out:    the result. `make_callable(dispatcher, like)` is the function a user or a step calls.
-Holds:  entries are tried most recently used first and never change; captures are serialized per dispatcher, by a lock that is
-        free while the program runs, which waits for other threads; a call that arrives while this thread captures runs eagerly.
-        Whatever fails inside the compiler ends as eager with an event, unless strict.
-        An entry whose guards fail has done nothing, so the next may be tried.
+Holds:  entries never change, and are tried most recently used first: one whose guards fail has done nothing. A lock that is
+        free while the program runs serializes captures; calls during this thread's own run eagerly, as do failed ones (an event).
 """
 
 from __future__ import annotations
