@@ -17,6 +17,7 @@ from pliant.capture.graph_breaks import BreakBefore, CannotCapture
 from pliant.capture.signatures import Tracer
 from pliant.capture.trace import BreakReason
 from pliant.guards.sources import Source, held
+from pliant.torch_adapter import PACKAGE
 
 _KIND = "long-run"
 
@@ -50,7 +51,7 @@ def check(t: Tracer) -> None:
 
 
 def _interrupt(t: Tracer, count: int) -> None:
-    if "/torch/" in t.frames[-1].code.co_filename:
+    if t.frames[-1].code.co_filename.startswith(PACKAGE):
         return
     told = f"{t.idle_steps} steps of Python without an operation on tensors"
     frame = t.frames[0]
