@@ -15,7 +15,10 @@ FACTOR = 2.0
 
 class State:
     factor, table, tensor = 1.0, {"factor": 1.0}, torch.tensor(1.0)
-    items = [1.0]
+    items, sizes, numbers = [1.0], (1,), {1.0}
+
+
+INSTANCE, MODULE = State(), torch.nn.Module()
 
 
 class ReadsLater(Function):
@@ -114,8 +117,38 @@ def _read_before(x, apply):
     return apply(x * kept[0], lambda: sum(State.table.values())), lambda: State.table.update(factor=7.0)
 
 
-def _counted(x, apply):
-    return apply(x, lambda: float(len(State.items))), lambda: State.items.append(3.0)
+def _missing_item():
+    try:
+        return State.table["new"]
+    except KeyError:
+        return 2.0
+
+
+ASKED_LATER = {
+    "a length": lambda: float(len(State.items)), "the length of a tuple": lambda: float(len(State.sizes)),
+    "a key": lambda: 3.0 if "new" in State.table else 2.0, "a key of a field": lambda: 3.0 if "new" in vars(INSTANCE) else 2.0,
+    "a default": lambda: State.table.get("new", 2.0), "a missing item": _missing_item,
+    "a missing attribute": lambda: getattr(INSTANCE, "new", 2.0), "a module's": lambda: 3.0 if hasattr(MODULE, "new") else 2.0,
+    "a member": lambda: 3.0 if 7.0 in State.numbers else 2.0, "all members": lambda: sum(2.0 for _ in State.numbers),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ASKED_LATER)
+def test_what_is_there_is_asked_when_a_backward_runs(what):
+    def gradients(call):
+        State.items, State.sizes, State.numbers, State.table = [1.0], (1,), {1.0}, {"factor": 1.0}
+        vars(INSTANCE).pop("new", None), vars(MODULE).pop("new", None)
+        x = torch.ones(3, requires_grad=True)
+        result = call(x, ASKED_LATER[what])
+        State.items.append(3.0)
+        State.sizes, State.table["new"], INSTANCE.new, MODULE.new = (1, 2, 3), 7.0, 7.0, 7.0
+        State.numbers.add(7.0)
+        result.sum().backward()
+        return x.grad.tolist()
+
+    for apply in (ReadsLater.apply, _hooked):
+        program = lambda x, read, apply=apply: apply(x, read)  # noqa: E731
+        assert gradients(pliant.compile(program)) == gradients(program)
 
 
 def _item_changed(x, apply):
@@ -182,7 +215,7 @@ def _in_a_class_made_here(x, apply):
 
 
 CHANGED_LATER = [
-    _stored_outside, _read_before, _counted, _item_changed, _variable_changed, _field_changed, _changed_by_the_caller,
+    _stored_outside, _read_before, _item_changed, _variable_changed, _field_changed, _changed_by_the_caller,
     _changed_behind_a_break, _counts, pytest.param(_in_a_class_made_here, marks=pytest.mark.fallbacks_expected),
 ]  # fmt: skip
 
@@ -190,7 +223,7 @@ CHANGED_LATER = [
 @pytest.mark.parametrize("program", CHANGED_LATER)
 def test_what_the_trace_made_or_stored_is_read_when_a_backward_runs(program):
     def gradients(call):
-        State.factor, State.table["factor"], State.items = 1.0, 1.0, [1.0]
+        State.factor = State.table["factor"] = 1.0
         found = []
         for apply in (ReadsLater.apply, _hooked):
             x = torch.ones(3, requires_grad=True)

@@ -213,7 +213,10 @@ def arguments_of(receiver: Any, name: str) -> Arguments:
 
 def _get(t: Tracer, mapping: Any, key: Any, default: Any = None) -> Any:
     value = t.world.dict_get(mapping, asked_key(t, mapping, key))
-    return default if value is MISSING else t.world.resolve(value)
+    if value is not MISSING:
+        return t.world.resolve(value)
+    t.world.note_asked(mapping, False)
+    return default
 
 
 def _length(t: Tracer, mapping: Any) -> Any:

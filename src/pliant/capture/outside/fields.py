@@ -20,7 +20,8 @@ from pliant.capture.outside.whole_containers import base_in_c
 from pliant.capture.trace import DELETED, SetAttribute
 from pliant.capture.value_kinds import is_fixed_number, is_function
 from pliant.guards.kinds import MISSING, Kind, NumberOf
-from pliant.guards.sources import CellSource, Source, held
+from pliant.guards.parts import FieldSource
+from pliant.guards.sources import AttributeSource, CellSource, Source, held
 from pliant.guards.standard import can_change, standard_class
 
 
@@ -112,6 +113,11 @@ class Fields(Origins):
             self._compared[id(container)] = container
             base: Any = base_in_c(container)
             self.refuse_own_keys(tuple(base.__iter__(container)))
+
+    def field_source(self, obj: Any, name: str) -> Source:
+        """Where a field that C code keeps of a foreign object is read."""
+        kind = FieldSource if is_function(type(obj).__getattribute__) else AttributeSource
+        return kind(self.place_of(obj), name)
 
     # ---- classes
     def type_lookup(self, cls: type, name: str) -> Any:

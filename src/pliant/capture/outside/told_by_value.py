@@ -81,12 +81,10 @@ class ToldByValue(Fields):
             for part in leaves(*(shadow.values() if isinstance(shadow, dict) else shadow)):
                 self.look(part, self.place_of(value))
 
-    def place_of_counted(self, container: Any) -> Source:
-        """Where a container is of which the length is read."""
-        source = self.place_of(container)
-        if self.look is not None and is_mutable_container(container):
-            self.look(len(container), source)
-        return source
+    def note_asked(self, value: Any, answer: Any) -> None:
+        """The trace asks what a container from outside holds, or what an object lacks, without reading a value."""
+        if self.look is not None and self.needs_guards(value):  # type: ignore[attr-defined]  # it is a `World`
+            self.look(answer, self.place_of(value))
 
     def _note_way(self, result: Any, value: Any, source: Source) -> None:
         """The trace read `value` through the source, and has `result` for it."""

@@ -147,6 +147,7 @@ def hooks_in_order(world: World, value: Any) -> list[tuple[HookNumber, Any]] | N
 def items_in_order(world: World, value: set[Any], source: Source) -> list[Any]:
     """The items of a set, under a guard on their order."""
     world.check_keys(value)
+    world.note_asked(value, len(value))
     world.guard(source, Kind.KEYS, tuple(map(plain_key, value)))
     return [traced_key(world, key) for key in value]
 

@@ -55,7 +55,7 @@ from pliant.capture.varying_values import UNSETTLED, HookNumber
 from pliant.graph.fake_tensor import FakeTensor, is_fake
 from pliant.guards.kinds import MISSING, Kind
 from pliant.guards.parts import FieldSource, KeysSource
-from pliant.guards.sources import AttributeSource, DictAttributeSource, ItemSource, ModuleMemberSource, Source
+from pliant.guards.sources import DictAttributeSource, ItemSource, ModuleMemberSource, Source
 from pliant.guards.standard import identity_types
 from pliant.records import dataclass
 from pliant.source import SourceLocation
@@ -114,11 +114,6 @@ class World(ToldByValue):
             self._owner_of_dict[id(found)] = (obj, source, found)
             self.set_origin(found, self.field_source(obj, "__dict__"))
         return found  # type: ignore[no-any-return]
-
-    def field_source(self, obj: Any, name: str) -> Source:
-        """Where a field that C code keeps of a foreign object is read."""
-        kind = FieldSource if is_function(type(obj).__getattribute__) else AttributeSource
-        return kind(self.place_of(obj), name)
 
     @staticmethod
     def has_dict(obj: Any) -> bool:
@@ -236,6 +231,7 @@ class World(ToldByValue):
             return False
         key = self.real_key(key)
         present: bool = base.__contains__(mapping, key)
+        self.note_asked(mapping, present)
         self.guard(self.keys_place(mapping), Kind.HAS_KEY if present else Kind.NO_KEY, key)
         return present
 

@@ -307,6 +307,7 @@ def _module_member(t: Tracer, module: Any, name: str) -> Any:
         value = world.dict_get(members, name) if outside else world.resolve(members).get(name, MISSING)
         if value is not MISSING:
             return world.resolve(value)
+    world.note_asked(module, False)
     raise lacks(module, name)
 
 

@@ -49,6 +49,7 @@ def not_found(t: Tracer, obj: Any, name: str) -> Raised:
     method shows."""
     if own_field(obj, name) is None and hasattr(obj, name):
         refuse_attributes(t, obj, name)
+    t.world.note_asked(obj, False)
     return lacks(obj, name)
 
 

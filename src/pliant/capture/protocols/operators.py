@@ -487,7 +487,8 @@ def _length_outside(t: Tracer, value: Any) -> Any:
         return len(held_here)
     if added is None and world.has_changes(value):
         return len(world.adopt(value))
-    source = world.place_of_counted(value)
+    source = world.place_of(value)
+    world.note_asked(value, len(value))
     if is_mutable_container(value) and world.inputs.policy.length(source, len(value)):
         world.inputs.policy.note_varies(LengthSource(source), int)
         return at_most(world, value, world.bring(len(value), LengthSource(source)) + (added or 0))

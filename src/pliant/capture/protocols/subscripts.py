@@ -217,6 +217,8 @@ def dict_item(t: Tracer, container: Any, key: Any) -> Any:
     key = asked_key(t, container, key)
     if t.world.is_foreign(container):
         value = t.world.dict_get(container, key)
+        if value is MISSING:
+            t.world.note_asked(container, False)
     else:
         value = dict.get(container, key, MISSING)
     if value is not MISSING:
