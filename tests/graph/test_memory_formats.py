@@ -27,6 +27,8 @@ OPERATORS: dict[str, Callable[[torch.Tensor], object]] = {
     "normalized with a reserve": lambda t: torch.ops.aten._batch_norm_with_update(
         t, None, None, torch.zeros(t.shape[1]), torch.ones(t.shape[1]), 0.1, 1e-5
     ),
+    "members": lambda t: torch.isin(t, torch.zeros(3)),
+    "members of a number": lambda t: torch.isin(t, 0.0),
     "subtracted": lambda t: torch.rsub(t, t.contiguous()),
     "slopes of distances": lambda t: torch.ops.aten.mse_loss_backward(torch.ones(()), t, t.contiguous(), 1),
     "slopes of bounded distances": lambda t: torch.ops.aten.huber_loss_backward(torch.ones(()), t, t + 1, 1, 1.0),
@@ -35,6 +37,8 @@ OPERATORS: dict[str, Callable[[torch.Tensor], object]] = {
 IMAGES: dict[str, Callable[[torch.Tensor], object]] = {
     "blocks": lambda t: F.unfold(t, 2, padding=1),
     "channels in another order": lambda t: F.channel_shuffle(t, 2),
+    "pixels of channels": lambda t: F.pixel_shuffle(torch.cat([t, t], 1), 2),
+    "channels of pixels": lambda t: F.pixel_unshuffle(torch.cat([torch.cat([t, t], 2)] * 2, 3), 2),
     "integer channels in another order": lambda t: F.channel_shuffle(t.long(), 2),
 }
 

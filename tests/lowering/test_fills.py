@@ -47,6 +47,14 @@ def test_arange_between_floats_that_sizes_give(dtype, start, end, step):
         torch.testing.assert_close(got, expected)
 
 
+def test_arange_by_fractions_counts_in_double_precision():
+    def program(x):
+        return torch.arange(0, 4, 0.3) * x, torch.arange(0.1, 1.2, 0.1) * x
+
+    for mine, theirs in zip(pliant.compile(program, fullgraph=True)(torch.ones(1)), program(torch.ones(1)), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 def test_arange_between_elements_of_floats():
     """As positions that a model pools: the size is data's."""
 

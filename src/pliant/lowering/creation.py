@@ -49,8 +49,14 @@ def _whole(value: int | float | Expr) -> Expr:
     return lit(value) if isinstance(value, int) or value.kind is int else to_int(value)
 
 
+def _are_whole(*numbers: Any) -> bool:
+    return all(isinstance(n, int) or (n.is_integer() if isinstance(n, float) else n.kind is int) for n in numbers)
+
+
 def _float_arange(low: Lowering, out: torch.Tensor, start: Any, step: Any) -> Tensor:
-    dtype = torch.float64 if out.dtype is torch.float64 else torch.float32
+    """Eager counts in double precision on the CPU. Whole numbers are the same in single precision."""
+    in_doubles = out.dtype is torch.float32 and out.device.type == "cpu" and not _are_whole(start, step)
+    dtype = torch.float64 if out.dtype is torch.float64 or in_doubles else torch.float32
     first, by = number(low, start, dtype), number(low, step, dtype)
     final = opmath(out.dtype)
 

@@ -101,6 +101,18 @@ def im2col(
     return x.like((*x.size[:-3], x.size[-3] * product(per_dim(kernel_size, 2)), product(blocks)))
 
 
+@rule(_aten.pixel_shuffle.default)
+def pixel_shuffle(x: TensorSpec, factor: Dim) -> TensorSpec:
+    if x.ndim < 3:
+        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {x.ndim} dimension(s)")
+    require(factor > 0, "pixel_shuffle expects a positive upscale_factor")
+    require(x.size[-3] % (factor * factor) == 0, "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor")
+    if x.ndim == 5 and suggests_channels_last(x) or x.device.type != "cpu" and holds(factor == 1):
+        raise UnsupportedOperator("pixel_shuffle of such memory", kind="pixel-shuffle")
+    size = (*x.size[:-3], x.size[-3] // (factor * factor), x.size[-2] * factor, x.size[-1] * factor)
+    return suggested(x, size) if x.device.type == "cpu" else x.like(size)
+
+
 @rule(_aten.channel_shuffle.default)
 def channel_shuffle(x: TensorSpec, groups: Dim) -> TensorSpec:
     require(x.ndim > 2, "channel_shuffle expects an input with more than 2 dimensions")

@@ -84,6 +84,21 @@ def take(x: TensorSpec, index: TensorSpec) -> TensorSpec:
     return TensorSpec(index.size, preserved_strides(index), x.dtype, x.device)
 
 
+@rule(_aten.isin.Tensor_Tensor, _aten.isin.Tensor_Scalar, _aten.isin.Scalar_Tensor)
+def isin(elements: Any, test: Any, *, assume_unique: bool = False, invert: bool = False) -> TensorSpec:
+    """One answer for each element, in rows."""
+    for one in (elements, test):
+        kind: Any = one.dtype if isinstance(one, TensorSpec) else torch.bool if isinstance(one, bool) else None
+        if kind is not None and (kind is torch.bool or kind.is_complex):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {_SCALAR_TYPES[kind]}")
+    return elements.like(dtype=torch.bool) if isinstance(elements, TensorSpec) else test.like((), dtype=torch.bool)
+
+
+_SCALAR_TYPES = {
+    torch.bool: "Bool", torch.complex32: "ComplexHalf", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
+}  # fmt: skip
+
+
 @rule(_aten.index.Tensor, _aten._unsafe_index.Tensor)
 def index(x: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
     if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
