@@ -35,6 +35,26 @@ def test_error_stays(name, train):
     assert str(found.value) == str(wanted.value)
 
 
+WITHOUT_KERNEL = {
+    "topk": lambda x: torch.topk(x * 1j, 1), "topk of flags": lambda x: torch.topk(x > 0, 1), "sort": lambda x: torch.sort(x * 1j),
+    "product of flags": lambda x: (x > 0) @ (x > 0), "maximum": lambda x: (x * 1j).amax(), "softmax": lambda x: (x * 1j).softmax(0),
+    "sums of integers": lambda x: x.long().logcumsumexp(0), "pooled integers": lambda x: F.adaptive_avg_pool2d(x.long()[None], 2),
+    "distances of halves": lambda x: torch.cdist(x.half(), x.half()), "normalized": lambda x: F.layer_norm(x * 1j, (2,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_KERNEL)
+def test_types_without_a_kernel_are_probed(name):
+    def program(x):
+        try:
+            WITHOUT_KERNEL[name](x)
+        except (RuntimeError, NotImplementedError):
+            return x + 1
+        return x + 2
+
+    assert torch.equal(pliant.compile(program)(torch.ones(2, 2)), program(torch.ones(2, 2)))
+
+
 def test_classes_are_checked():
     one_hot = pliant.compile(lambda i, n: F.one_hot(i, n), dynamic=True)
     for n in (3, 4, 7):

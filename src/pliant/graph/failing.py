@@ -17,19 +17,24 @@ from torch import fx
 
 from pliant.graph.contracts import known_name
 
-# Operators whose results are defined for all elements of their arguments, beside views and pointwise ones.
-_TOTAL = frozenset(
-    """mm bmm addmm baddbmm addmv mv addbmm addr dot vdot convolution convolution_backward _convolution linear
-    mkldnn_convolution mkldnn_rnn_layer mkldnn_rnn_layer_backward native_batch_norm native_batch_norm_backward
-    _native_batch_norm_legit_functional native_layer_norm native_layer_norm_backward native_group_norm
-    native_group_norm_backward max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d avg_pool2d_backward
-    avg_pool3d_backward _adaptive_avg_pool2d _adaptive_avg_pool3d clone copy_ copy _to_copy empty empty_like empty_strided
-    new_empty new_empty_strided full zeros ones full_like zeros_like ones_like arange cat stack sort topk cumsum cumprod
-    cummax cummin logcumsumexp native_dropout rand randn randint rand_like randn_like randperm uniform normal_functional
-    as_strided as_strided_scatter slice_scatter select_scatter diagonal_scatter flip roll nonzero unique_dim _unique2 sum
-    mean amax amin max min var std any all prod argmax argmin var_mean _softmax _log_softmax _softmax_backward_data
-    _log_softmax_backward_data logsumexp linalg_vector_norm constant_pad_nd tril triu""".split()
+# Operators whose results are defined for all elements of their arguments, beside views and pointwise ones, by the types that
+# their kernels have, or that are refused where the call is captured: all, those of numbers, those with an order, floats.
+_OF_ALL = frozenset(
+    """clone copy_ copy _to_copy empty empty_like empty_strided new_empty new_empty_strided full zeros ones full_like zeros_like
+    ones_like arange cat stack cumsum cumprod native_dropout rand randn randint rand_like randn_like randperm uniform
+    normal_functional as_strided as_strided_scatter slice_scatter select_scatter diagonal_scatter flip roll nonzero unique_dim
+    _unique2 sum mean var std any all prod argmax argmin var_mean linalg_vector_norm constant_pad_nd tril triu""".split()
 )
+_OF_NUMBERS = frozenset("mm bmm addmm baddbmm addmv mv addbmm addr dot vdot convolution _convolution linear".split())
+_ORDERED = frozenset("sort cummax cummin amax amin max min".split())
+_OF_FLOATS = frozenset("logcumsumexp _prelu_kernel avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d".split())
+_TOTAL = frozenset(
+    """convolution_backward mkldnn_convolution mkldnn_rnn_layer mkldnn_rnn_layer_backward native_batch_norm
+    native_batch_norm_backward _native_batch_norm_legit_functional native_layer_norm native_layer_norm_backward
+    native_group_norm native_group_norm_backward max_pool2d_with_indices max_pool3d_with_indices avg_pool2d_backward
+    avg_pool3d_backward topk _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data logsumexp""".split()
+).union(_OF_ALL, _OF_NUMBERS, _ORDERED, _OF_FLOATS)
+_MOVES = frozenset("repeat isin bucketize count_nonzero _local_scalar_dense alias lift_fresh lift_fresh_copy".split())
 _TOTAL_FAMILIES = ("_scaled_dot_product", "_fft_", "upsample_", "_upsample_")
 # Functions and methods of PyTorch of which the same holds, and which are no operators, or composed of such.
 _TOTAL_CALLS = frozenset(
@@ -57,6 +62,19 @@ def operator_may_fail(func: Any) -> bool:
         return False
     rounds = name == "div" and "mode" in func._overloadname
     return rounds or name in _PARTIAL or not (torch.Tag.pointwise in func.tags or func.is_view)
+
+
+@functools.cache
+def kernel_may_lack(func: Any, dtype: torch.dtype) -> bool:
+    """Whether eager may have no kernel of the operator for elements of this type, which only its call tells."""
+    name = func._schema.name.removeprefix("aten::")
+    if name in _OF_ALL or name in _MOVES or name.startswith("_fft_") or torch.Tag.pointwise in func.tags or func.is_view:
+        return False
+    if dtype.is_complex:
+        return name not in _OF_NUMBERS
+    if dtype is torch.bool:
+        return name not in _ORDERED
+    return name in _OF_FLOATS and not dtype.is_floating_point or name not in _TOTAL and dtype in (torch.float16, torch.bfloat16)
 
 
 def call_may_fail(node: fx.Node) -> bool:

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from pliant.graph.effects import acts
+from pliant.graph.failing import kernel_may_lack
 from pliant.torch_adapter import OpOverload
 
 _aten = torch.ops.aten
@@ -63,13 +64,22 @@ def has_effect(target: Any) -> bool:
 
 
 def may_raise(node: fx.Node) -> bool:
-    """Whether the call raises for some data, and so is the program's to make though nothing reads its result."""
+    """Whether the call raises for some data, or may have no kernel for its type, and so is the program's to make though
+    nothing reads its result."""
+    if _kernel_may_lack(node):
+        return True
     name = node.target._schema.name if isinstance(node.target, OpOverload) else ""
     if name in _DIVISIONS:
         dtype, divisor = node.meta["val"].dtype, node.args[1]
         told = isinstance(divisor, (int, float)) and divisor % 2 ** (8 * dtype.itemsize) != 0  # also where the type wraps it
         return not (told or dtype.is_floating_point or dtype.is_complex)
     return name in _INDEXING
+
+
+def _kernel_may_lack(node: fx.Node) -> bool:
+    given: Any = node.all_input_nodes[0].meta.get("val") if node.all_input_nodes else None
+    is_known = isinstance(given, torch.Tensor) and isinstance(node.target, OpOverload) and node.target.namespace == "aten"
+    return is_known and kernel_may_lack(node.target, given.dtype)
 
 
 def binds_symbols(node: fx.Node) -> bool:
