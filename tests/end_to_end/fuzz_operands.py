@@ -173,7 +173,7 @@ def given(layouts: list[str], seed: int, n: int, call: int) -> dict[str, Any]:
 def facts(t: Any) -> Any:
     """What is seen of a value, but its elements."""
     if not isinstance(t, torch.Tensor):
-        return repr(t)
+        return re.sub(r"grad_fn=<\w+>", "grad_fn", repr(t))
     tight = [(size, stride) for size, stride in zip(t.shape, t.stride()) if size > 1] if t.numel() else "empty"
     return (type(t).__name__, t.dtype, tuple(t.shape), tight, t.is_conj(), t.is_neg(), t.requires_grad, t.is_leaf, t.storage_offset() if t.numel() else 0)
 

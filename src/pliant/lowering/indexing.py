@@ -62,6 +62,12 @@ def _needs_integers(*indices: Tensor) -> None:
             raise Unsupported("a mask as index")
 
 
+def _needs_elements(low: Lowering, out: torch.Tensor) -> None:
+    """Eager checks positions also where it reads nothing at them, as a loop of no elements does not."""
+    if ZERO in low.shape_of(out):
+        raise Unsupported("positions at which nothing is read")
+
+
 def _embedding(low: Lowering, out: torch.Tensor, table: Tensor, indices: Tensor, *_: Any) -> Tensor:
     _needs_integers(indices)
     rows = _Table(low, table)
@@ -78,6 +84,7 @@ def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor
     given = [d for d, t in enumerate(indices) if t is not None]
     tensors = [t for t in indices if t is not None]
     _needs_integers(*tensors)
+    _needs_elements(low, out)
     rank = max(len(t.shape) for t in tensors)
     adjacent = given == list(range(given[0], given[0] + len(given)))
     first = given[0] if adjacent else 0
@@ -102,6 +109,7 @@ def _index(low: Lowering, out: torch.Tensor, x: Tensor, indices: Sequence[Tensor
 def _index_select(low: Lowering, out: torch.Tensor, x: Tensor, dim: int, indices: Tensor) -> Tensor:
     if not x.shape or not indices.shape:
         raise Unsupported("0-dim tensors")
+    _needs_elements(low, out)
     d, table = dim_of(dim, len(x.shape)), _Table(low, x)
 
     def at(index: Index) -> Scalar:

@@ -272,10 +272,3 @@ def native_dropout(x: TensorSpec, p: float, train: bool | None) -> tuple[TensorS
     if train is False or p == 0:  # the kernel makes the mask of ones row-major then
         return TensorSpec(x.size, stride, x.dtype, x.device), x.like(dtype=torch.bool)
     return TensorSpec(x.size, stride, x.dtype, x.device), TensorSpec(x.size, stride, torch.bool, x.device)
-
-
-@rule(_aten.tril.default, _aten.triu.default)
-def triangle(x: TensorSpec, diagonal: int = 0) -> TensorSpec:
-    if x.ndim < 2:
-        raise RuntimeError("tril/triu: input must have at least 2 dimensions")
-    return x.like()

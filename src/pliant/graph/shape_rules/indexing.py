@@ -254,8 +254,10 @@ def constant_pad(x: TensorSpec, pad: Sequence[Dim], value: Any = 0) -> TensorSpe
     size = list(x.size)
     for i in range(len(pad) // 2):
         d = x.ndim - 1 - i
-        size[d] = size[d] + pad[2 * i] + pad[2 * i + 1]
-        require(size[d] >= 0, "padding makes a size negative")
+        before, behind = pad[2 * i : 2 * i + 2]
+        size[d] = size[d] + before + behind
+        for left in (size[d], x.size[d] + before, x.size[d] + behind):  # no side adds what the other one cuts off
+            require(left >= 0, "padding makes a size negative")
     full = tuple(size)
     if _only_cuts(x, pad):  # a copy of a part of the input
         return TensorSpec(full, preserved_strides(x.view(full, x.stride)), x.dtype, x.device)

@@ -206,15 +206,25 @@ def with_rows_shortened(x: TensorSpec, indices: TensorSpec, *_: Any) -> TensorSp
     return same_layout(rows_shortened(x, indices))
 
 
+def triangle(x: TensorSpec, diagonal: int = 0) -> TensorSpec:
+    require(x.ndim >= 2, "tril/triu: input must have at least 2 dimensions")
+    return x
+
+
+def with_triangle(x: TensorSpec, diagonal: int = 0) -> TensorSpec:
+    return triangle(x).like()
+
+
 _ROWS: dict[Any, tuple[Any, ...]] = {
     rows_shortened: (_aten.embedding_renorm_.default,),
     with_rows_shortened: (_aten.embedding_renorm.default,),
+    triangle: (_aten.tril_.default, _aten.triu_.default),
+    with_triangle: (_aten.tril.default, _aten.triu.default),
     itself: (
         _aten.fill_.Scalar, _aten.zero_.default, _aten.uniform_.default, _aten.normal_.default,
         _aten.bernoulli_.float, _aten.random_.default, _aten.random_.to, getattr(_aten.random_, "from"),
         _aten.exponential_.default, _aten.geometric_.default, _aten.log_normal_.default, _aten.cauchy_.default,
-        _aten.tril_.default, _aten.triu_.default,
-        _aten.index_fill_.int_Scalar, _aten.index_fill_.int_Tensor, _aten.masked_scatter_.default,
+        _aten.index_fill_.int_Scalar, _aten.index_fill_.int_Tensor,
         _aten.index_put_.default, _aten._index_put_impl_.default, _aten.alias.default, _aten.detach.default,
         _aten.lift.default, _aten.lift_fresh.default,
     ),
@@ -267,7 +277,7 @@ _ROWS: dict[Any, tuple[Any, ...]] = {
         _aten.fractional_max_pool3d_backward.default, _aten.glu_backward.default,
     ),
     written_by_second: (
-        _aten.copy_.default, _aten.bernoulli_.Tensor,
+        _aten.copy_.default, _aten.bernoulli_.Tensor, _aten.masked_scatter_.default,
     ),
     broadcast_with_second: (
         _aten.normal.Tensor_Tensor, _aten.masked_scatter.default,
