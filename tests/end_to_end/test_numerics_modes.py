@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -153,6 +154,32 @@ def test_sizes_that_vary_have_eagers_bits(dynamic):
 
 # -- fast ----------------------------------------------------------------------------------------------------------------
 FAST = {"numerics": "fast"}
+
+
+ARRAYS = {  # and whether NumPy itself computes it
+    "sum": (lambda a: a.sum(), True),
+    "mean": (lambda a: a.mean(0), True),
+    "reduce": (numpy.add.reduce, True),
+    "exp": (numpy.exp, True),
+    "product": (lambda a: a @ a.T, True),
+    "arithmetic": (lambda a: (a * 3 - 1) / a, False),
+    "in place": (lambda a: a.__imul__(3), False),
+    "moves": (lambda a: numpy.where(a > 0, a[::2].repeat(2, 0), numpy.concatenate([a[1:], a[:1]])), False),
+    "whole numbers": (lambda a: a.astype(numpy.int64).sum() + a.argmax(), False),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_have_numpys_bits(name):
+    function, breaks = ARRAYS[name]
+    pliant.reset()
+
+    def program(x):
+        return torch.as_tensor(numpy.asarray(function(x.numpy().copy())))
+
+    x = torch.randn(64, 299, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(pliant.compile(program, backend="aot_eager", options=BITWISE)(x), program(x))
+    assert (pliant.stats()["graph_breaks"] > 0) is breaks
 
 
 def test_products_are_added_in_one_rounding():

@@ -22,7 +22,7 @@ from pliant.capture.numbers import numpy_scalars
 from pliant.capture.numbers.array_memory import dtype_of, is_array, to_array, wrap
 from pliant.capture.numbers.given_numbers import refuse_many
 from pliant.capture.numbers.made_arrays import ONES, in_graph, of_varying, that_fit
-from pliant.capture.numbers.numpy_rules import corrected, interp
+from pliant.capture.numbers.numpy_rules import check_bits, corrected, interp, plain_kind
 from pliant.capture.numbers.numpy_scalars import all_fixed, are_scalars, is_scalar, plain_number, wrap_scalar
 from pliant.capture.recording.stand_ins import StandIn, check_layout, memory_of
 from pliant.capture.signatures import Args, Kwargs, Tracer
@@ -295,6 +295,7 @@ def _call(t: Tracer, function: Any, real: Any, args: Args, kwargs: Kwargs) -> An
     check_float_errors(t, name, expected)
     if is_numpy_array(expected) and all(map(_is_known, leaves(args, named))):
         return constant_array(t, expected)
+    check_bits(name, expected)
     for dummy, argument in zip(dummies, args):
         if expected is dummy and is_array(argument) and not is_scalar(argument):  # there is one np.True_ for all results
             return argument
@@ -322,8 +323,7 @@ def computed_by_numpy(t: Tracer, function: Any, args: Iterable[Any], kwargs: Kwa
 
 
 def _kind_of(value: Any) -> str:
-    dtype = dtype_of(value) if is_array(value) else getattr(value, "dtype", None)
-    return "f" if type(value) is float else getattr(dtype, "kind", "")
+    return str(dtype_of(value).kind) if is_array(value) else plain_kind(value)
 
 
 def float_errors_are_told() -> bool:

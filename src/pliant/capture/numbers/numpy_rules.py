@@ -2,7 +2,7 @@
 
 In:     the function for tensors, and NumPy's own.
 Out:    `corrected(function, real)`: what is called in its place; it breaks the graph where tensors have no such function.
-        `interp`, a function of arrays that PyTorch has not got.
+        `interp`, a function of arrays that PyTorch has not got. `check_bits(name, expected)`: which have the same bits.
 Holds:  one row a name; results are NumPy's in value, sign of zeros and NaN included.
 """
 
@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
+from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.array_memory import dtype_of, wrap
-from pliant.capture.structures import is_list_or_tuple
+from pliant.capture.structures import is_list_or_tuple, leaves
 from pliant.capture.value_kinds import concrete, is_int, plain_class, varying
 from pliant.records import dataclass
 from pliant.torch_adapter import numpy_on_tensors
@@ -30,6 +31,38 @@ def corrected(function: Function, real: Any) -> Function:
     name = getattr(real, "__name__", "")
     rule = _RULES.get(name)
     return function if rule is None else functools.partial(rule, _Named(function, name))
+
+
+# Names of NumPy, of methods and operators too, whose floats have PyTorch's bits: elements that are moved or chosen,
+_MOVES = frozenset(
+    """getitem item array asarray asanyarray ascontiguousarray copy astype reshape ravel flatten transpose T swapaxes moveaxis
+    rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d broadcast_to broadcast_arrays concatenate stack vstack
+    hstack dstack column_stack row_stack split array_split hsplit vsplit dsplit tile repeat roll flip fliplr flipud rot90
+    take take_along_axis diagonal diag diagflat tril triu where real imag conj conjugate zeros ones empty full zeros_like
+    ones_like empty_like full_like eye identity fill tolist pos positive""".split()
+)
+# and what is rounded once, to the nearest number.
+_ROUNDED_ONCE = frozenset(
+    """add sub subtract mul multiply truediv divide true_divide neg negative abs absolute fabs sign square reciprocal floor
+    ceil trunc rint""".split()
+)
+
+
+def check_bits(name: str, expected: Any) -> None:
+    """Break where results are to be eager's bit for bit, and NumPy may round otherwise than PyTorch (sums are in pairs there,
+    functions its own). `expected`: what NumPy's own gives for arrays of these kinds."""
+    kinds = {plain_kind(one) for one in leaves(expected)} & {"f", "c"}
+    if not kinds or not config.get().bitwise:
+        return
+    plain = name.strip("_")
+    names = {plain, plain[1:]} if name.startswith(("__i", "__r")) else {plain}
+    if names.isdisjoint(_MOVES | _ROUNDED_ONCE if kinds == {"f"} else _MOVES):
+        raise GraphBreak("unknown-call", f"numpy.{name}, whose bits may be other ones for tensors")
+
+
+def plain_kind(value: Any) -> str:
+    """ "f", "c", "i"... of what has a dtype of NumPy's, or is a number."""
+    return "f" if type(value) is float else getattr(getattr(value, "dtype", None), "kind", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
