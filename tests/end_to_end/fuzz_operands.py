@@ -19,6 +19,7 @@ import re
 import textwrap
 import warnings
 from typing import Any
+from unittest import mock
 
 import numpy
 import torch
@@ -173,7 +174,8 @@ def given(layouts: list[str], seed: int, n: int, call: int) -> dict[str, Any]:
 def facts(t: Any) -> Any:
     """What is seen of a value, but its elements."""
     if not isinstance(t, torch.Tensor):
-        return re.sub(r"grad_fn=<\w+>", "grad_fn", repr(t))
+        with mock.patch.object(torch.Tensor, "__repr__", lambda _: "tensor"):  # in containers, whose tensors are compared as such
+            return repr(t)
     tight = [(size, stride) for size, stride in zip(t.shape, t.stride()) if size > 1] if t.numel() else "empty"
     return (type(t).__name__, t.dtype, tuple(t.shape), tight, t.is_conj(), t.is_neg(), t.requires_grad, t.is_leaf, t.storage_offset() if t.numel() else 0)
 
