@@ -351,6 +351,7 @@ def test_each_call_of_what_was_given_up_is_counted():
     for _ in range(12):
         compiled(X.to_sparse())
     assert pliant.stats()["fallbacks"] == 12
+    assert sum(count for why, count in pliant.stats()["fallback_reasons"].items() if "could not be captured 8 times" in why) == 4
 
 
 def test_eager_that_was_asked_for_is_no_fallback():

@@ -353,7 +353,7 @@ class Dispatcher:
     def _is_open(self, said: stance.Stance, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         """Whether a call that no entry serves may be captured."""
         if self.given_up:
-            self.tell(f"it could not be captured {_GIVE_UP_AFTER} times: {self.given_up}", "given-up")
+            self.tell(self.given_up, "given-up")
             return False
         return self._may_compile(said, args, kwargs)
 
@@ -478,9 +478,9 @@ class Dispatcher:
         self.count_failure(why)
 
     def count_failure(self, why: str, for_good: bool = False) -> None:
-        self._failures += _GIVE_UP_AFTER if for_good else 1
-        if self._failures >= _GIVE_UP_AFTER:
-            self.given_up = why
+        self._failures += 1
+        if for_good or self._failures >= _GIVE_UP_AFTER:
+            self.given_up = f"it could not be captured{'' if for_good else f' {self._failures} times'}: {why}"
 
 
 def eager_after(dispatcher: Dispatcher) -> Callable[..., Any]:

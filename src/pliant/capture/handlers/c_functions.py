@@ -25,6 +25,7 @@ from pliant.capture.graph_breaks import GraphBreak, Raised, WrongKind
 from pliant.capture.handlers.containers import arguments_of, call_container_method
 from pliant.capture.handlers.effects import initial_seed, is_output, seed_generator, write_output
 from pliant.capture.handlers.formatting import by_percent, format_text
+from pliant.capture.handlers.given import iterables
 from pliant.capture.handlers.questions import ATTRIBUTE_METHODS
 from pliant.capture.handlers.random_numbers import draw
 from pliant.capture.handlers.standard_library import (
@@ -442,7 +443,7 @@ _CLASS_METHODS: dict[str, Callable[..., Any]] = {
     ],
     "fromkeys": _from_keys,
     "from_iterable": lambda t, cls, function, args, kwargs: made_for(
-        t, function, args, kwargs, lambda: t.native(function, [*map(t.iterable, t.sequence(args[0]))])
+        t, function, args, kwargs, lambda: t.native(function, iterables(t, args[0]))
     ),
     **dict.fromkeys(("now", "today", "utcnow"), refusal("side-effect-call", "the time is asked for")),
 }

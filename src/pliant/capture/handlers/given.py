@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.capture.graph_breaks import Raised, WrongKind
+from pliant.capture.iterators.generators import TracedCallable
 from pliant.capture.protocols import iteration, operators, subscripts
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.value_kinds import by_kind, concrete, is_iterable
+from pliant.unpatched import BUILTINS
 
 Convert = Callable[["Tracer", Any], Any]
 
@@ -50,6 +52,18 @@ def asked(t: Tracer, function: Any) -> Any:
 def grouping(t: Tracer, function: Any) -> Any:
     """The same of one whose results C code compares."""
     return function if function is None else t.grouping(function)
+
+
+class EachIterable(TracedCallable):
+    """`iter` for C code that takes an item of the program's, and then the items of that."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return iteration.advanced_by_c(self.tracer, super().__call__(*args, **kwargs))
+
+
+def iterables(t: Tracer, value: Any) -> Any:
+    """Iterables from an iterable, each taken when its turn comes: there may be no last one."""
+    return map(EachIterable(t, BUILTINS.iter, False), t.iterable(value))
 
 
 def factory(t: Tracer, value: Any) -> Any:

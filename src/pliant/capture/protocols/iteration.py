@@ -170,10 +170,12 @@ def iterable(t: Tracer, value: Any) -> Any:
     if cls in (list, tuple, dict, set, frozenset, str, range) and not t.world.needs_guards(value):
         note_order(t, value)
         return t.world.resolve(value)
-    iterator = iterate(t, value)
-    if python_method(t, iterator, "__next__") is not None:
-        return t.call(polyfills.each_item, (iterator,), {})
-    return iterator
+    return advanced_by_c(t, iterate(t, value))
+
+
+def advanced_by_c(t: Tracer, iterator: Any) -> Any:
+    """The iterator as C code advances it."""
+    return iterator if python_method(t, iterator, "__next__") is None else t.call(polyfills.each_item, (iterator,), {})
 
 
 def asks_for_length(t: Tracer, value: Any) -> bool:

@@ -27,6 +27,7 @@ import torch
 
 from pliant.bytecode.resume import generator_code, point_at
 from pliant.capture.handlers import modes, warning_filters
+from pliant.capture.handlers.given import EachIterable
 from pliant.capture.handlers.threads import TracedToken
 from pliant.capture.iterators.carried import CarriedItems, CountedTurns, DequeItems, Numbered, turns_left
 from pliant.capture.iterators.generators import (
@@ -46,6 +47,7 @@ from pliant.capture.iterators.standing_iterators import (
     at_left,
     container_of,
     over_dict,
+    place,
     put_at,
     reduced,
     set_state,
@@ -74,6 +76,7 @@ from pliant.capture.value_kinds import (
     SYMBOLIC_TYPES,
     ByKind,
     by_kind,
+    exactly,
     has_method,
     is_function,
     is_numpy_scalar,
@@ -196,6 +199,25 @@ def _reduced(b: Statements, obj: Any) -> str:
     elif len(made) > 2 and made[2] is not None:
         b.emit(f"{b.hold(set_state)}({name}, {b.value(made[2])})")
     return name
+
+
+def _map(b: Statements, obj: map[Any]) -> str:
+    """One that a `chain` takes its iterables from: it asks what that takes them from for itself."""
+    function, *sources = reduced(obj)[1]
+    return b.value(sources[0]) if _is_each_iterable(function) else _reduced(b, obj)
+
+
+def _name_of_calling(obj: filter[Any] | map[Any]) -> str | None:
+    """For `name_of_lazy`: containers alone, which a `chain` goes through, run no code."""
+    function, source, *_ = reduced(obj)[1]
+    if not _is_each_iterable(function):
+        return type(obj).__name__
+    return None if _is_over_items(source) and all(map(_is_container, place(source)[0])) else "chain"
+
+
+_is_each_iterable = exactly(EachIterable)
+_is_over_items = exactly(OF_LISTS[0], type(iter(())))
+_is_container = exactly(list, tuple, range, dict, set, frozenset, str, bytes)
 
 
 def _pairs(b: Statements, obj: itertools.pairwise[Any]) -> str:
@@ -358,7 +380,7 @@ _CARRIED: ByKind[Callable[[Statements, Any], str]] = ByKind(Statements.value, {T
 name_of_lazy: Callable[[Any], str | None] = by_kind(
     lambda obj: None,
     {TracedGenerator: lambda generator: None if generator.finished else generator.frame.name},
-    dict.fromkeys((map, filter), lambda obj: type(obj).__name__),
+    dict.fromkeys((map, filter), _name_of_calling),
 )
 
 
@@ -406,6 +428,7 @@ _OBJECTS: dict[type, Recipe] = {
     },
     **dict.fromkeys(_ITERATORS, _reduced),
     itertools.pairwise: _pairs,
+    map: _map,
     **dict.fromkeys((*OF_DICTS, OF_ORDERED, OF_SETS), _over_unordered),
     DequeItems: _over_deque,
     TracedGenerator: _generator,
