@@ -111,10 +111,17 @@ _PARAMETERS: tuple[tuple[Any, dict[str, Callable[..., Any]]], ...] = (
     (_GETTERS, {"__call__": lambda self, x, /: 0}),
     ((weakref.ref,), {"__call__": lambda self, /: 0}),
 )  # fmt: skip
+
+
+def _member(owner: Any, name: str) -> Any:
+    """What a class itself has, or a module: it may have it once it is asked."""
+    return vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name, None)
+
+
 _KNOWN = {
-    vars(owner)[name]: taken
+    member: taken
     for owners, rows in _PARAMETERS for names, taken in rows.items() for owner in owners
-    for name in names.split() if name in vars(owner)
+    for name in names.split() if (member := _member(owner, name)) is not None
 }  # fmt: skip
 
 

@@ -213,7 +213,8 @@ def _number_of(t: Tracer, obj: Any) -> TracedId:
     if is_symbolic(obj):
         raise GraphBreak("unknown-call", "id() of a number that varies")
     t.world.note_identity(obj)
-    return TracedId.of(t.world.note_which(obj))
+    obj = t.world.note_which(obj)
+    return TracedId.of(obj, t.world.real_object(obj), t.world.real_key)
 
 
 @takes(BUILTINS.id)

@@ -15,15 +15,17 @@ from typing import Any
 
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.numpy_scalars import plain_number
+from pliant.capture.outside.identity import TracedId
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves
-from pliant.capture.value_kinds import is_symbolic
+from pliant.capture.value_kinds import exactly, is_symbolic
 from pliant.guards.sources import Source, held
 
 
 def asked_key(t: Tracer, mapping: Any, key: Any) -> Any:
     """The key as one of this dict."""
     if not t.world.needs_guards(mapping):
+        _settle_id(t, mapping, key)
         return made_key(t, key)
     refuse_many_keys(t, mapping, key)
     return t.hashable(key)
@@ -39,6 +41,17 @@ def refuse_many_keys(t: Tracer, mapping: Any, key: Any) -> None:
     """Break if a dict from outside has been asked for many keys of numbers that vary, and this is one."""
     if t.world.needs_guards(mapping):
         _refuse_keys(t, key, t.world.place_of(mapping))
+    else:
+        _settle_id(t, mapping, key)
+
+
+def _settle_id(t: Tracer, keys: Any, key: Any) -> None:
+    """An `id()` that is looked up among other numbers is the one of now."""
+    if _is_id(key) and int in map(type, keys):
+        t.world.real_key(key)
+
+
+_is_id = exactly(TracedId)
 
 
 def _refuse_keys(t: Tracer, key: Any, place: Source) -> None:

@@ -28,15 +28,29 @@ from pliant.guards.sources import Source
 
 
 class TracedId(int):
-    """`id(obj)`"""
+    """`id(obj)`. Of an object from outside it is the number of now, and compared with other numbers under a guard that says so."""
 
     obj: Any
+    settle: Callable[[TracedId], Any]  # guards that it is this object
 
     @staticmethod
-    def of(obj: Any) -> TracedId:
-        made = TracedId(id(obj))
-        made.obj = obj
+    def of(obj: Any, now: Any, settle: Callable[[TracedId], Any]) -> TracedId:
+        """`now`: the object itself, for which `obj` stands in the trace."""
+        made = TracedId(id(now))
+        made.obj, made.settle = obj, settle
         return made
+
+    def __eq__(self, other: object) -> Any:
+        if type(other) is not TracedId:
+            self.settle(self)
+        return int.__eq__(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        if type(other) is not TracedId:
+            self.settle(self)
+        return int.__ne__(self, other)
+
+    __hash__ = int.__hash__
 
 
 class HookId(int):

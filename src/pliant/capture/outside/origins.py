@@ -87,6 +87,13 @@ class Origins(abc.ABC):
         self.log_unlike(value)
         return found[1]
 
+    def real_object(self, obj: Any) -> Any:
+        """The object from outside that it stands for; itself, if it stands for none."""
+        if is_fake(obj):
+            found = self.inputs.example_of(obj)
+            return obj if found is None else found
+        return next((real for real, copy in self._stands.values() if copy is obj and real is not obj), obj)
+
     def log_unlike(self, value: Any = None) -> None:
         """Something was asked that no guard of its own tells: what the trace itself knows or did, or has of a container."""
         if self.log is not None:

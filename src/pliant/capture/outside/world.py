@@ -203,12 +203,12 @@ class World(ToldByValue):
         return found
 
     def _real_id(self, key: TracedId) -> int:
-        if is_fake(key.obj):
-            return key if self.inputs.example_of(key.obj) is None else id(self._real_tensor(key.obj))
-        if (source := self.source_of(key.obj)) is None:
+        real = self.real_object(key.obj)
+        source = self.source_of(key.obj if is_fake(key.obj) else real)
+        if source is None or is_fake(real):
             return key
-        self.guard(source, Kind.IDENTITY, key.obj)
-        return int.__index__(key)
+        self.guard(source, Kind.IDENTITY, real)
+        return id(real)
 
     def _fixed_object(self, key: Any) -> Any:
         """A container from outside knows the object itself."""
