@@ -18,18 +18,20 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
-from pliant import background
 from pliant.capture.value_kinds import ByKind, by_kind, is_tuple
 from pliant.guards.sources import ChainedSource, source_class
 
-_quiet = background.lock()
-
 
 def _without_warning(call: Callable[[], Any]) -> Any:
-    """From Python 3.12 on those of `itertools` warn that they will not be copied by Python 3.14."""
-    with _quiet, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return call()
+    """From Python 3.12 on those of `itertools` warn that they will not be copied by Python 3.14. The filter is of this module
+    alone, and stays: a block that puts the filters back would put back those of other threads."""
+    first = warnings.filters[0] if warnings.filters else ()
+    if getattr((*first, None, None, None, None)[3], "pattern", None) != _HERE:
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=_HERE)
+    return call()
+
+
+_HERE = __name__.replace(".", "[.]") + "$"
 
 
 def reduced(iterator: Any) -> Any:
