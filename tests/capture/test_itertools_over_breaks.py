@@ -201,3 +201,16 @@ def test_items_come_from_generators_of_the_program(function):
 @pytest.mark.parametrize("function", [ends_quietly, refused, told_apart], ids=lambda one: one.__name__)
 def test_what_differs_from_a_generator(function):
     ran(function, "zip")
+
+
+def test_reading_their_state_puts_no_filters_back(monkeypatch):
+    """A block in one thread puts back what another thread has set meanwhile."""
+    from pliant.capture.iterators.standing_iterators import reduced
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monkeypatch.setattr(warnings, "catch_warnings", None)
+        assert [reduced(itertools.count(1)) for _ in range(2)] == [(itertools.count, (1,))] * 2
+        warnings.simplefilter("error")
+        assert reduced(itertools.count(2)) == (itertools.count, (2,))
+        monkeypatch.undo()
