@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.hooks import RemovableHandle
 
 import pliant
@@ -19,10 +20,13 @@ STATE = {"factor": 1.0, "calls": 0}
 
 
 @pytest.fixture(autouse=True)
-def _no_grad():
+def gradients(request):
     STATE.update(factor=1.0, calls=0)
-    with torch.no_grad():
+    with torch.set_grad_enabled(getattr(request, "param", False)):
         yield
+
+
+both = pytest.mark.parametrize("gradients", [False, True], ids=["no grad", "grad"], indirect=True)
 
 
 class Block(nn.Module):
@@ -113,6 +117,17 @@ class Net(nn.Module):
         return first + second.reshape(first.shape) * torch.ones(2, 3, 8)
 
 
+def history_of(node: Any) -> Any:
+    """What autograd knows of a node's tensor, where gradients are recorded."""
+    made = node.meta.get("val")
+    if not torch.is_grad_enabled() or not isinstance(made, Tensor):
+        return None
+    with torch._C.DisableTorchFunction():
+        function = made.grad_fn
+        behind = [type(one).__name__ for one, _ in function.next_functions] if function is not None else None
+        return made.requires_grad, made.is_leaf, type(function).__name__, behind, made._is_view(), made._version
+
+
 def captured(model: nn.Module, x: Tensor, copies: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
     """The graphs with what is known of their nodes, the guards, the steps, the result; how many calls of modules were not followed."""
     told: list[str] = []
@@ -132,7 +147,7 @@ def captured(model: nn.Module, x: Tensor, copies: bool, monkeypatch: pytest.Monk
         return result
 
     def keep(module: Any, inputs: Any) -> Any:
-        told.extend(f"{n.name} {n.target} {n.args} {n.meta.get('val')} {n.meta.get('origin')}" for n in module.graph.nodes)
+        told.extend(f"{n.name} {n.target} {n.args} {n.meta.get('val')} {history_of(n)} {n.meta.get('origin')}" for n in module.graph.nodes)
         return module.forward
 
     pliant.reset()
@@ -196,12 +211,14 @@ def test_blocks_of_two_kinds_in_turn(monkeypatch) -> None:
     check(monkeypatch, built(lambda m: [setattr(b, "flag", k % 2 == 0) for k, b in enumerate(m.blocks)], "flag", 6), copies=2)
 
 
+@both
 @pytest.mark.parametrize("kind", ["view", "view twice", "distinct", "nested write"])
 def test_blocks_whose_result_others_could_write(monkeypatch, kind) -> None:
     """Views of memory that the block made, and memory that it wrote."""
     check(monkeypatch, lambda: Net(kind, 5).eval(), copies=2)
 
 
+@both
 @pytest.mark.parametrize("kind", ["view of an argument", "view of a parameter"])
 def test_views_of_what_others_made(monkeypatch, kind) -> None:
     check(monkeypatch, lambda: Net(kind, 5).eval(), copies=0)
@@ -257,6 +274,76 @@ def test_results_that_are_made_to_require_gradients() -> None:
     assert pliant.compile(asked, backend="eager")(x) == [True] * 4
 
 
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * ctx.saved_tensors[0] * 3
+
+
+def _without(block: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = block.layer(x) * 2
+    return x + y
+
+
+def _with_hook(block: Any, x: Tensor) -> Tensor:
+    y = block.layer(x)
+    y.register_hook(lambda grad: grad * 2)
+    return y
+
+
+def _written(block: Any, x: Tensor) -> Tensor:
+    y = block.layer(x) + 1
+    y.add_(1).view(-1)[:4].mul_(2)
+    return y
+
+
+# what a block does -> whether its calls are copied
+HISTORIES: dict[str, tuple[Callable[[Any, Tensor], Any], bool]] = {
+    "operators": (lambda block, x: block.layer(x), True),
+    "writes into what it made": (_written, True),
+    "dropout": (lambda block, x: nn.functional.dropout(block.layer(x), 0.5), True),
+    "several results": (lambda block, x: torch.cat(block.layer(x).split(4, -1)[::-1], -1), True),
+    "detached": (lambda block, x: block.layer(x).detach() + x, True),
+    "no gradients in it": (_without, False),
+    "own rule": (lambda block, x: Squared.apply(block.layer(x)), False),
+    "checkpoint": (lambda block, x: checkpoint(block.layer, x, use_reentrant=False), False),
+    "hook of a tensor": (_with_hook, False),
+}  # fmt: skip
+
+
+class Told(nn.Module):
+    def __init__(self, what: Callable[[Any, Tensor], Any]) -> None:
+        super().__init__()
+        self.layer, self.what = nn.Linear(8, 8), what
+
+    def forward(self, x: Tensor) -> Any:
+        return self.what(self, x)
+
+
+@pytest.mark.parametrize("gradients", [True], indirect=True)
+@pytest.mark.parametrize("name", HISTORIES)
+def test_histories_are_those_of_following_each_call(monkeypatch, name) -> None:
+    """So that the gradients are eager's, too."""
+    what, copies = HISTORIES[name]
+    pliant.reset()
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(8, 8), *(Told(what) for _ in range(4))), torch.randn(2, 3, 8)
+    check(monkeypatch, lambda: model)
+    count = captured(model, x, True, monkeypatch)[1]
+    assert bool(count) is copies
+    found = []
+    for call in (model, pliant.compile(model)):
+        torch.manual_seed(0)
+        found.append(torch.autograd.grad(call(x).square().sum(), [*model.parameters()], allow_unused=True))
+    torch.testing.assert_close(*found)
+
+
 def test_blocks_in_inference_mode(monkeypatch) -> None:
     with torch.inference_mode():
         check(monkeypatch, lambda: InTurn((0, 1, 2, 3)).eval(), copies=2)
@@ -266,6 +353,7 @@ def test_an_option_has_all_calls_followed(monkeypatch) -> None:
     assert captured(Net().eval(), torch.randn(2, 3, 8), False, monkeypatch)[1] == 0
 
 
+@both
 @pytest.mark.parametrize(
     "kind", ["flag", "scale", "count", "buffer", "state", "random", "dropout", "parameter", "argument"]
 )
@@ -273,6 +361,7 @@ def test_blocks_that_do_more(monkeypatch, kind) -> None:
     check(monkeypatch, lambda: Net(kind).eval())
 
 
+@both
 @pytest.mark.parametrize("kind", ["", "dropout"])
 def test_blocks_in_training_mode(monkeypatch, kind) -> None:
     check(monkeypatch, lambda: Net(kind).train())
@@ -310,7 +399,14 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGES)
+OF_GRADIENTS = [
+    "training mode of one", "shared parameter", "layers tied in one", "parameter that needs no gradient", "hook", "no bias", "same block twice",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "gradients"), [*((name, False) for name in CHANGES), *((name, True) for name in OF_GRADIENTS)], indirect=["gradients"]
+)
 def test_a_block_that_differs(monkeypatch, name) -> None:
     kind, change = CHANGES[name]
     check(monkeypatch, built(change, kind))

@@ -78,6 +78,7 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.viewed_unrecorded: set[int] = set()  # ids of bases of which views were made while nothing was recorded
         self.apart: dict[int, list[FakeTensor]] = {}  # by id: tensors in one memory whose writes count apart
         self.draws = False  # whether random numbers were drawn
+        self.drawn_into: list[FakeTensor] = []  # memories that were filled with random numbers, as by a dropout
         self.counts: dict[
             Any, tuple[Any, Any]
         ] = {}  # of a tensor's elements that are not zero: value -> (count, tensor)
@@ -189,7 +190,10 @@ class FakeMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         note_statistics(func, args)
         if func in BY_STRIDES:
             refuse_outside(*args, **kwargs, memory=memory_of(args[0]))
-        self.draws = self.draws or (torch.Tag.nondeterministic_seeded in plan.tags and draws(func, args, kwargs))
+        if torch.Tag.nondeterministic_seeded in plan.tags and draws(func, args, kwargs):
+            self.draws = True
+            if plan.written and is_fake(args[0]):
+                self.drawn_into.append(memory_of(args[0]))
         if plan.composite:
             with self:
                 outputs = decomposed(func, args, kwargs)

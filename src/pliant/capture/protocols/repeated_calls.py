@@ -1,7 +1,7 @@
 """Calls that a program makes again and again, as of the layers of a network, or in the turns of a loop: one is followed, the nodes
 of the others are copied.
 
-In:     a call of a module or of a Python function from outside, on tensors and plain constants, where nothing is recorded for autograd.
+In:     a call of a module or of a Python function from outside, on tensors and plain constants.
 Out:    what following its code gives. The first call of a kind is followed as any other. Of the second one it is kept what it asks of
         the outside (`World.log`), and what it records. Later ones copy the nodes: of a function as they are; of a module, which
         may be another one of its class, where that answers the same to all that was asked, with its own parameters.
@@ -21,6 +21,9 @@ Why that is so. A call does what its code, its arguments, the settings and what 
   around this one, of which it is kept what it asks, asks all of it, too.
 - *Results* are constants, arguments, and tensors in memory that the call made, views of it too, so that a later write changes what it
   would have. Writes into such memory are counted again.
+- *Histories*, where gradients are recorded: the operators are called again on the other tensors (`histories_again.py`), so each result
+  has its own; it has to stand in autograd's graph as the first one did. Of operators that are PyTorch's own, with no rule of the
+  program, no hooks, no checkpoint and no switch of the mode among them, that is all that following the call would do.
 - *The trace itself*: what a call may leave there beside values, guards and nodes is counted; where a count changes, or the call asks for
   what the trace itself did or which frames are around it, nothing is copied.
 
@@ -41,6 +44,7 @@ from pliant import config
 from pliant.capture.graph_breaks import GraphBreak
 from pliant.capture.numbers.elements import FIRST
 from pliant.capture.outside.origins import Asked
+from pliant.capture.protocols.histories_again import make_again, may_be_called_again, told_of
 from pliant.capture.protocols.other_block import Differs, OtherBlock, is_constant_in_c, is_told
 from pliant.capture.signatures import Args, Kwargs, Tracer
 from pliant.capture.structures import leaves, mapped
@@ -98,22 +102,22 @@ class RepeatedCalls:
         log = t.world.log = [] if outer is None else outer
         asked, steps, last, before, writes = len(log), t.steps, t.last_node(), _state(t), t.mode.writes
         copies = t.world.counts_of_copies()
-        drew, t.mode.draws = t.mode.draws, False
+        drew, t.mode.draws, filled = t.mode.draws, False, len(t.mode.drawn_into)
         try:
             result = follow(t, *call, linked)
         finally:
             drawn, t.mode.draws = t.mode.draws, drew or t.mode.draws
             t.world.log = outer
         end, writes = t.last_node(), t.mode.writes - writes
-        written = _writes_of(last, end) if writes else []
+        written = _writes_of(last, end, t.mode.drawn_into[filled:]) if writes else []
         wholes = sum(one.what == "whole" for one in log[asked:])
         if writes and torch.is_inference_mode_enabled() or writes != sum(count for _, count in written):
             return result
         if t.world.counts_of_copies() != (copies[0] + 2 * wholes, copies[1] + wholes):
             return result
-        if stored is not None and not drawn and before == _state(t) and t.world.only_stored_into() == stored:
+        if stored is not None and before == _state(t) and t.world.only_stored_into() == stored:
             place = None if is_function(call[0]) else t.world.place_of(call[0])
-            kind.calls.append(_Call(call, place, result, stored, log[asked:], (last, end), t.steps - steps, written))
+            kind.calls.append(_Call(call, place, result, stored, log[asked:], (last, end), t.steps - steps, written, drawn))
         return result
 
 
@@ -128,7 +132,7 @@ class _Kind:
 # ---- kinds of calls
 def _key_of(t: Tracer, callee: Any, args: Args, kwargs: Kwargs) -> Hashable | None:
     """Equal for calls that do the same, as far as it is not for a module to say; None for one that has to be followed."""
-    if torch.is_grad_enabled() or not config.get().capture.repeated_blocks or not t.frames or not _is_quiet(t):
+    if not config.get().capture.repeated_blocks or not t.frames or not _is_quiet(t):
         return None
     which = (_function if is_function(callee) else _kind_of_module)(t, callee)
     if which is None:
@@ -222,8 +226,9 @@ def _state(t: Tracer) -> tuple[Any, ...]:
         t.draws, t.answers, t.orders, t.stand_ins, t.released, t.questions, t.caches, t.results, t.generators, t.computed, t.passed,
         t.put_off, t.late_states, t.standing, t.revived, t.recorder.constants,
     )  # fmt: skip
+    histories = t.recorder.used_up, t.recorder.histories, t.mode.under_results, t.mode.apart
     numbers = (t.world.changed_reads, t.mode.unbacked_made, t.hook_ids, t.open_generators, t.process_bound, t.recorder.assumes)
-    return (*map(len, counted), *numbers, *_settings(), *t.world.counts(), *t.inputs.counts())
+    return (*map(len, (*counted, *histories)), *numbers, *_settings(), *t.world.counts(), *t.inputs.counts())
 
 
 def _settings() -> tuple[Any, ...]:
@@ -240,10 +245,12 @@ class _Call:
 
     def __init__(
         self, call: tuple[Any, Args, Kwargs], place: Source | None, result: Any, stored: frozenset[int], log: list[Asked],
-        ends: tuple[fx.Node, fx.Node], steps: int, written: list[tuple[FakeTensor, int]],
+        ends: tuple[fx.Node, fx.Node], steps: int, written: list[tuple[FakeTensor, int]], draws: bool,
     ) -> None:  # fmt: skip
         self.call, self.module, self.result, self.stored, self.log, self.ends = call, call[0], result, stored, log, ends
-        self.steps, self.written = steps, written
+        self.steps, self.written, self.draws = steps, written, draws
+        # Where gradients are recorded: what autograd knows of all that it made.
+        self.told = told_of(_nodes_between(*ends)) if torch.is_grad_enabled() else None
         self.settings, self.place = _settings(), place
         self.asked: list[tuple[Asked, bool]] = []  # with whether it is below the module
         self.nodes: list[fx.Node] = []
@@ -276,11 +283,15 @@ class _Call:
         for first, other in zip(_tensors(*self.call[1:]), given, strict=True):
             nodes[self.node_of[id(first)]] = t.recorder.node_of(other)
             fakes[id(first)] = other
+        if self.told is not None:
+            make_again(t, self.nodes, nodes, fakes, self.told)
         result = copied(t, self.nodes, nodes, fakes, self.result)
         t.steps += self.steps
-        for memory, count in self.written:
-            note_writes([fakes[id(memory)]], count)
+        t.mode.draws |= self.draws
+        for memory, count in self.written if self.told is None else ():
             t.mode.writes += count
+            if id(memory) in fakes:  # else the operator's own
+                note_writes([fakes[id(memory)]], count)
         return result
 
     def _stand_ins(self, t: Tracer, callee: Any) -> tuple[dict[fx.Node, fx.Node], dict[int, FakeTensor]]:
@@ -340,11 +351,13 @@ class _Call:
         others = dict.fromkeys(one for node in self.nodes for one in node.all_input_nodes if one not in own)
         with DisableTorchFunction(), below_python_dispatch():
             taken = {id(memory_of(one)) for one in leaves(given, [node.meta.get("val") for node in others]) if is_fake(one)}
+            if self.told is not None and not all(map(may_be_called_again, self.nodes)):
+                raise Differs
             if not all(map(_is_call, self.nodes)) or not _is_new(self.result, given, own, taken):
                 raise Differs
             mine = {id(memory_of(one)) for one in given}
             made = [one for node in self.nodes for one in leaves(node.meta.get("val")) if is_fake(one)]
-            if any(one.requires_grad for one in made):
+            if self.told is None and any(one.requires_grad for one in made):
                 raise Differs
             has_views = any(id(memory_of(one)) in mine for one in made)
         self.node_of = {id(one): t.recorder.node_of(one) for one in given}
@@ -362,11 +375,15 @@ def _nodes_between(last: fx.Node, end: fx.Node) -> Iterator[fx.Node]:
             yield last
 
 
-def _writes_of(last: fx.Node, end: fx.Node) -> list[tuple[FakeTensor, int]]:
-    """What the nodes made and wrote, and how often."""
+def _writes_of(last: fx.Node, end: fx.Node, drawn_into: list[FakeTensor]) -> list[tuple[FakeTensor, int]]:
+    """What the nodes made and wrote, and how often. `drawn_into`: memories that were filled with random numbers meanwhile: of those
+    that operators made for themselves, as a dropout does, there are no nodes."""
     own = set(_nodes_between(last, end))
     with DisableTorchFunction(), below_python_dispatch():
         made = {id(fake): fake for node in own for fake in leaves(node.meta.get("val")) if is_fake(fake) and fake.node in own}
+        given = (fake for node in own for one in node.all_input_nodes for fake in leaves(one.meta.get("val")) if is_fake(fake))
+        seen = {id(memory_of(fake)) for fake in given}
+        made.update((id(fake), fake) for fake in drawn_into if fake.node is None and id(fake) not in seen)
         return [(fake, fake.writes_) for fake in made.values() if memory_of(fake) is fake and fake.writes_]
 
 
