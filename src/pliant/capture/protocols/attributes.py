@@ -300,8 +300,7 @@ def _module_member(t: Tracer, module: Any, name: str) -> Any:
     foreign = world.is_foreign(module)
     table = world.instance_dict(module) if foreign else module.__dict__
     for member in ("_parameters", "_buffers", "_modules"):
-        members = table.get(member)
-        if members is None:
+        if (members := table.get(member)) is None:
             continue
         outside = world.is_foreign_dict(module, member, members) if foreign else world.needs_guards(members)
         value = world.dict_get(members, name) if outside else world.resolve(members).get(name, MISSING)

@@ -481,8 +481,7 @@ def length(t: Tracer, value: Any) -> Any:
 
 
 def _length_outside(t: Tracer, value: Any) -> Any:
-    world = t.world
-    added = world.unread_additions(value)
+    added = (world := t.world).unread_additions(value)
     if added is None and (held_here := world.changed_contents(value)) is not None:
         return len(held_here)
     if added is None and world.has_changes(value):
