@@ -5,6 +5,7 @@ import builtins
 import importlib
 import itertools
 import math
+import operator
 import re
 import sys
 import textwrap
@@ -201,3 +202,9 @@ def test_other_values_of_a_module_are_those_of_now(monkeypatch):
     assert own.cache is importlib.import_module("linecache").cache
     assert own.getline is not None
     assert unpatched.standard("os").path is unpatched.standard("posixpath" if sys.platform != "win32" else "ntpath")
+
+
+def test_functions_named_as_methods_of_modules_are_the_modules():
+    kept = unpatched.standard("operator")
+    for name in ("__eq__", "__lt__", "__getitem__", "__setitem__", "__add__"):
+        assert getattr(kept, name) is vars(operator)[name]

@@ -89,7 +89,12 @@ def _as_it_was(module: types.ModuleType) -> types.ModuleType:
         return value
 
     space.update(__getattr__=__getattr__, __dir__=lambda: [*before])
+    for name in _OF_ANY_MODULE & before.keys():  # `operator.__eq__`: the class of modules has such a name, so nobody asks
+        __getattr__(name)
     return kept
+
+
+_OF_ANY_MODULE = frozenset(dir(types.ModuleType))
 
 
 def _first_of(module: types.ModuleType) -> dict[str, Any]:

@@ -20,8 +20,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from pliant.capture.value_kinds import is_size, tuple_of
-from pliant.capture.varying_values import varying
 from pliant.entries import constants
 from pliant.errors import ExportError, FileError
 from pliant.exporting.values import Json, unsaved
@@ -62,11 +60,22 @@ class Sized:
         self.items = items
 
 
-pytree.register_pytree_node(Sized, lambda one: (one.items, None), lambda items, _: tuple_of(torch.Size, list(items)))
+def _size_of(items: list[Any]) -> Any:
+    """The size, or a tuple where the items are none of it, as what a pass puts in their place."""
+    return torch.Size(items) if {int, torch.SymInt}.issuperset(map(type, items)) else tuple(items)
+
+
+pytree.register_pytree_node(Sized, lambda one: (one.items, None), lambda items, _: _size_of(list(items)))
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is torch.Size
 
 
 def flattened(value: Any, outside: Collection[int]) -> tuple[list[Any], pytree.TreeSpec, tuple[type, ...]]:
     """The leaves of a result, its tree, and the classes of objects in it. `outside`: ids of objects that the model did not make."""
+    from pliant.capture.varying_values import varying  # whoever runs a loaded program loads no capture
+
     value, objects = _as_tree(value, outside)
     leaves, tree = pytree.tree_flatten(value)
     for one in _parts_of(tree):
@@ -95,14 +104,14 @@ def _as_tree(value: Any, outside: Collection[int]) -> tuple[Any, tuple[type, ...
         if isinstance(leaf, type):
             return Itself(_found(leaf))
         if not is_plain(type(leaf)):
-            return Sized(list(leaf)) if is_size(leaf) else leaf
+            return Sized(list(leaf)) if _is_size(leaf) else leaf
         if id(leaf) in outside or id(leaf) in seen:
             raise _no_result(leaf, "is the program's own" if id(leaf) in outside else "is in it twice")
         seen[id(leaf)] = leaf
         held = object.__getattribute__(leaf, "__dict__")
-        return Parts(type(leaf), tuple(held), [pytree.tree_map(told, one, is_leaf=is_size) for one in held.values()])
+        return Parts(type(leaf), tuple(held), [pytree.tree_map(told, one, is_leaf=_is_size) for one in held.values()])
 
-    return pytree.tree_map(told, value, is_leaf=is_size), tuple(dict.fromkeys(map(type, seen.values())))
+    return pytree.tree_map(told, value, is_leaf=_is_size), tuple(dict.fromkeys(map(type, seen.values())))
 
 
 def _no_result(value: Any, what: str) -> ExportError:

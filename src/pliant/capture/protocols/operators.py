@@ -487,12 +487,12 @@ def _length_outside(t: Tracer, value: Any) -> Any:
     if added is None and world.has_changes(value):
         return len(world.adopt(value))
     source = world.place_of(value)
+    if not is_mutable_container(value) and not issubclass(type(value), _COUNTED):
+        raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
     world.note_asked(value, len(value))
     if is_mutable_container(value) and world.inputs.policy.length(source, len(value)):
         world.inputs.policy.note_varies(LengthSource(source), int)
         return at_most(world, value, world.bring(len(value), LengthSource(source)) + (added or 0))
-    if not issubclass(type(value), _COUNTED):
-        raise GraphBreak("unknown-object", f"len() of a {type(value).__name__} from outside")
     world.guard(source, Kind.LENGTH, len(value))
     return at_most(world, value, len(value) + (added or 0))
 
