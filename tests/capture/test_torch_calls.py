@@ -48,6 +48,7 @@ def test_classes_of_numbers_as_dtypes(function):
 def test_arguments_that_functions_do_not_tell_modes(function, dynamic):
     """PyTorch's functions that ask function modes hand their arguments on, these not all."""
     pliant.reset()
+    torch.manual_seed(0)  # weights may add up to next to nothing
     x, w = torch.randn(3, 4), torch.randn(3, 4)
     torch.testing.assert_close(pliant.compile(function, dynamic=dynamic)(x, w), function(x, w))
     assert pliant.stats()["fallbacks"] == 0

@@ -2,7 +2,7 @@
 
 Tracing:              joint, run_module, functionalize (views and writes become values), call_kinds, aliases, functional_ops, scatter,
                       pooling, expand, segments (programs that must be cut), tails (sums made again behind a cut), history, small_programs (called as they
-                      are), repeats and repeated (equal parts), layers (equal ones, compiled once), program_keys,
+                      are), repeats and repeated (equal parts), layers (equal ones, compiled once), buckets (gradients that travel), program_keys,
                       copies_in_doubt (copies that are views at some sizes), regions (views with no element in common),
                       casts (of autocast, around forward and backward).
 Splitting:            partition/.
