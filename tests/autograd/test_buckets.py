@@ -85,3 +85,13 @@ def test_programs_without_gradients_are_whole():
     with torch.no_grad():
         torch.testing.assert_close(model(x), Model()(x))
     assert pliant.stats()["graphs"] == 1
+
+
+def test_programs_are_whole_where_each_call_is_noticed(monkeypatch):
+    """As on GPUs."""
+    pliant.reset()
+    monkeypatch.setattr("pliant.autograd.buckets.least_work", lambda calls: None)
+    x, eager = torch.randn(4, 8), Model()
+    result = _inside(Model(), bucket_cap_mb=1)(x)
+    torch.testing.assert_close(result, eager(x))
+    assert len(_functions(result)) == 1

@@ -26,9 +26,11 @@ MOST_SEGMENTS = 8  # what travels last is then an eighth, and each costs a call
 def find_buckets(captured: CapturedGraph) -> Cuts | None:
     """Where to cut; None where gradients travel at once anyway, or the program doesn't lend itself."""
     (size,) = captured.attributes.get("gradient_bytes", (0,))
+    if not size or not captured.grad_enabled:
+        return None
     nodes = list(captured.module.graph.nodes)
     calls = [node for node in nodes if node.op.startswith("call_")]
-    if not size or not captured.grad_enabled or not lends_itself(captured, calls) or least_work(calls) is None:
+    if not lends_itself(captured, calls) or least_work(calls) is None:
         return None
     sizes = _gradients(captured, nodes)
     count = min(sum(sizes) // size, MOST_SEGMENTS)
